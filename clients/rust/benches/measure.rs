@@ -53,7 +53,7 @@ async fn outages() {
     ];
     for (name, begin) in scenes {
         let mut server = Server::start(NAME);
-        let limiter = RateLimiter::server(server.client()).map(local).expect("an address");
+        let limiter = local(RateLimiter::server(server.client()));
         let config = ConnectionManagerConfig::new().set_number_of_retries(0);
         let alone = ConnectionManager::new_lazy_with_config(server.client(), config);
         let alone = alone.expect("an address");

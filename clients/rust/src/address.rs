@@ -1,9 +1,11 @@
 //! Whom an address stands for.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whom to count at an address: an IPv4 address itself, of an IPv6 address the network that this
-/// number of bits, usually 64, tells apart, because one client has all of a network's addresses.
+/// Whom to count at an address: an IPv4 address itself, also one that is mapped (`::ffff:0:0/96`) or
+/// translated (`::ffff:0:0:0/96`, `64:ff9b::/96`) to IPv6; of an IPv6 address the network that this
+/// number of bits, usually 64 and at most 128, tells apart, because one client has all of a network's
+/// addresses. The text is that of RFC 5952.
 ///
 /// ```
 /// use tower_redis_ratelimit::network_of;
@@ -15,14 +17,21 @@ use std::net::{IpAddr, Ipv6Addr};
 /// ```
 #[must_use]
 pub fn network_of(address: IpAddr, prefix: u8) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => {
-            let prefix = prefix.min(128);
-            let host = u128::MAX.checked_shr(prefix.into()).unwrap_or(0);
-            format!("{}/{prefix}", Ipv6Addr::from_bits(address.to_bits() & !host))
-        }
+    let address = match address {
+        IpAddr::V4(address) => return address.to_string(),
+        IpAddr::V6(address) => address,
+    };
+    let (segments, [.., a, b, c, d]) = (address.segments(), address.octets());
+    if let [0, 0, 0, 0, 0, 0xffff, ..]
+    | [0, 0, 0, 0, 0xffff, 0, ..]
+    | [0x64, 0xff9b, 0, 0, 0, 0, ..] = segments
+    {
+        return Ipv4Addr::new(a, b, c, d).to_string();
     }
+    let prefix = prefix.min(128);
+    let host = u128::MAX.checked_shr(prefix.into()).unwrap_or(0);
+    let network = (address.to_bits() & !host).to_be_bytes();
+    format!("{}/{prefix}", Ipv6Addr::from(network))
 }
 
 /// Whom to count at an address in text, such as that of a proxy's field, with or without a port: see
@@ -38,19 +47,27 @@ pub fn network_of(address: IpAddr, prefix: u8) -> String {
 /// ```
 #[must_use]
 pub fn network(given: &str, prefix: u8) -> String {
-    let host = match given.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((inside, _)) => inside,
-        None => given
-            .split_once(':')
-            .filter(|(_, port)| !port.contains(':'))
-            .map_or(given, |(host, _)| host),
-    };
-    let without_zone = host.split('%').next().unwrap_or(host);
-    match without_zone.parse() {
-        Ok(address) => network_of(address, prefix),
-        Err(_) if given.is_empty() => "unknown".to_string(),
-        Err(_) => given.to_string(),
+    match address_in(given) {
+        Some(address) => network_of(address, prefix),
+        None if given.is_empty() => "unknown".to_string(),
+        None => given.to_string(),
     }
+}
+
+/// The address in a text, which may have brackets, a zone and a port.
+fn address_in(given: &str) -> Option<IpAddr> {
+    let (host, port) = match given.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => match given.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, given.get(host.len()..)?),
+            _ => (given, ""),
+        },
+    };
+    let is_port =
+        |text: &str| text.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    let is_whole = port.is_empty() || is_port(port);
+    let without_zone = host.split('%').next()?;
+    without_zone.parse().ok().filter(|_| is_whole)
 }
 
 #[cfg(test)]
@@ -58,16 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_prefix_is_cut() {
-        for (prefix, expected) in [
-            (0, "::/0"),
-            (1, "8000::/1"),
-            (48, "ffff:1:2::/48"),
-            (128, "ffff:1:2:3::9/128"),
-            (200, "ffff:1:2:3::9/128"),
-        ] {
-            assert_eq!(network("ffff:1:2:3::9%eth0", prefix), expected);
+    fn all_clients_count_the_same_networks() {
+        let all: serde_json::Value =
+            serde_json::from_str(include_str!("../../cases/addresses.json")).unwrap();
+        for case in all["cases"].as_array().unwrap() {
+            let prefix = case["prefix"].as_u64().map_or(64, |prefix| prefix.try_into().unwrap());
+            let given = case["given"].as_str().unwrap_or_default();
+            assert_eq!(Some(&network(given, prefix)[..]), case["network"].as_str(), "{case}");
         }
-        assert_eq!(network("/run/app.sock", 64), "/run/app.sock");
+        assert_eq!(network("ffff::9", 200), "ffff::9/128");
     }
 }

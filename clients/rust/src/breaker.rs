@@ -4,6 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::RedisError;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 /// After this number of outages in a row nobody asks the server ...
@@ -12,7 +14,10 @@ const FAILURES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-pub struct Breaker(Mutex<State>);
+pub struct Breaker {
+    state: Mutex<State>,
+    opens: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -25,6 +30,12 @@ struct State {
 impl State {
     const fn is_open(&self) -> bool {
         self.failures >= FAILURES
+    }
+
+    /// The last outage, if nobody may ask now.
+    fn rest(&self, now: Instant) -> Option<&RedisError> {
+        let (error, retry_at) = self.last.as_ref()?;
+        (self.is_open() && (self.trying || now < *retry_at)).then_some(error)
     }
 }
 
@@ -47,25 +58,43 @@ impl Breaker {
         self.state().is_open()
     }
 
+    /// The last outage, if nobody may ask the server now.
+    pub fn rest(&self, now: Instant) -> Result<(), RedisError> {
+        self.state().rest(now).map_or(Ok(()), |error| Err(error.clone()))
+    }
+
     /// The right to ask the server, or the last outage.
     pub fn enter(&self, now: Instant) -> Result<Try<'_>, RedisError> {
         let mut state = self.state();
-        let is_only = state.is_open();
-        match &state.last {
-            Some((error, retry_at)) if is_only && (state.trying || now < *retry_at) => {
-                return Err(error.clone());
-            }
-            _ => state.trying |= is_only,
+        if let Some(error) = state.rest(now) {
+            return Err(error.clone());
         }
+        let is_only = state.is_open();
+        state.trying |= is_only;
         Ok(Try { breaker: self, is_only })
     }
 
+    /// Ends when the breaker opens, even if that happens before this is polled.
+    pub fn opens(&self) -> Notified<'_> {
+        self.opens.notified()
+    }
+
+    /// The last outage.
+    pub fn last(&self) -> Option<RedisError> {
+        self.state().last.as_ref().map(|(error, _)| error.clone())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Try<'_> {
+    /// Whether this is the only request that asks.
+    pub const fn is_only(&self) -> bool {
+        self.is_only
+    }
+
     /// The server replied.
     pub fn succeeded(self) -> Option<Change> {
         let mut state = self.breaker.state();
@@ -80,7 +109,12 @@ impl Try<'_> {
         let mut state = self.breaker.state();
         state.failures = state.failures.saturating_add(1);
         state.last = now.checked_add(PAUSE).map(|retry_at| (error.clone(), retry_at));
-        (state.failures == FAILURES).then(|| Change::Opened(error.clone()))
+        let opens = state.failures == FAILURES;
+        drop(state);
+        opens.then(|| {
+            self.breaker.opens.notify_waiters();
+            Change::Opened(error.clone())
+        })
     }
 }
 

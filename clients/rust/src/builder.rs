@@ -6,20 +6,26 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
+use tokio::sync::Semaphore;
 
+use crate::asker::Asker;
+use crate::breaker::Breaker;
+use crate::clean_up::CleanUps;
 use crate::denials::Denials;
-use crate::limiter::{Inner, RateLimiter};
+use crate::events::{Events, MisconfiguredEvent, OutageEvent};
+use crate::limiter::RateLimiter;
 use crate::local::Local;
-use crate::outage::{Outage, OutageEvent};
+use crate::outage::Outage;
+use crate::rules::Rules;
 use crate::server::{self, Connection, Opener};
-use crate::{Rules, breaker::Breaker};
 
-/// How long a command, or connecting, may take by default.
+/// How long a command, with connecting, may take by default.
 const TIMEOUT: Duration = Duration::from_millis(250);
-
-pub(crate) type Listener = dyn Fn(&OutageEvent) + Send + Sync;
+/// How long a command may wait for its place by default.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+const CONCURRENCY: usize = 1000;
 
 /// The options of a [`RateLimiter`].
 #[must_use]
@@ -28,24 +34,19 @@ pub struct Builder {
     opener: Opener,
     outage: Outage,
     timeout: Duration,
-    among: u32,
+    queue_timeout: Duration,
+    concurrency: usize,
+    processes: u32,
     policies: HashMap<String, Rules>,
-    listener: Option<Arc<Listener>>,
+    events: Events,
     separately: bool,
     remembered: usize,
 }
 
 impl RateLimiter {
     /// A limiter that connects to this server when it is first asked, and again after each failure.
-    ///
-    /// # Errors
-    /// None but those of the client's settings.
-    pub fn server(client: Client) -> RedisResult<Builder> {
-        let config = ConnectionManagerConfig::new().set_number_of_retries(0);
-        let config =
-            config.set_response_timeout(Some(TIMEOUT)).set_connection_timeout(Some(TIMEOUT));
-        let connection = ConnectionManager::new_lazy_with_config(client.clone(), config)?;
-        Ok(Self::on(connection).waits_on(client))
+    pub fn server(client: Client) -> Builder {
+        Builder::of(Box::new(server::Single::new(client.clone()))).waits_on(client)
     }
 
     /// A limiter that connects to this cluster when it is first asked. Needs the feature `cluster`.
@@ -65,7 +66,8 @@ impl RateLimiter {
     }
 
     /// A limiter on any asynchronous connection that tasks can share, best one that connects again
-    /// after a failure. A `ClusterConnection` needs the feature `cluster`.
+    /// after a failure. It must take as many commands at once as [`Builder::concurrency`] says. A
+    /// `ClusterConnection` needs the feature `cluster`.
     pub fn on(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Builder {
         Builder::of(server::shared(connection))
     }
@@ -75,16 +77,18 @@ impl Builder {
     fn of(connection: Connection) -> Self {
         let none = || async {
             let why = "waiting needs connections: see Builder::waits_on";
-            Err::<ConnectionManager, _>(RedisError::from((ErrorKind::InvalidClientConfig, why)))
+            Err::<MultiplexedConnection, _>(RedisError::from((ErrorKind::InvalidClientConfig, why)))
         };
         Self {
             connection,
             opener: Opener::new(none),
             outage: Outage::default(),
             timeout: TIMEOUT,
-            among: 1,
+            queue_timeout: QUEUE_TIMEOUT,
+            concurrency: CONCURRENCY,
+            processes: 1,
             policies: HashMap::new(),
-            listener: None,
+            events: Events::default(),
             separately: false,
             remembered: 0,
         }
@@ -118,15 +122,27 @@ impl Builder {
         Self { outage, ..self }
     }
 
-    /// How long a command may take, whatever the connection does meanwhile: 250 ms by default.
+    /// How long a command may take once it has its place, with connecting: 250 ms by default.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// One of this number of processes: under [`Outage::Local`] each keeps to its part of every
-    /// limit, but at least one unit.
-    pub fn one_of(self, processes: u32) -> Self {
-        Self { among: processes, ..self }
+    /// How many commands may be under way at once: 1,000 by default. Others wait for their place, as long
+    /// as [`Self::queue_timeout`] lets them. [`RateLimiter::wait`] takes no place while it waits.
+    pub fn concurrency(self, most: usize) -> Self {
+        Self { concurrency: most, ..self }
+    }
+
+    /// How long a command may wait for its place: 5 s by default; zero for not at all. Then its error says
+    /// that this process [is saturated](crate::is_saturated), which is no outage.
+    pub fn queue_timeout(self, longest: Duration) -> Self {
+        Self { queue_timeout: longest, ..self }
+    }
+
+    /// This process is one of this number, which is 1 by default: under [`Outage::Local`] it keeps to its
+    /// part of every limit, but has at least one unit.
+    pub fn processes(self, processes: u32) -> Self {
+        Self { processes, ..self }
     }
 
     /// The rules of a policy under [`Outage::Local`]. A policy that is not given limits nothing then.
@@ -136,9 +152,20 @@ impl Builder {
     }
 
     /// Hears when the limiter stops asking the server for a second after three outages in a row,
-    /// and when that is over.
+    /// and when that is over. Without a listener the log has both.
     pub fn on_outage(mut self, listener: impl Fn(&OutageEvent) + Send + Sync + 'static) -> Self {
-        self.listener = Some(Arc::new(listener));
+        self.events.on_outage = Some(Arc::new(listener));
+        self
+    }
+
+    /// Hears of a server that answers but does not limit, since it lacks the module, or this client the
+    /// password or the rights: at once, and then once a minute while it lasts. Without a listener the log
+    /// has an error. Checks are answered as in an outage meanwhile.
+    pub fn on_misconfigured(
+        mut self,
+        listener: impl Fn(&MisconfiguredEvent) + Send + Sync + 'static,
+    ) -> Self {
+        self.events.on_misconfigured = Some(Arc::new(listener));
         self
     }
 
@@ -159,21 +186,30 @@ impl Builder {
     /// The limiter.
     ///
     /// # Errors
-    /// A policy whose rules cannot be read.
+    /// An option of zero that must be more, a concurrency that is too high, or a policy whose rules cannot be read.
     pub fn build(self) -> RedisResult<RateLimiter> {
-        let among = NonZeroU32::new(self.among).unwrap_or(NonZeroU32::MIN);
+        let wrong = |expected| RedisError::from((ErrorKind::InvalidClientConfig, expected));
+        let processes = NonZeroU32::new(self.processes);
+        let processes = processes.ok_or_else(|| wrong("processes is 0, expected 1 or more"))?;
+        if self.timeout.is_zero() {
+            return Err(wrong("timeout is 0, expected more"));
+        }
+        if !(1..=Semaphore::MAX_PERMITS).contains(&self.concurrency) {
+            return Err(wrong("concurrency is 0 or too high, expected 1 or more"));
+        }
         let remembers = self.remembered > 0;
-        Ok(RateLimiter::of(Inner {
-            local: Local::new(among, &self.policies)?,
+        Ok(RateLimiter::of(Asker {
+            local: Local::new(processes, &self.policies)?,
             connection: self.connection,
             opener: self.opener,
             outage: self.outage,
             timeout: self.timeout,
-            listener: self.listener,
+            queue_timeout: self.queue_timeout,
+            places: Semaphore::new(self.concurrency),
             separately: self.separately,
             breaker: Breaker::default(),
-            outages: 0.into(),
-            outages_before: 0.into(),
+            events: self.events,
+            cleans_up: CleanUps::new(),
             replies: remembers.then(|| Denials::new(self.remembered)),
             reports: remembers.then(|| Denials::new(self.remembered)),
         }))

@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use http::{Extensions, Request};
 use redis::{ErrorKind, RedisResult};
 
-use crate::layer::Limits;
-use crate::{Check, RateLimitLayer, RateLimiter, Rules, Target, network_of};
+use crate::address::network_of;
+use crate::check::Check;
+use crate::layer::{Limits, RateLimitLayer, Target};
+use crate::limiter::RateLimiter;
+use crate::rules::Rules;
 
 /// Limits each client's network by rules; [`RateLimitLayer::by_address`] makes it.
 #[derive(Clone, Debug)]
@@ -18,20 +21,32 @@ pub struct ByAddress {
 impl RateLimitLayer<ByAddress> {
     /// Limits each client by these rules. Its key is `ip:` and the [network](network_of) of its address,
     /// which the request must carry in its extensions: axum's `ConnectInfo<SocketAddr>`, with the feature
-    /// `axum`, or a plain `SocketAddr`. A request without one is answered with 500. Behind a proxy this
-    /// would be the proxy's address: give [`Self::new`] a function that reads the proxy's field.
-    pub fn by_address(limiter: RateLimiter, rules: impl Into<Rules>) -> Self {
-        Self::new(limiter, ByAddress { rules: rules.into(), prefix: 64 })
+    /// `axum`, or a plain `SocketAddr`. A request without one is answered with 500, and the log says why:
+    /// otherwise all clients would share one limit. Behind a proxy, and on a Unix socket, give
+    /// [`Self::new`] a function that reads the proxy's field.
+    ///
+    /// # Errors
+    /// A rule that cannot be read.
+    pub fn by_address(limiter: RateLimiter, rules: impl Into<Rules>) -> RedisResult<Self> {
+        let rules = rules.into();
+        rules.validate()?;
+        Ok(Self::new(limiter, ByAddress { rules, prefix: 64 }))
     }
 }
 
 impl<F: Clone> RateLimitLayer<ByAddress, F> {
-    /// The length of the network's prefix in IPv6: 64 by default.
-    #[must_use]
-    pub fn prefix(self, prefix: u8) -> Self {
+    /// The length of the network's prefix in IPv6, 0 to 128: 64 by default.
+    ///
+    /// # Errors
+    /// A prefix above 128.
+    pub fn prefix(self, prefix: u8) -> RedisResult<Self> {
+        if prefix > 128 {
+            let given = format!("{prefix}, expected 0 to 128");
+            return Err((ErrorKind::InvalidClientConfig, "the prefix is", given).into());
+        }
         let limits = self.limits();
         let target = ByAddress { prefix, ..limits.target };
-        Self::of(Limits { target, ..limits })
+        Ok(Self::of(Limits { target, ..limits }))
     }
 }
 

@@ -1,68 +1,11 @@
 //! What to check: keys, their rules, and what the request costs.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisResult};
 
-/// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]` or the policy `"@free"`. A clone is cheap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules(Arc<[String]>);
-
-impl Rules {
-    /// The text of each rule.
-    pub fn texts(&self) -> &[String] {
-        &self.0
-    }
-
-    /// Whether both are one list, or equal.
-    pub(crate) fn are(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self == other
-    }
-}
-
-impl<S: Into<String>> FromIterator<S> for Rules {
-    fn from_iter<I: IntoIterator<Item = S>>(texts: I) -> Self {
-        Self(texts.into_iter().map(Into::into).collect())
-    }
-}
-
-impl From<&Self> for Rules {
-    fn from(rules: &Self) -> Self {
-        rules.clone()
-    }
-}
-
-impl From<&str> for Rules {
-    fn from(rule: &str) -> Self {
-        [rule].into()
-    }
-}
-
-impl From<String> for Rules {
-    fn from(rule: String) -> Self {
-        [rule].into()
-    }
-}
-
-impl<S: Into<String>, const N: usize> From<[S; N]> for Rules {
-    fn from(rules: [S; N]) -> Self {
-        rules.into_iter().collect()
-    }
-}
-
-impl<S: Into<String>> From<Vec<S>> for Rules {
-    fn from(rules: Vec<S>) -> Self {
-        rules.into_iter().collect()
-    }
-}
-
-impl<S: Clone + Into<String>> From<&[S]> for Rules {
-    fn from(rules: &[S]) -> Self {
-        rules.iter().cloned().collect()
-    }
-}
+use crate::rules::Rules;
 
 /// What a request costs: `3`; as much of a range as passes, `1..=100`; or units for the rules with
 /// these names, `[("in", 3000), ("out", 1000)]`.
@@ -227,6 +170,12 @@ impl Check {
         }
     }
 
+    /// Whether rules limit what runs at once, which only the application's own hold can end.
+    pub(crate) fn has_slots(&self) -> bool {
+        let mut texts = self.limits.iter().flat_map(|limit| limit.rules.texts());
+        texts.any(|rule| rule.starts_with("slots:"))
+    }
+
     /// The check of each key by itself. The server refuses costs by a name that no rule of a key has,
     /// but it looks into policies. A name for no key at all goes to all of them, to be refused as if
     /// they were asked together.
@@ -315,9 +264,9 @@ impl<K: Into<Vec<u8>>, R: Into<Rules>> From<(K, R)> for Check {
     }
 }
 
-/// Whole milliseconds, as the commands take them.
+/// Whole milliseconds, as the commands take them, rounded up.
 pub(crate) fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -337,6 +286,8 @@ mod tests {
         let second = Duration::from_secs(1);
         let one = Check::new("a", ["1/s", "5/m"]);
         assert_eq!(text(&one.command(false)), "RL.CHECK a 1/s 5/m");
+        let short = one.clone().with_hold("id", Duration::from_nanos(1));
+        assert_eq!(text(&short.command(false)), "RL.CHECK a HOLD id PX 1 1/s 5/m");
         assert_eq!(text(&one.clone().cost(3).command(true)), "RL.CHECK a COST 3 FULL 1/s 5/m");
         let held = one.clone().cost(1..=9).with_hold("id", second).refund_unsettled();
         let options = "COST 1..9 HOLD id PX 1000 REFUND 1/s 5/m";

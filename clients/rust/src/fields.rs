@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::{Report, RuleReport};
+use crate::reply::{Report, RuleReport};
 
 /// Which fields tell a client its limits, beside `Retry-After`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,8 +64,8 @@ fn policy(rule: &RuleReport) -> String {
 }
 
 fn left(rule: &RuleReport) -> String {
-    let until = if rule.denies { rule.wait } else { rule.reset };
-    // No time is told if the request can never pass.
+    // When there is more. No time is told if nothing is consumed, or no wait helps.
+    let until = if rule.denies { rule.wait } else { rule.next.filter(|next| !next.is_zero()) };
     let time = until.map_or(String::new(), |until| format!(";t={}", seconds(until)));
     format!("{};r={}{time}", quoted(rule.label()), rule.remaining)
 }
@@ -95,6 +95,34 @@ mod tests {
     #[test]
     fn a_name_cannot_leave_its_quotes() {
         assert_eq!(quoted("a\"b\\c\r\nd é"), r#""a\"b\\cd ""#);
+    }
+
+    #[test]
+    fn a_client_is_told_when_more_is_left() {
+        let rule = |denies, [wait, next]: [Option<u64>; 2]| RuleReport {
+            rule: "5/m".to_string(),
+            name: None,
+            key: None,
+            cost: 1,
+            denies,
+            shadow: false,
+            limit: 5,
+            quota: 5,
+            period: Duration::from_secs(60),
+            remaining: 2,
+            wait: wait.map(Duration::from_millis),
+            next: next.map(Duration::from_millis),
+            reset: Some(Duration::from_secs(60)),
+        };
+        for (denies, times, time) in [
+            (false, [Some(0), Some(12_001)], ";t=13"),
+            (false, [Some(0), Some(0)], ""),
+            (false, [Some(0), None], ""),
+            (true, [Some(30_000), Some(1)], ";t=30"),
+            (true, [None, Some(1)], ""),
+        ] {
+            assert_eq!(left(&rule(denies, times)), format!(r#""5/m";r=2{time}"#));
+        }
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! Holds that renew themselves while their work lasts.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
-use std::{error, fmt, io};
+use std::{error, fmt};
 
 use redis::{RedisError, RedisResult};
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::check::{Check, Cost};
-use crate::limiter::{RateLimiter, Settlement, read, renew_command, settle_command};
+use crate::limiter::RateLimiter;
+use crate::outage::is_outage;
+use crate::receipt::{Place, Receipt};
 use crate::reply::{Reply, Source};
+use crate::settlement::Settlement;
 
 /// Why there is no hold.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ pub struct Hold {
     receipt: Receipt,
     reply: Reply,
     lost: watch::Receiver<bool>,
-    renewing: AbortHandle,
+    renewing: Renewing,
 }
 
 impl RateLimiter {
@@ -64,7 +65,7 @@ impl RateLimiter {
         let (check, receipt) = self.receipt(check.into(), ttl)?;
         let asked = Instant::now();
         let reply = self.check(check).await;
-        receipt.take(reply, asked, ttl)?.at_its_turn().await
+        taken(receipt, reply, asked, ttl)?.at_its_turn().await
     }
 
     /// Waits in line for a hold, but at most `longest`: see [`Self::hold`] and [`Self::wait`].
@@ -79,17 +80,14 @@ impl RateLimiter {
     ) -> Result<Hold, HoldError> {
         let (check, receipt) = self.receipt(check.into(), ttl)?;
         let reply = self.wait(check, longest).await;
-        receipt.take(reply, Instant::now(), ttl)?.at_its_turn().await
+        taken(receipt, reply, Instant::now(), ttl)?.at_its_turn().await
     }
 
     /// The receipt of a hold before it is asked for, so that a dropped future loses no hold.
     fn receipt(&self, mut check: Check, ttl: Duration) -> RedisResult<(Check, Receipt)> {
-        let id = check.id.take().unwrap_or_else(new_id);
         let key = check.one_limit("a hold")?.key.clone();
-        let place = Place { limiter: self.clone(), key, id: id.clone(), source: Source::Server };
-        let settlement = Some(Settlement::Refund);
-        let receipt = Receipt { place, runtime: Handle::current(), settlement };
-        Ok((check.with_hold(id, ttl), receipt))
+        let receipt = Receipt::new(self.asker(), vec![key], check.id.take());
+        Ok((check.with_hold(&receipt.place.id, ttl), receipt))
     }
 }
 
@@ -147,108 +145,73 @@ impl Hold {
         self.end(Settlement::Refund).await
     }
 
-    async fn end(mut self, settlement: Settlement) -> RedisResult<bool> {
-        self.receipt.settlement = None;
-        let place = self.receipt.place.clone();
-        // A task, so that dropping this future does not leave the hold.
-        let ending = self.receipt.runtime.spawn(async move { place.settle(&settlement).await });
-        ending.await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+    async fn end(self, settlement: Settlement) -> RedisResult<bool> {
+        let Self { receipt, renewing, .. } = self;
+        drop(renewing);
+        receipt.settle(settlement).await
     }
 
-    async fn at_its_turn(self) -> Result<Self, HoldError> {
+    /// Until its turn a hold gives all back.
+    async fn at_its_turn(mut self) -> Result<Self, HoldError> {
         if let Some(turn) = self.reply.wait.filter(|turn| !turn.is_zero()) {
             sleep(turn).await;
         }
+        self.receipt.settlement = Some(Settlement::AsCharged);
         Ok(self)
     }
 }
 
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.renewing.abort();
-    }
-}
-
-/// Where a hold lives.
-#[derive(Clone, Debug)]
-struct Place {
-    limiter: RateLimiter,
-    key: Vec<u8>,
-    id: String,
-    source: Source,
-}
-
-impl Place {
-    async fn renew(&self, ttl: Duration) -> RedisResult<bool> {
-        let command = renew_command(&self.key, &self.id, ttl);
-        read(self.limiter.at(self.source, &command, &self.key).await?)
-    }
-
-    async fn settle(&self, settlement: &Settlement) -> RedisResult<bool> {
-        let command = settle_command(&self.key, &self.id, settlement);
-        read(self.limiter.at(self.source, &command, &self.key).await?)
-    }
-
-    /// Renews the hold until it is lost. `since` is when it was last known to have its whole time.
-    async fn keep(self, ttl: Duration, mut since: Instant, lost: watch::Sender<bool>) {
-        let third = ttl.checked_div(3).unwrap_or_default();
-        loop {
-            sleep(third.min(ttl.saturating_sub(since.elapsed()))).await;
-            let asked = Instant::now();
-            let left = ttl.saturating_sub(since.elapsed());
-            match timeout(left, self.renew(ttl)).await {
-                Ok(Ok(true)) if !left.is_zero() => since = asked,
-                // The next time may reach the server.
-                Ok(Err(_)) if since.elapsed() < ttl => {}
-                _ => break,
-            }
-        }
-        lost.send_replace(true);
-    }
-}
-
-/// Ends a hold when it is dropped.
+/// Renews itself until it is dropped.
 #[derive(Debug)]
-struct Receipt {
-    place: Place,
-    runtime: Handle,
-    settlement: Option<Settlement>,
-}
+struct Renewing(AbortHandle);
 
-impl Receipt {
-    /// The hold, if the answer grants one. `since` is when it began, or before.
-    fn take(
-        mut self,
-        answer: RedisResult<Reply>,
-        since: Instant,
-        ttl: Duration,
-    ) -> Result<Hold, HoldError> {
-        self.settlement = None;
-        let reply = answer?;
-        if !reply.is_allowed() {
-            return Err(HoldError::Denied(reply));
-        }
-        // A key that is exempt, or has no rule that counts, may have no hold.
-        self.place.source = if reply.limit.is_none() { Source::Outage } else { reply.source };
-        self.settlement = Some(Settlement::AsCharged);
-        let (telling, lost) = watch::channel(false);
-        let renewing = self.runtime.spawn(self.place.clone().keep(ttl, since, telling));
-        Ok(Hold { receipt: self, reply, lost, renewing: renewing.abort_handle() })
-    }
-}
-
-impl Drop for Receipt {
+impl Drop for Renewing {
     fn drop(&mut self) {
-        if let Some(settlement) = self.settlement.take() {
-            let place = self.place.clone();
-            // Nobody hears of an error: the hold then ends after its time.
-            self.runtime.spawn(async move { place.settle(&settlement).await.ok() });
-        }
+        self.0.abort();
     }
 }
 
-/// An id that no other request has.
-pub fn new_id() -> String {
-    let random = || RandomState::new().hash_one(Instant::now());
-    format!("{:016x}{:016x}", random(), random())
+/// The hold, if the answer grants one. `since` is when it began, or before.
+fn taken(
+    mut receipt: Receipt,
+    answer: RedisResult<Reply>,
+    since: Instant,
+    ttl: Duration,
+) -> Result<Hold, HoldError> {
+    let is_decided = match &answer {
+        Ok(reply) => reply.source == Source::Server,
+        Err(error) => !is_outage(error),
+    };
+    if !is_decided {
+        receipt.give_back_unanswered();
+    }
+    receipt.settlement = None;
+    let reply = answer?;
+    if !reply.is_allowed() {
+        return Err(HoldError::Denied(reply));
+    }
+    receipt.may_come_late = false;
+    receipt.settlement = Some(Settlement::Refund);
+    // A key that is exempt, or has no rule that counts, may have no hold.
+    receipt.place.source = if reply.limit.is_none() { Source::Outage } else { reply.source };
+    let (telling, lost) = watch::channel(false);
+    let renewing = tokio::spawn(keep(receipt.place.clone(), ttl, since, telling));
+    Ok(Hold { receipt, reply, lost, renewing: Renewing(renewing.abort_handle()) })
+}
+
+/// Renews a hold until it is lost. `since` is when it was last known to have its whole time.
+async fn keep(place: Place, ttl: Duration, mut since: Instant, lost: watch::Sender<bool>) {
+    let third = ttl.checked_div(3).unwrap_or_default();
+    loop {
+        sleep(third.min(ttl.saturating_sub(since.elapsed()))).await;
+        let asked = Instant::now();
+        let left = ttl.saturating_sub(since.elapsed());
+        match timeout(left, place.renew(ttl)).await {
+            Ok(Ok(true)) if !left.is_zero() => since = asked,
+            // The next time may reach the server.
+            Ok(Err(_)) if since.elapsed() < ttl => {}
+            _ => break,
+        }
+    }
+    lost.send_replace(true);
 }

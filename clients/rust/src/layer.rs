@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use http::{Request, StatusCode};
 use redis::RedisResult;
-use tower_layer::Layer;
 
+use crate::check::Check;
 use crate::fields::Headers;
+use crate::limiter::RateLimiter;
 use crate::refusal::Problem;
-use crate::{Check, RateLimit, RateLimiter};
 
-/// Which requests count: others get back what they cost once the service has answered.
+/// Which requests count. If not all of them do, each check takes a hold for as long as the service works,
+/// an hour at most, and a request that does not count then gives back what it has cost. What a process has
+/// charged when it dies counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
     /// All.
@@ -41,7 +43,7 @@ pub trait Target<B> {
     /// The check of this request; `None`, or one without rules, lets it pass.
     ///
     /// # Errors
-    /// Why there can be none: the request is answered with 500.
+    /// Why there can be none: the log has it, and the request is answered with 500.
     fn check(&self, request: &Request<B>) -> RedisResult<Option<Check>>;
 }
 
@@ -126,13 +128,5 @@ impl<T, F> fmt::Debug for RateLimitLayer<T, F> {
         f.debug_struct("RateLimitLayer")
             .field("limiter", &self.limits.limiter)
             .finish_non_exhaustive()
-    }
-}
-
-impl<S, T, F> Layer<S> for RateLimitLayer<T, F> {
-    type Service = RateLimit<S, T, F>;
-
-    fn layer(&self, service: S) -> Self::Service {
-        RateLimit { service, layer: self.clone() }
     }
 }

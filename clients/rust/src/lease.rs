@@ -6,15 +6,16 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use redis::RedisResult;
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::check::{Check, Rules};
-use crate::hold::new_id;
-use crate::limiter::{RateLimiter, Settlement};
+use crate::check::Check;
+use crate::limiter::RateLimiter;
+use crate::receipt::new_id;
 use crate::reply::{Reply, Source, Verdict};
+use crate::rules::Rules;
+use crate::settlement::Settlement;
 
 /// A lease that lasts shorter asks for twice as much the next time ...
 const SHORT: Duration = Duration::from_millis(50);
@@ -137,21 +138,25 @@ impl Lease {
         }
     }
 
-    /// Gives back what is left.
+    /// Gives back what is left. Dropping the future does not stop that.
     ///
     /// # Errors
     /// Those of the server, and any outage. What is left then comes back when the hold ends.
     pub async fn close(self) -> RedisResult<()> {
-        self.0.settle(self.0.end()).await
+        self.end().await
+    }
+
+    fn end(&self) -> impl Future<Output = RedisResult<()>> + Send + use<> {
+        let shared = Arc::clone(&self.0);
+        let ending = async move { shared.settle(shared.end()).await };
+        self.0.limiter.asker().cleans_up.run(ending)
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Ok(runtime) = Handle::try_current() {
-            let shared = Arc::clone(&self.0);
-            runtime.spawn(async move { shared.settle(shared.end()).await.ok() });
-        }
+        // Nobody hears of an error: what is left then comes back when the hold ends.
+        drop(self.end());
     }
 }
 
@@ -193,8 +198,7 @@ impl Shared {
         let one = Check::new(&self.key[..], &self.rules).cost(units);
         let leased = one.clone().cost(units..=most).with_hold(&id, self.ttl).refund_unsettled();
         let asked = Instant::now();
-        let (_, reply) =
-            tokio::join!(self.settle(ended), self.limiter.lease(&leased, &self.key, &one));
+        let (_, reply) = tokio::join!(self.settle(ended), self.lease(&leased, &one));
         let taken = reply.map(|reply| self.note(&reply, id, units, asked));
         let unheard = answer.send(taken).is_err();
         let mut state = self.state();
@@ -204,6 +208,13 @@ impl Shared {
         state.asking = false;
         drop(state);
         self.answered.notify_waiters();
+    }
+
+    /// Asks for a lease; while the server is away, for the limiter's answer to the other check.
+    async fn lease(&self, leased: &Check, one: &Check) -> RedisResult<Reply> {
+        let asker = self.limiter.asker();
+        let asked = asker.ask(&leased.command(false), &self.key).await;
+        asker.or_without(asked, &one.command(false))
     }
 
     /// Notes what the server, which was asked at `asked`, has replied.

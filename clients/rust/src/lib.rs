@@ -13,12 +13,15 @@
 )]
 
 mod address;
+mod asker;
 mod bounded;
 mod breaker;
 mod builder;
 mod by_address;
 mod check;
+mod clean_up;
 mod denials;
+mod events;
 mod fields;
 mod hold;
 mod layer;
@@ -26,22 +29,33 @@ mod lease;
 mod limiter;
 mod local;
 mod outage;
+mod receipt;
 mod refusal;
 mod reply;
+mod rules;
+mod separately;
 mod server;
 mod service;
+mod settlement;
 mod upstream;
+mod waiting;
+mod within;
+
+pub use redis;
 
 pub use address::{network, network_of};
 pub use builder::Builder;
 pub use by_address::ByAddress;
-pub use check::{Check, Cost, Rules};
+pub use check::{Check, Cost};
+pub use events::{MisconfiguredEvent, OutageEvent};
 pub use fields::Headers;
 pub use hold::{Hold, HoldError};
 pub use layer::{Count, RateLimitLayer, Target};
 pub use lease::{Lease, Taken};
-pub use limiter::{RateLimiter, Settlement};
-pub use outage::{Outage, OutageEvent, is_outage};
+pub use limiter::RateLimiter;
+pub use outage::{Outage, is_outage, is_saturated};
 pub use refusal::{Problem, Refusal, Refuse};
 pub use reply::{Reply, Report, RuleReport, Source, Verdict};
+pub use rules::Rules;
 pub use service::RateLimit;
+pub use settlement::Settlement;

@@ -6,7 +6,6 @@
 //! pauses of other processes.
 
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,10 +14,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ratelimit_core::limit::{self, Bounds, Check, Decision, Foresight, KeyCheck, Limiter};
 use ratelimit_core::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
 use ratelimit_core::rule::{Rule, RuleError, looks_like_rule};
-use redis::{Arg, Cmd, RedisError, RedisResult, Value, make_extension_error};
+use redis::{Arg, Cmd, RedisResult, Value};
 
-use crate::Rules;
 use crate::bounded::Bounded;
+use crate::rules::{self, Rules, refused};
 
 const MOST_KEYS: usize = 10_000;
 /// The module's defaults.
@@ -28,23 +27,20 @@ type Keys = Bounded<Vec<u8>, Limiter>;
 
 #[derive(Debug)]
 pub struct Local {
-    among: NonZeroU32,
+    processes: NonZeroU32,
     policies: HashMap<String, Vec<Rule>>,
     keys: Mutex<Keys>,
 }
 
 impl Local {
-    /// A limiter of one of `among` processes, which knows these policies.
-    pub fn new(among: NonZeroU32, policies: &HashMap<String, Rules>) -> RedisResult<Self> {
-        let rule = |text: &String| {
-            let rule = Rule::from_text(text.as_bytes()).map_err(refused)?;
-            Ok(rule.divided(among))
-        };
+    /// A limiter of one of this number of processes, which knows these policies.
+    pub fn new(processes: NonZeroU32, policies: &HashMap<String, Rules>) -> RedisResult<Self> {
+        let rule = |text: &String| Ok(rules::parse(text)?.divided(processes));
         let read = |(name, rules): (&String, &Rules)| {
             Ok((name.clone(), rules.texts().iter().map(rule).collect::<RedisResult<_>>()?))
         };
         let policies = policies.iter().map(read).collect::<RedisResult<_>>()?;
-        Ok(Self { among, policies, keys: Mutex::new(Bounded::new(MOST_KEYS)) })
+        Ok(Self { processes, policies, keys: Mutex::new(Bounded::new(MOST_KEYS)) })
     }
 
     /// What a server would reply that knew only of this process.
@@ -212,7 +208,7 @@ impl RuleResolver for Resolver<'_> {
     fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
         let is_rule = looks_like_rule(text);
         if is_rule {
-            rules.push(Rule::from_text(text)?.divided(self.local.among));
+            rules.push(Rule::from_text(text)?.divided(self.local.processes));
         }
         Ok(is_rule)
     }
@@ -294,11 +290,6 @@ fn bytes<'a>(args: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
     args.iter().copied()
 }
 
-/// The error that the server would reply.
-fn refused(why: impl Display) -> RedisError {
-    make_extension_error("ERR".to_string(), Some(why.to_string()))
-}
-
 fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
@@ -307,12 +298,12 @@ fn now_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Reply, Report};
+    use crate::reply::{Reply, Report};
     use redis::FromRedisValue;
 
-    fn local(among: u32) -> Local {
+    fn local(processes: u32) -> Local {
         let policies = HashMap::from([("free".to_string(), Rules::from("8/m"))]);
-        Local::new(NonZeroU32::new(among).unwrap(), &policies).unwrap()
+        Local::new(NonZeroU32::new(processes).unwrap(), &policies).unwrap()
     }
 
     fn send(local: &Local, line: &str) -> RedisResult<Value> {
@@ -376,7 +367,7 @@ mod tests {
         ] {
             let given = send(&local, line).unwrap_err();
             assert!(given.to_string().starts_with(error), "{given}");
-            assert!(!crate::is_outage(&given));
+            assert!(!crate::outage::is_outage(&given));
         }
     }
 }

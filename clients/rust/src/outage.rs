@@ -1,6 +1,6 @@
-//! What an outage is, and what a check answers then.
+//! Which errors mean that the server gave no decision, and what a check answers then.
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, ServerErrorKind, make_extension_error};
 
 /// What a check answers if the server gives no decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,26 +16,64 @@ pub enum Outage {
     Local,
 }
 
-/// The limiter has stopped asking the server, or asks it again.
-#[derive(Clone, Debug)]
-pub struct OutageEvent {
-    /// Whether it has stopped.
-    pub away: bool,
-    /// The last outage.
-    pub error: RedisError,
-    /// How many requests got no decision from the server since it went away.
-    pub answered: u64,
-}
-
 /// Replies of a server that cannot serve now, beside those that `redis` has a kind for.
 const CODES: [&str; 5] = ["BUSY", "OOM", "MISCONF", "NOREPLICAS", "UNBLOCKED"];
 /// Such replies without a code.
 const TEXTS: [&str; 3] = ["max number of clients", "internal error", "this replica skipped"];
 
-/// Whether an error means that the server gave no decision: no reply came, or the server cannot
-/// serve now. An error of a wrong request (`CROSSSLOT`, `NOPERM`, `WRONGTYPE`, ...) does not.
+/// A server that answers, but does not limit until somebody changes its configuration or the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misconfiguration {
+    NoModule,
+    NoPassword,
+    WrongPassword,
+    NoRights,
+}
+
+impl Misconfiguration {
+    pub fn of(error: &RedisError) -> Option<Self> {
+        // Servers put the name in quotes of different kinds.
+        let is_unknown = || {
+            let name = error.detail()?.strip_prefix("unknown command ")?.get(1..4)?;
+            name.eq_ignore_ascii_case("RL.").then_some(())
+        };
+        match error.kind() {
+            ErrorKind::AuthenticationFailed => Some(Self::WrongPassword),
+            ErrorKind::Server(ServerErrorKind::NoPerm) => Some(Self::NoRights),
+            ErrorKind::Server(ServerErrorKind::ResponseError) if is_unknown().is_some() => {
+                Some(Self::NoModule)
+            }
+            ErrorKind::Extension => match error.code()? {
+                "NOAUTH" => Some(Self::NoPassword),
+                "WRONGPASS" => Some(Self::WrongPassword),
+                "NOPERM" => Some(Self::NoRights),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// What to do.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::NoModule => "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md",
+            Self::NoPassword => "give the client the password",
+            Self::WrongPassword => "give the client the right user and password",
+            Self::NoRights => "give the user the rights +@ratelimit ~keys, see SECURITY.md",
+        }
+    }
+}
+
+/// Whether an error means that the server gave no decision: no reply came, the server cannot serve now,
+/// or it does not limit: it lacks the module, or the client lacks the password or the rights. An error of
+/// a wrong request (`CROSSSLOT`, `WRONGTYPE`, a wrong rule, ...) does not, nor does a limiter that
+/// [is saturated](is_saturated).
 #[must_use]
 pub fn is_outage(error: &RedisError) -> bool {
+    Misconfiguration::of(error).is_some() || gives_no_decision(error)
+}
+
+fn gives_no_decision(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Io
         | ErrorKind::ClusterConnectionNotFound
@@ -55,6 +93,22 @@ pub fn is_outage(error: &RedisError) -> bool {
         ErrorKind::Extension => error.code().is_some_and(|code| CODES.contains(&code)),
         _ => false,
     }
+}
+
+/// No server replies this.
+const SATURATED: &str = "SATURATED";
+
+/// Whether this process asks more than [`Builder::concurrency`](crate::Builder::concurrency) lets it, so
+/// that a command found no place within [`Builder::queue_timeout`](crate::Builder::queue_timeout). That
+/// is never an outage.
+#[must_use]
+pub fn is_saturated(error: &RedisError) -> bool {
+    error.code() == Some(SATURATED)
+}
+
+pub(crate) fn saturated() -> RedisError {
+    let why = "as many commands as `concurrency` allows were under way for all of `queue_timeout`";
+    make_extension_error(SATURATED.to_string(), Some(why.to_string()))
 }
 
 #[cfg(test)]
@@ -82,20 +136,23 @@ mod tests {
             "ERR max number of clients reached",
             "ERR this replica skipped effects of version 2",
             "ERR internal error, see the server's log",
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair",
+            "NOPERM this user has no permissions",
+            "ERR unknown command 'RL.CHECK', with args beginning with: 'a' '5/m'",
+            "ERR unknown command `rl.check`, with args beginning with: `a`, `5/m`, ",
         ] {
             assert!(is_outage_of(text), "{text}");
         }
         for text in [
             "CROSSSLOT Keys in request don't hash to the same slot",
-            "NOAUTH Authentication required.",
-            "WRONGPASS invalid username-password pair",
-            "NOPERM this user has no permissions",
             "WRONGTYPE Operation against a key holding the wrong kind of value",
             "EXECABORT Transaction discarded because of previous errors.",
-            "ERR unknown command 'RL.CHECK'",
+            "ERR unknown command 'JSON.GET', with args beginning with: 'a'",
             "ERR rule '5/x': the period 'x' has no known unit",
         ] {
             assert!(!is_outage_of(text), "{text}");
         }
+        assert!(is_saturated(&saturated()) && !is_outage(&saturated()));
     }
 }

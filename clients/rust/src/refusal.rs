@@ -2,18 +2,20 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
-use redis::{ErrorKind, RedisError};
+use redis::RedisError;
 
 use crate::fields::quoted;
-use crate::{Report, Source, Verdict, is_outage};
+use crate::outage::{is_outage, is_saturated};
+use crate::reply::{Report, Source, Verdict};
 
 /// Why a request does not reach the service. Outer layers find it in the extensions of the response.
 #[derive(Clone, Debug)]
 pub enum Refusal {
     /// It was denied.
     Denied(Report),
-    /// The request for a decision was wrong; or the server is away, under
-    /// [`Outage::Raise`](crate::Outage::Raise).
+    /// The request for a decision was wrong; the server is away, under
+    /// [`Outage::Raise`](crate::Outage::Raise); or this process [is saturated](is_saturated). The error's
+    /// text is for the log, not for clients.
     Failed(RedisError),
 }
 
@@ -26,7 +28,9 @@ impl Refusal {
             Self::Denied(Report { source: Source::Outage, .. }) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied(Report { verdict: Verdict::Blocked, .. }) => StatusCode::FORBIDDEN,
             Self::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Failed(error) if is_outage(error) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Failed(error) if is_outage(error) || is_saturated(error) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -68,11 +72,6 @@ fn body(why: &Refusal, status: StatusCode) -> String {
             format!(
                 r#"{{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "{title}", "status": {number}, "violated-policies": [{names}]}}"#
             )
-        }
-        // A fault that the developer must see, and that tells clients nothing.
-        Refusal::Failed(error) if error.kind() == ErrorKind::InvalidClientConfig => {
-            let detail = quoted(&error.to_string());
-            format!(r#"{{"title": "{title}", "status": {number}, "detail": {detail}}}"#)
         }
         _ => format!(r#"{{"title": "{title}", "status": {number}}}"#),
     }

@@ -2,15 +2,19 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::aio::ConnectionLike;
-use redis::{Cmd, RedisError, RedisFuture, RedisResult, Value};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisFuture, RedisResult, Value};
+use tokio::sync::OnceCell;
 
 /// Sends commands.
 pub trait Server: Send + Sync {
     /// Sends a command to the node of its first key.
     fn send<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value>;
+
+    /// Sends a command when all before have failed: on a new connection, if that can be.
+    fn send_anew<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value>;
 
     /// Hears that no reply came in time.
     fn late(&self) {}
@@ -30,6 +34,61 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Server for Shared<C> {
             let _ = key;
             connection.req_packed_command(command).await?.extract_error()
         })
+    }
+
+    /// A connection that connects again by itself may first tell of a refusal that it remembers.
+    fn send_anew<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            match self.send(command, key).await {
+                Err(error) if error.is_connection_refusal() => self.send(command, key).await,
+                answer => answer,
+            }
+        })
+    }
+}
+
+type Connecting = Arc<OnceCell<MultiplexedConnection>>;
+
+/// A server to which the limiter connects when it first asks, and again after a connection has failed.
+/// A failure to connect is not remembered.
+pub struct Single {
+    client: Client,
+    current: Mutex<Connecting>,
+}
+
+impl Single {
+    pub fn new(client: Client) -> Self {
+        Self { client, current: Mutex::default() }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Connecting> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Server for Single {
+    fn send<'a>(&'a self, command: &'a Cmd, _key: &'a [u8]) -> RedisFuture<'a, Value> {
+        let connecting = Arc::clone(&self.current());
+        // The limiter has its own time-outs.
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        Box::pin(async move {
+            let open = || self.client.get_multiplexed_async_connection_with_config(&config);
+            let mut connection = connecting.get_or_try_init(open).await?.clone();
+            let answer = connection.req_packed_command(command).await;
+            if answer.as_ref().is_err_and(RedisError::is_unrecoverable_error) {
+                let mut current = self.current();
+                if Arc::ptr_eq(&current, &connecting) {
+                    *current = Connecting::default();
+                }
+            }
+            answer?.extract_error()
+        })
+    }
+
+    fn send_anew<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value> {
+        *self.current() = Connecting::default();
+        self.send(command, key)
     }
 }
 
@@ -104,6 +163,11 @@ mod cluster {
         fn send<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value> {
             let connection = Shared(self.current().0.clone());
             Box::pin(async move { connection.send(command, key).await })
+        }
+
+        fn send_anew<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value> {
+            *self.current() = ((self.make)(), Instant::now());
+            self.send(command, key)
         }
 
         fn late(&self) {

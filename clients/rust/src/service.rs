@@ -4,19 +4,33 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::{Request, Response, StatusCode};
-use tokio::runtime::Handle;
+use http::header::RETRY_AFTER;
+use http::{Request, Response};
+use redis::RedisError;
+use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::layer::Limits;
+use crate::check::Check;
+use crate::fields;
+use crate::layer::{Count, Limits, RateLimitLayer, Target};
+use crate::limiter::RateLimiter;
+use crate::outage::{is_outage, is_saturated};
 use crate::refusal::{Problem, Refusal, Refuse};
-use crate::{Check, Count, RateLimitLayer, RateLimiter, Report, Target, fields};
+use crate::settlement::Settlement;
 
 /// A service whose requests the limiter decides first. [`RateLimitLayer`] makes it.
 #[derive(Debug)]
 pub struct RateLimit<S, T, F = Problem> {
-    pub(crate) service: S,
-    pub(crate) layer: RateLimitLayer<T, F>,
+    service: S,
+    layer: RateLimitLayer<T, F>,
+}
+
+impl<S, T, F> Layer<S> for RateLimitLayer<T, F> {
+    type Service = RateLimit<S, T, F>;
+
+    fn layer(&self, service: S) -> Self::Service {
+        RateLimit { service, layer: self.clone() }
+    }
 }
 
 impl<S: Clone, T, F> Clone for RateLimit<S, T, F> {
@@ -51,56 +65,68 @@ where
             let check = match target.check(&request) {
                 Ok(Some(check)) => check,
                 Ok(None) => return service.call(request).await,
-                Err(error) => return Ok(refused(refuse, Refusal::Failed(error))),
+                Err(error) => return Ok(failed(refuse, limiter, error)),
             };
-            let report = match limiter.check_all(check.clone()).await {
-                Ok(report) if report.is_allowed() => report,
-                Ok(report) => {
+            let decided = match count {
+                Count::All => limiter.check_all(check).await.map(|report| (report, None)),
+                Count::Failed | Count::Successful => {
+                    let settlement = settlement(count.counts(None), &check);
+                    let charged = limiter.charge(&check, settlement).await;
+                    charged.map(|(report, receipt)| (report, Some((receipt, check))))
+                }
+            };
+            let (report, charge) = match decided {
+                Ok((report, charge)) if report.is_allowed() => (report, charge),
+                Ok((report, _)) => {
                     let mut response = refused(refuse, Refusal::Denied(report.clone()));
                     fields::add(&report, *headers, response.headers_mut());
                     return Ok(response);
                 }
-                Err(error) => return Ok(refused(refuse, Refusal::Failed(error))),
+                Err(error) => return Ok(failed(refuse, limiter, error)),
             };
-            let mut charge =
-                Charge { limiter: limiter.clone(), check, report, count: *count, status: None };
-            if let Some(turn) = charge.report.wait.filter(|wait| !wait.is_zero()) {
+            if let Some(turn) = report.wait.filter(|wait| !wait.is_zero()) {
                 tokio::time::sleep(turn).await;
             }
-            request.extensions_mut().insert(charge.report.clone());
+            request.extensions_mut().insert(report.clone());
             let mut response = service.call(request).await?;
-            charge.status = Some(response.status());
-            fields::add(&charge.report, *headers, response.headers_mut());
+            if let Some((mut receipt, check)) = charge {
+                receipt.settlement = settlement(count.counts(Some(response.status())), &check);
+            }
+            fields::add(&report, *headers, response.headers_mut());
             Ok(response)
         })
     }
+}
+
+/// How a request's hold ends. A hold that the application asked for is its own to settle if it counts.
+fn settlement(counts: bool, check: &Check) -> Option<Settlement> {
+    match (counts, check.hold) {
+        (false, _) => Some(Settlement::Refund),
+        (true, None) => Some(Settlement::AsCharged),
+        (true, Some(_)) => None,
+    }
+}
+
+/// The log has the error; the client learns nothing of it.
+fn failed<R>(refuse: &impl Refuse<R>, limiter: &RateLimiter, error: RedisError) -> Response<R> {
+    if is_saturated(&error) {
+        tracing::warn!("a request is refused: this process is saturated");
+    } else if !is_outage(&error) {
+        tracing::error!(%error, "a request cannot be checked");
+    } else if !limiter.away() {
+        // The limiter tells when it stops asking, not of each request after that.
+        tracing::warn!(code = error.code(), "a request is refused: the server gives no decision");
+    }
+    let is_saturated = is_saturated(&error);
+    let mut response = refused(refuse, Refusal::Failed(error));
+    if is_saturated {
+        response.headers_mut().insert(RETRY_AFTER, 1.into());
+    }
+    response
 }
 
 fn refused<R>(refuse: &impl Refuse<R>, why: Refusal) -> Response<R> {
     let mut response = refuse.refuse(&why);
     response.extensions_mut().insert(why);
     response
-}
-
-/// What a request was charged, until it has been answered or its client has gone.
-struct Charge {
-    limiter: RateLimiter,
-    check: Check,
-    report: Report,
-    count: Count,
-    status: Option<StatusCode>,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        if self.count.counts(self.status) {
-            return;
-        }
-        if let Ok(runtime) = Handle::try_current() {
-            let Self { limiter, check, report, .. } = self;
-            let (limiter, check, report) = (limiter.clone(), check.clone(), report.clone());
-            // The request is over: nobody hears of an error.
-            runtime.spawn(async move { limiter.give_back(&check, &report).await.ok() });
-        }
-    }
 }

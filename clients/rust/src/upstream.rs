@@ -6,8 +6,9 @@ use http::{HeaderMap, StatusCode};
 use ratelimit_core::rule::MAX_PERIOD_US;
 use redis::RedisResult;
 
+use crate::asker::read;
 use crate::check::ms;
-use crate::limiter::{RateLimiter, read};
+use crate::limiter::RateLimiter;
 use crate::outage::{Outage, is_outage};
 
 /// The longest pause, 366 days. Above it a reset is a Unix time, and anything else a mistake.
@@ -27,11 +28,11 @@ impl RateLimiter {
     ) -> RedisResult<Duration> {
         let key = key.as_ref();
         let mut command = redis::cmd("RL.PAUSE");
-        command.arg(key).arg("PX").arg(ms(time.saturating_add(Duration::from_nanos(999_999))));
+        command.arg(key).arg("PX").arg(ms(time));
         command.arg(reason.map(|reason| ["REASON", reason].to_vec()));
-        let local = self.local().answer(&command);
-        let left = match self.ask(&command, key).await {
-            Err(error) if is_outage(&error) && self.outage() == Outage::Local => local?,
+        let local = self.asker().local.answer(&command);
+        let left = match self.asker().ask(&command, key).await {
+            Err(error) if is_outage(&error) && self.asker().outage == Outage::Local => local?,
             asked => asked?,
         };
         read(left).map(Duration::from_millis)
@@ -43,11 +44,11 @@ impl RateLimiter {
     /// Those of the server, and any outage.
     pub async fn resume(&self, key: impl AsRef<[u8]>) -> RedisResult<bool> {
         let key = key.as_ref();
-        self.forget(key);
+        self.asker().forget(key);
         let mut command = redis::cmd("RL.RESUME");
         command.arg(key);
-        self.local().answer(&command)?;
-        read(self.ask(&command, key).await?)
+        self.asker().local.answer(&command)?;
+        read(self.asker().ask(&command, key).await?)
     }
 
     /// Lowers what remains under a rule to this number of units, and never raises it: `RL.SYNC`. Replies
@@ -64,7 +65,7 @@ impl RateLimiter {
         let key = key.as_ref();
         let mut command = redis::cmd("RL.SYNC");
         command.arg(key).arg("REMAINING").arg(remaining).arg(rule);
-        read(self.ask(&command, key).await?)
+        read(self.asker().ask(&command, key).await?)
     }
 
     /// Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules.
@@ -188,8 +189,11 @@ fn whole(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_number)
 }
 
+/// One of the three forms of RFC 9110, 5.6.7, or the first with an offset of zero.
 fn date(text: &str) -> Option<SystemTime> {
-    httpdate::parse_http_date(text.trim()).ok()
+    let text = text.trim();
+    let in_gmt = text.strip_suffix("+0000").map(|start| format!("{start}GMT"));
+    httpdate::parse_http_date(in_gmt.as_deref().unwrap_or(text)).ok()
 }
 
 #[cfg(test)]
@@ -203,6 +207,24 @@ mod tests {
     fn date_of(after_s: i64) -> String {
         let at = Duration::from_secs(NOW_S.checked_add_signed(after_s).unwrap());
         httpdate::fmt_http_date(UNIX_EPOCH + at)
+    }
+
+    #[test]
+    fn answers_of_all_clients_pause_alike() {
+        let text = include_str!("../../cases/upstream.json");
+        let all: serde_json::Value = serde_json::from_str(text).unwrap();
+        let now = UNIX_EPOCH + Duration::from_secs(all["now_s"].as_u64().unwrap());
+        for case in all["cases"].as_array().unwrap() {
+            let mut fields = HeaderMap::new();
+            for (name, value) in case["headers"].as_object().unwrap() {
+                let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+                fields.append(name, value.as_str().unwrap().parse().unwrap());
+            }
+            let status = u16::try_from(case["status"].as_u64().unwrap()).unwrap();
+            let pause = pause_of(StatusCode::from_u16(status).unwrap(), &fields, now);
+            let expected = case["pause_ms"].as_u64().map(u128::from);
+            assert_eq!(Some(pause.unwrap_or_default().as_millis()), expected, "{case}");
+        }
     }
 
     #[test]

@@ -66,8 +66,8 @@ async fn a_hold_is_settled_at_the_real_cost_or_refunded() {
 async fn a_hold_lasts_as_long_as_its_work() {
     let server = Server::start("valkey-9.1");
     let limiter = server.limiter();
-    let hold = slot(&limiter, Duration::from_millis(1200)).await.expect("it is free");
-    tokio::time::sleep(Duration::from_millis(1800)).await;
+    let hold = slot(&limiter, Duration::from_secs(4)).await.expect("it is free");
+    tokio::time::sleep(Duration::from_millis(5500)).await;
     assert!(!hold.is_lost());
     assert_eq!(left(&limiter, "s", "slots:1").await, 0);
     server.send("RL.RESET s");
@@ -91,18 +91,18 @@ async fn a_hold_is_lost_if_the_server_cannot_be_asked_in_time() {
 #[tokio::test]
 async fn a_settled_hold_is_never_lost() {
     let server = Server::start("redis-7.0");
-    let hold = slot(&server.limiter(), Duration::from_millis(500)).await.expect("it is free");
+    let hold = slot(&server.limiter(), Duration::from_secs(2)).await.expect("it is free");
     let lost = hold.lost();
     hold.settle().await.expect("it runs");
-    assert!(tokio::time::timeout(Duration::from_millis(800), lost).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_millis(2500), lost).await.is_err());
 }
 
 #[tokio::test]
 async fn an_exempt_key_has_no_hold_to_lose() {
     let server = Server::start("redis-7.0");
     server.send("RL.EXEMPT s");
-    let hold = slot(&server.limiter(), Duration::from_millis(600)).await.expect("it is free");
-    tokio::time::sleep(Duration::from_millis(800)).await;
+    let hold = slot(&server.limiter(), Duration::from_secs(2)).await.expect("it is free");
+    tokio::time::sleep(Duration::from_millis(2500)).await;
     assert!(!hold.is_lost());
     assert_eq!(hold.settle().await, Ok(true));
 }
@@ -120,20 +120,129 @@ async fn a_dropped_request_loses_no_hold() {
     until("all comes back", async || left(&limiter, "a", rule).await == 9).await;
 }
 
+const SLOTS: &str = "slots:100";
+
+async fn are_free(server: &Server) {
+    let limiter = server.limiter();
+    until("all slots are free", async || left(&limiter, "s", SLOTS).await == 100).await;
+}
+
+#[tokio::test]
+async fn holds_that_are_cancelled_twenty_at_once_are_settled() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.limiter();
+    let mut tasks = (0..100)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let hold = limiter.hold(("s", SLOTS), MINUTE).await.expect("it is free");
+                hold.lost().await;
+            })
+        })
+        .collect::<Vec<_>>();
+    until("all are taken", async || left(&limiter, "s", SLOTS).await == 0).await;
+    while !tasks.is_empty() {
+        tasks.drain(..20).for_each(|task| task.abort());
+        tokio::task::yield_now().await;
+    }
+    are_free(&server).await;
+}
+
+#[tokio::test]
+async fn holds_that_are_cancelled_while_they_are_taken_are_given_back() {
+    let server = Server::start("valkey-9.1");
+    // Half of them wait for their places.
+    let limiter = server.builder().concurrency(50).build().expect("options");
+    limiter.peek(("s", SLOTS)).await.expect("it connects");
+    server.freeze(true);
+    let tasks = (0..100)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.hold(("s", SLOTS), MINUTE).await })
+        })
+        .collect::<Vec<_>>();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    tokio::task::yield_now().await;
+    server.freeze(false);
+    until("they were taken", async || server.calls("rl.check") >= 50).await;
+    are_free(&server).await;
+}
+
+/// The time-out is ours: the server takes the hold when it goes on.
+#[tokio::test]
+async fn a_hold_whose_answer_comes_too_late_is_given_back() {
+    let server = Server::start("redis-8.2");
+    for outage in [Outage::Raise, Outage::Local] {
+        let limiter = server.builder().timeout(Duration::from_secs(1)).outage(outage);
+        let limiter = limiter.build().expect("options");
+        limiter.peek(("s", SLOTS)).await.expect("it connects");
+        let before = server.calls("rl.check");
+        server.freeze(true);
+        let hold = limiter.hold(("s", SLOTS), MINUTE).await;
+        assert_eq!(hold.is_ok(), outage == Outage::Local);
+        server.freeze(false);
+        until("it was taken", async || server.calls("rl.check") > before).await;
+        are_free(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn a_hold_that_is_dropped_outside_of_the_runtime_is_settled() {
+    let server = Server::start("redis-6.2");
+    let hold = server.limiter().hold(("s", SLOTS), MINUTE).await.expect("it is free");
+    std::thread::spawn(move || drop(hold)).join().expect("no panic");
+    are_free(&server).await;
+}
+
+#[tokio::test]
+async fn waits_that_are_dropped_leave_no_holds() {
+    let server = Server::start("valkey-8.1");
+    let limiter = server.limiter();
+    let first = limiter.hold(("w", "slots:1"), MINUTE).await.expect("it is free");
+    let tasks = (0..20)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(
+                async move { limiter.hold_in_line(("w", "slots:1"), MINUTE, MINUTE).await },
+            )
+        })
+        .collect::<Vec<_>>();
+    until("all wait", async || server.waiting().len() == 20).await;
+    // The slot is free for them just when they leave.
+    let settling = tokio::spawn(first.settle());
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    assert_eq!(settling.await.expect("no panic"), Ok(true));
+    until("all have left", async || server.waiting().is_empty()).await;
+    until("the slot is free", async || left(&limiter, "w", "slots:1").await == 1).await;
+}
+
+/// Until its turn under a `leaky` rule, which the server has told already.
+#[tokio::test]
+async fn a_hold_that_is_dropped_before_its_turn_gives_all_back() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.limiter();
+    let rule = "leaky:1/h,queue=5";
+    let _first = limiter.hold(("l", rule), MINUTE).await.expect("its turn is now");
+    let second = tokio::time::timeout(Duration::from_secs(1), limiter.hold(("l", rule), MINUTE));
+    assert!(second.await.is_err(), "its turn is in an hour");
+    until("it leaves the queue", async || left(&limiter, "l", rule).await == 5).await;
+}
+
 #[tokio::test]
 async fn without_a_server_holds_are_kept_in_the_process() {
     let mut server = Server::start("redis-7.0");
     server.kill();
     let limiter = server.builder().outage(Outage::Local).build().expect("options");
-    let hold = slot(&limiter, Duration::from_millis(900)).await.expect("it is free");
+    let hold = slot(&limiter, Duration::from_secs(2)).await.expect("it is free");
     assert_eq!(hold.reply().source, Source::Local);
-    tokio::time::sleep(Duration::from_millis(1200)).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
     assert!(!hold.is_lost() && slot(&limiter, MINUTE).await.is_err());
     drop(hold);
     until("it is free", async || left(&limiter, "s", "slots:1").await == 1).await;
     let open = server.builder().outage(Outage::Allow).build().expect("options");
-    let hold = slot(&open, Duration::from_millis(600)).await.expect("all pass");
-    tokio::time::sleep(Duration::from_millis(800)).await;
+    let hold = slot(&open, Duration::from_secs(2)).await.expect("all pass");
+    tokio::time::sleep(Duration::from_millis(2500)).await;
     assert!(!hold.is_lost());
     assert_eq!(hold.settle().await, Ok(true));
 }
@@ -224,7 +333,7 @@ async fn a_wait_ends_with_the_server_and_its_end_is_an_outage() {
 #[tokio::test]
 async fn a_server_that_hangs_ends_a_wait_long_before_its_deadline() {
     let server = Server::start("valkey-9.1");
-    let limiter = RateLimiter::server(server.client()).expect("an address").outage(Outage::Deny);
+    let limiter = RateLimiter::server(server.client()).outage(Outage::Deny);
     let limiter = limiter.build().expect("options");
     until("it is asked", async || {
         limiter.check(("k", "1/50s")).await.expect("no error").source == Source::Server
@@ -296,5 +405,5 @@ async fn a_hold_under_a_leaky_rule_begins_at_its_turn() {
         let hold = limiter.hold(("l", "leaky:2/s"), MINUTE).await.expect("it queues");
         hold.settle().await.expect("it runs");
     }
-    assert!(start.elapsed() >= Duration::from_millis(490), "{:?}", start.elapsed());
+    assert!(start.elapsed() >= Duration::from_millis(450), "{:?}", start.elapsed());
 }

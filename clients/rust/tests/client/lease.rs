@@ -56,6 +56,36 @@ async fn a_lease_that_is_not_used_up_comes_back() {
 }
 
 #[tokio::test]
+async fn a_lease_is_settled_though_nobody_waits_for_that() {
+    let server = Server::start("valkey-8.1");
+    let rule = "bucket:100/d";
+    let limiter = server.limiter();
+    let left = async |key: &str| limiter.peek((key, rule)).await.expect("it runs").remaining;
+    let one_place = server.builder().concurrency(1).build().expect("options");
+    let make = async |key: &'static str| {
+        let lease = Lease::within(one_place.clone(), key, rule, Duration::from_secs(600), 50);
+        for _ in 0..20 {
+            assert!(lease.take(1).await.expect("it runs").is_allowed());
+        }
+        lease
+    };
+    let lease = make("dropped outside of the runtime").await;
+    std::thread::spawn(move || drop(lease)).join().expect("no panic");
+    let lease = make("given up").await;
+    let mut long = redis::cmd("BLPOP");
+    long.arg("none").arg(2);
+    tokio::select! {
+        biased;
+        _ = one_place.call::<redis::Value>(&long, "none") => panic!("it takes two seconds"),
+        _ = lease.close() => panic!("the other command has the place"),
+        () = tokio::time::sleep(Duration::from_millis(50)) => {}
+    }
+    for key in ["dropped outside of the runtime", "given up"] {
+        until(key, async || left(key).await == Some(80)).await;
+    }
+}
+
+#[tokio::test]
 async fn what_a_dead_process_used_comes_back_at_the_end_of_the_hold() {
     let server = Server::start("valkey-9.1");
     let (watching, rule) = (server.limiter(), "bucket:100/d");
@@ -64,9 +94,8 @@ async fn what_a_dead_process_used_comes_back_at_the_end_of_the_hold() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("threads");
         let lease = runtime.block_on(async {
-            let limiter =
-                RateLimiter::server(client).expect("an address").build().expect("options");
-            let lease = Lease::within(limiter, "k", rule, Duration::from_millis(2500), 50);
+            let limiter = RateLimiter::server(client).build().expect("options");
+            let lease = Lease::within(limiter, "k", rule, Duration::from_secs(5), 50);
             assert!(lease.take(30).await.expect("it runs").is_allowed());
             lease
         });

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tower_redis_ratelimit::{Builder, Check, Outage, RateLimiter, Source};
 
 use crate::support::cluster::Cluster;
@@ -10,10 +11,10 @@ use crate::support::server::Server;
 use crate::support::until;
 
 /// Far below what 20 time-outs of 250 ms would take.
-const FEW_TIMEOUTS: Duration = Duration::from_millis(2500);
+const FEW_TIMEOUTS: Duration = Duration::from_millis(4000);
 
 fn of(server: &Server) -> Builder {
-    RateLimiter::server(server.client()).expect("an address")
+    RateLimiter::server(server.client())
 }
 
 /// Asks 20 times, and returns what answered.
@@ -240,18 +241,17 @@ async fn without_an_answer_of_its_own_an_outage_is_the_last_error_at_once() {
 #[tokio::test]
 async fn the_process_decides_as_the_server_does() {
     let mut server = Server::start("redis-7.0");
-    let limiter = of(&server).outage(Outage::Local).one_of(3).policy("free", "6/h");
+    let limiter = of(&server).outage(Outage::Local).processes(3).policy("free", "6/h");
     let limiter = limiter.build().expect("options");
     let check = Check::new("a", ["bucket:9/h,burst=30,name=x", "6/h,name=y"]);
     let check = check.and("b", "@free").and("c", "@unknown").cost([("x", 4)]);
     server.kill();
-    let report = limiter.check_all(check.clone()).await.expect("it decides");
+    let report = limiter.check_all(check).await.expect("it decides");
     let numbers =
         report.rules.iter().map(|rule| (rule.limit, rule.quota, rule.cost, rule.remaining));
     assert_eq!(numbers.collect::<Vec<_>>(), [(10, 3, 4, 6), (2, 2, 1, 1), (2, 2, 1, 1)]);
     assert_eq!((report.source, report.key.as_deref()), (Source::Local, Some(&b"a"[..])));
-    limiter.give_back(&check, &report).await.expect("it is local");
-    assert_eq!(limiter.peek(("a", "6/h,name=y")).await.expect("it decides").remaining, Some(2));
+    assert_eq!(limiter.peek(("a", "6/h,name=y")).await.expect("it decides").remaining, Some(1));
     assert!(limiter.check(("a", "6/x")).await.is_err(), "a wrong rule stays an error");
     // The server hears nothing of it.
     server.restart();
@@ -261,4 +261,77 @@ async fn the_process_decides_as_the_server_does() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(limiter.peek(("b", "6/h")).await.expect("it runs").remaining, Some(6));
+}
+
+/// What has failed is not remembered: the next request connects anew.
+#[tokio::test]
+async fn a_server_that_is_back_decides_at_the_first_try() {
+    let mut server = Server::start("redis-7.0");
+    let config = ConnectionManagerConfig::new().set_number_of_retries(0);
+    let manager = ConnectionManager::new_lazy_with_config(server.client(), config);
+    let given = RateLimiter::on(manager.expect("an address")).timeout(Duration::from_secs(10));
+    let limiters =
+        [server.builder(), given].map(|of| of.outage(Outage::Allow).build().expect("options"));
+    let source = async |limiter: &RateLimiter| {
+        limiter.check(("a", "1000/h")).await.expect("no outage is an error").source
+    };
+    server.kill();
+    for limiter in &limiters {
+        while !limiter.away() {
+            assert_eq!(source(limiter).await, Source::Outage);
+        }
+    }
+    let away = Instant::now();
+    // A connection that connects again by itself does so now, and remembers that it was refused.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.restart();
+    tokio::time::sleep_until((away + Duration::from_secs(1)).into()).await;
+    for limiter in &limiters {
+        assert_eq!(source(limiter).await, Source::Server);
+    }
+}
+
+#[tokio::test]
+async fn one_refused_connection_is_forgotten() {
+    let mut server = Server::start("valkey-9.1");
+    let limiter = server.builder().outage(Outage::Allow).build().expect("options");
+    server.kill();
+    assert_eq!(limiter.check(("a", "9/h")).await.expect("it passes").source, Source::Outage);
+    server.restart();
+    assert_eq!(limiter.check(("a", "9/h")).await.expect("it passes").source, Source::Server);
+}
+
+#[tokio::test]
+async fn what_is_under_way_when_the_limiter_stops_asking_is_answered_at_once() {
+    let server = Server::start("redis-8.2");
+    let time = Duration::from_secs(4);
+    let limiter = of(&server).timeout(time).concurrency(13).outage(Outage::Allow);
+    let limiter = limiter.build().expect("options");
+    limiter.check(("a", "1000/h")).await.expect("it runs");
+    server.freeze(true);
+    let ask = async |first: Duration| {
+        tokio::time::sleep(first).await;
+        limiter.check(("a", "1000/h")).await.expect("no outage is an error").source
+    };
+    let start = Instant::now();
+    let opening =
+        async { tokio::join!(ask(Duration::ZERO), ask(Duration::ZERO), ask(Duration::ZERO)) };
+    // Ten are asked, and ten wait for their places.
+    let others = async {
+        let mut asked = Vec::new();
+        for _ in 0..20 {
+            let limiter = limiter.clone();
+            asked.push(tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                limiter.check(("a", "1000/h")).await.expect("no outage is an error").source
+            }));
+        }
+        for asked in asked {
+            assert_eq!(asked.await.expect("no panic"), Source::Outage);
+        }
+    };
+    tokio::join!(opening, others);
+    assert!(start.elapsed() < time + Duration::from_millis(1500), "{:?}", start.elapsed());
+    assert_eq!(limiter.outages(), 23);
+    server.freeze(false);
 }

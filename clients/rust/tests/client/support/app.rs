@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use axum::{Router, routing::get};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tower_redis_ratelimit::{Check, RateLimitLayer, RateLimiter, Refuse, Report, Rules, Target};
 
@@ -33,6 +34,8 @@ fn by_header(request: &Request, rules: &Rules) -> Option<Check> {
 pub struct App {
     address: String,
     served: Arc<AtomicUsize>,
+    /// A request with `x-slow` takes one to end.
+    ends: Arc<Semaphore>,
     task: JoinHandle<()>,
 }
 
@@ -56,9 +59,13 @@ impl App {
         F: Refuse<axum::body::Body> + Clone + Send + Sync + 'static,
     {
         let served = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&served);
+        let ends = Arc::new(Semaphore::new(0));
+        let (count, may_end) = (Arc::clone(&served), Arc::clone(&ends));
         let serve = move |request: Request| async move {
             count.fetch_add(1, Ordering::Relaxed);
+            if request.headers().contains_key("x-slow") {
+                may_end.acquire().await.expect("it is never closed").forget();
+            }
             let report = request.extensions().get::<Report>();
             let body = match report.and_then(|report| report.rules.first()) {
                 Some(rule) => format!("{} left", rule.remaining),
@@ -71,7 +78,12 @@ impl App {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound").to_string();
         let task = tokio::spawn(async { axum::serve(listener, app).await.expect("it serves") });
-        Self { address, served, task }
+        Self { address, served, ends, task }
+    }
+
+    /// Lets this number of slow requests end.
+    pub fn end(&self, requests: usize) {
+        self.ends.add_permits(requests);
     }
 
     /// How many requests reached the application.

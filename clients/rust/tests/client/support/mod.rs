@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod cluster;
+pub mod log;
 pub mod server;
 
 use std::time::{Duration, Instant};

@@ -20,9 +20,16 @@ use tower_redis_ratelimit::{Builder, RateLimiter};
 /// Every server that the module supports.
 pub const ALL: [&str; 5] = ["redis-6.2", "redis-7.0", "redis-8.2", "valkey-8.1", "valkey-9.1"];
 
-pub struct Server {
+/// What to start.
+#[derive(Clone, Copy)]
+struct Program {
     name: &'static str,
     options: &'static [&'static str],
+    has_module: bool,
+}
+
+pub struct Server {
+    program: Program,
     port: u16,
     process: Child,
     dir: TempDir,
@@ -35,9 +42,23 @@ impl Server {
 
     /// Starts a server with options of its command line.
     pub fn start_with(name: &'static str, options: &'static [&'static str]) -> Self {
+        Self::of(Program { name, options, has_module: true })
+    }
+
+    /// Starts a server whose administrator has forgotten the module.
+    pub fn without_module(name: &'static str, options: &'static [&'static str]) -> Self {
+        Self::of(Program { name, options, has_module: false })
+    }
+
+    fn of(program: Program) -> Self {
         let port = free_port();
         let dir = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
-        Self { name, options, port, process: launch(name, options, port, &dir), dir }
+        Self { program, port, process: launch(program, port, &dir), dir }
+    }
+
+    /// Loads the module, which needs `--enable-module-command`.
+    pub fn load_module(&self) {
+        self.send(&format!("MODULE LOAD {}", module().display()));
     }
 
     /// Kills the process.
@@ -48,7 +69,7 @@ impl Server {
 
     /// Starts the server again, empty.
     pub fn restart(&mut self) {
-        self.process = launch(self.name, self.options, self.port, &self.dir);
+        self.process = launch(self.program, self.port, &self.dir);
     }
 
     /// Saves some keys, and starts the server again, which then loads them for ten seconds.
@@ -60,11 +81,11 @@ impl Server {
             .expect("a disk");
         self.kill();
         let slow = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"];
-        self.process = spawn(self.name, &slow, self.port, &self.dir);
+        self.process = spawn(self.program, &slow, self.port, &self.dir);
         let start = Instant::now();
         let loads = || matches!(answers(self.port), Err(error) if error.code() == Some("LOADING"));
         while !loads() {
-            assert!(start.elapsed() < PATIENCE, "{} does not load", self.name);
+            assert!(start.elapsed() < PATIENCE, "{} does not load", self.program.name);
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -76,7 +97,7 @@ impl Server {
         let start = Instant::now();
         let is_busy = || matches!(answers(self.port), Err(error) if error.code() == Some("BUSY"));
         while !is_busy() {
-            assert!(start.elapsed() < PATIENCE, "{} runs no script", self.name);
+            assert!(start.elapsed() < PATIENCE, "{} runs no script", self.program.name);
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -89,7 +110,7 @@ impl Server {
         let start = Instant::now();
         let mut info = || cmd("INFO").arg("persistence").query::<String>(&mut connection);
         while !info().expect("text").contains("rdb_last_bgsave_status:err") {
-            assert!(start.elapsed() < PATIENCE, "{} does not fail", self.name);
+            assert!(start.elapsed() < PATIENCE, "{} does not fail", self.program.name);
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -115,7 +136,7 @@ impl Server {
 
     /// The options of such a limiter.
     pub fn builder(&self) -> Builder {
-        RateLimiter::server(self.client()).expect("an address").timeout(Duration::from_secs(10))
+        RateLimiter::server(self.client()).timeout(Duration::from_secs(10))
     }
 
     /// A connection without a time-out for replies.
@@ -136,6 +157,24 @@ impl Server {
 }
 
 impl Server {
+    /// How often a command was called.
+    pub fn calls(&self, command: &str) -> u64 {
+        self.number("commandstats", &format!("cmdstat_{command}:calls="))
+    }
+
+    /// How many connections were accepted.
+    pub fn connections(&self) -> u64 {
+        self.number("stats", "total_connections_received:")
+    }
+
+    /// The number after this text in a part of `INFO`, or zero.
+    fn number(&self, part: &str, start: &str) -> u64 {
+        let mut connection = self.client().get_connection().expect("it runs");
+        let info: String = cmd("INFO").arg(part).query(&mut connection).expect("text");
+        let found = info.lines().find_map(|line| line.strip_prefix(start)).unwrap_or("0");
+        found.split(',').next().and_then(|text| text.parse().ok()).expect("a number")
+    }
+
     /// The ids of the clients that wait in a line.
     pub fn waiting(&self) -> Vec<String> {
         let mut connection = self.client().get_connection().expect("it runs");
@@ -176,8 +215,8 @@ fn client(port: u16) -> Client {
 /// How long a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn launch(name: &str, options: &[&str], port: u16, dir: &TempDir) -> Child {
-    let mut process = spawn(name, options, port, dir);
+fn launch(program: Program, port: u16, dir: &TempDir) -> Child {
+    let (mut process, name) = (spawn(program, program.options, port, dir), program.name);
     let start = Instant::now();
     while answers(port).is_err() {
         let ended = process.try_wait().expect("a child");
@@ -188,18 +227,21 @@ fn launch(name: &str, options: &[&str], port: u16, dir: &TempDir) -> Child {
     process
 }
 
-fn spawn(name: &str, options: &[&str], port: u16, dir: &TempDir) -> Child {
-    let program = from_env("RATELIMIT_SERVERS", ".cache/servers").join(name).join("server");
-    let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
-    let port = port.to_string();
-    Command::new(&program)
-        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--loadmodule"])
-        .arg(&module)
-        .args(options)
-        .current_dir(dir)
-        .stdout(Stdio::null())
+fn spawn(program: Program, options: &[&str], port: u16, dir: &TempDir) -> Child {
+    let server = from_env("RATELIMIT_SERVERS", ".cache/servers").join(program.name).join("server");
+    let mut command = Command::new(&server);
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    if program.has_module {
+        command.arg("--loadmodule").arg(module());
+    }
+    command.args(options).current_dir(dir).stdout(Stdio::null());
+    command
         .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}: run `make fetch`", program.display()))
+        .unwrap_or_else(|error| panic!("{}: {error}: run `make fetch`", server.display()))
+}
+
+fn module() -> PathBuf {
+    from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so")
 }
 
 fn answers(port: u16) -> RedisResult<i64> {

@@ -1,0 +1,182 @@
+//! Asks the server, and answers what it does not decide.
+
+use std::io;
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, RedisError, RedisResult, Value};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+use crate::breaker::{Breaker, Try};
+use crate::check::Check;
+use crate::clean_up::CleanUps;
+use crate::denials::Denials;
+use crate::events::Events;
+use crate::local::Local;
+use crate::outage::{Outage, is_outage, saturated};
+use crate::reply::{Answer, Reply, Report, Source, Verdict};
+use crate::server::{Connection, Opener};
+use crate::within::within;
+
+/// For how long [`Outage::Deny`] asks to wait.
+const DENIED: Duration = Duration::from_secs(1);
+
+pub struct Asker {
+    pub connection: Connection,
+    pub opener: Opener,
+    pub outage: Outage,
+    pub timeout: Duration,
+    pub queue_timeout: Duration,
+    /// As many commands may be under way.
+    pub places: Semaphore,
+    pub separately: bool,
+    pub breaker: Breaker,
+    pub events: Events,
+    pub local: Local,
+    pub cleans_up: CleanUps,
+    pub replies: Option<Denials<Reply>>,
+    pub reports: Option<Denials<Report>>,
+}
+
+impl Asker {
+    pub async fn decide<A: Decides>(&self, check: &Check) -> RedisResult<A> {
+        let Some(first) = check.limits.first() else { return Ok(A::passed(Source::Local)) };
+        let command = check.command(A::FULL);
+        self.or_without(self.ask(&command, &first.key).await, &command)
+    }
+
+    /// Asks the server, unless it is away.
+    pub async fn ask(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
+        self.cleans_up.learn_runtime();
+        let _place = self.place().await?;
+        let opens = self.breaker.opens();
+        let asking = self.breaker.enter(Instant::now())?;
+        let answer = async {
+            if asking.is_only() {
+                self.in_time(self.connection.send_anew(command, key)).await
+            } else {
+                self.in_time(self.connection.send(command, key)).await
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = opens => return Err(self.last_outage()),
+        };
+        self.told(asking, answer)
+    }
+
+    /// Asks the server, whatever the breaker says.
+    pub async fn ask_anyway(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
+        let permit = within(self.queue_timeout, self.places.acquire()).await;
+        let _place = permit.and_then(Result::ok).ok_or_else(saturated)?;
+        self.in_time(self.connection.send(command, key)).await
+    }
+
+    /// The right to have a command under way. All who wait for it are answered when the breaker opens.
+    async fn place(&self) -> RedisResult<SemaphorePermit<'_>> {
+        let opens = self.breaker.opens();
+        self.breaker.rest(Instant::now())?;
+        tokio::select! {
+            biased;
+            permit = within(self.queue_timeout, self.places.acquire()) => {
+                permit.and_then(Result::ok).ok_or_else(saturated)
+            }
+            () = opens => Err(self.last_outage()),
+        }
+    }
+
+    fn last_outage(&self) -> RedisError {
+        self.breaker.last().unwrap_or_else(|| self.late())
+    }
+
+    pub fn late(&self) -> RedisError {
+        let why = format!("no reply within {:?}", self.timeout);
+        io::Error::new(io::ErrorKind::TimedOut, why).into()
+    }
+
+    /// Bounds what the server does by the limiter's time-out.
+    pub async fn in_time<T>(&self, asking: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+        within(self.timeout, asking).await.unwrap_or_else(|| Err(self.late()))
+    }
+
+    /// Only outages count against the server.
+    pub fn told(&self, asking: Try<'_>, answer: RedisResult<Value>) -> RedisResult<Value> {
+        let now = Instant::now();
+        let change = match &answer {
+            Err(error) if is_outage(error) => {
+                if error.is_timeout() {
+                    self.connection.late();
+                }
+                self.events.replied(now, error);
+                asking.failed(now, error)
+            }
+            _ => asking.succeeded(),
+        };
+        if let Some(change) = change {
+            self.events.changed(change);
+        }
+        answer
+    }
+
+    /// Sends a command to where an answer came from.
+    pub async fn at(&self, source: Source, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
+        match source {
+            Source::Server => self.ask(command, key).await,
+            Source::Local => self.local.answer(command),
+            Source::Outage | Source::Denial => Ok(Value::Int(1)),
+        }
+    }
+
+    pub fn or_without<A: Answer>(
+        &self,
+        asked: RedisResult<Value>,
+        command: &Cmd,
+    ) -> RedisResult<A> {
+        match asked {
+            Ok(value) => read(value),
+            Err(error) => self.without(error, command),
+        }
+    }
+
+    /// The answer to a check that the server did not decide.
+    pub fn without<A: Answer>(&self, error: RedisError, command: &Cmd) -> RedisResult<A> {
+        if !is_outage(&error) {
+            return Err(error);
+        }
+        self.events.count(&error);
+        match self.outage {
+            Outage::Raise => Err(error),
+            Outage::Allow => Ok(A::passed(Source::Outage)),
+            Outage::Deny => Ok(A::bare(Verdict::Limited, DENIED, Source::Outage)),
+            Outage::Local => Ok(read::<A>(self.local.answer(command)?)?.by(Source::Local)),
+        }
+    }
+
+    /// Forgets the denials of a key.
+    pub fn forget(&self, key: &[u8]) {
+        if let Some(denials) = &self.replies {
+            denials.forget(key);
+        }
+        if let Some(denials) = &self.reports {
+            denials.forget(key);
+        }
+    }
+}
+
+/// Which reply to ask for.
+pub trait Decides: Answer {
+    const FULL: bool;
+}
+
+impl Decides for Reply {
+    const FULL: bool = false;
+}
+
+impl Decides for Report {
+    const FULL: bool = true;
+}
+
+pub fn read<T: FromRedisValue>(value: Value) -> RedisResult<T> {
+    Ok(T::from_redis_value(value)?)
+}

@@ -1,0 +1,167 @@
+//! Tells of outages and misconfigurations: to the application's listeners, or else to its log.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError};
+use tokio::time::Instant;
+
+use crate::breaker::Change;
+use crate::outage::Misconfiguration;
+
+/// A misconfiguration that lasts is told once in this time.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The limiter has stopped asking the server, or asks it again.
+#[derive(Clone, Debug)]
+pub struct OutageEvent {
+    /// Whether it has stopped.
+    pub away: bool,
+    /// The last outage.
+    pub error: RedisError,
+    /// How many requests got no decision from the server since it went away.
+    pub answered: u64,
+}
+
+/// The server answers, but does not limit.
+#[derive(Clone, Debug)]
+pub struct MisconfiguredEvent {
+    /// The reply. Its text may have keys and rules in it.
+    pub error: RedisError,
+    /// What to do about it.
+    pub advice: &'static str,
+    /// How many requests got no decision for such a reason since the last event.
+    pub answered: u64,
+}
+
+pub type Listener<E> = Arc<dyn Fn(&E) + Send + Sync>;
+
+#[derive(Default)]
+pub struct Events {
+    pub on_outage: Option<Listener<OutageEvent>>,
+    pub on_misconfigured: Option<Listener<MisconfiguredEvent>>,
+    /// The requests that got no decision from the server: all, those before the breaker opened, and
+    /// those of misconfigurations that were not told yet.
+    answered: AtomicU64,
+    answered_before: AtomicU64,
+    untold: AtomicU64,
+    /// When each misconfiguration was last told.
+    told: Mutex<Vec<(Misconfiguration, Instant)>>,
+}
+
+impl Events {
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// A request got no decision from the server, because of this error.
+    pub fn count(&self, error: &RedisError) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        if Misconfiguration::of(error).is_some() {
+            self.untold.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The server has replied this.
+    pub fn replied(&self, now: Instant, error: &RedisError) {
+        let Some(misconfiguration) = Misconfiguration::of(error) else { return };
+        if !self.is_due(now, misconfiguration) {
+            return;
+        }
+        let (error, advice) = (error.clone(), misconfiguration.advice());
+        let answered = self.untold.swap(0, Ordering::Relaxed);
+        let event = MisconfiguredEvent { error, advice, answered };
+        if !tell(self.on_misconfigured.as_ref(), &event) {
+            let code = event.error.code().unwrap_or("AUTH");
+            tracing::error!(code, answered, "the server does not limit: {advice}");
+        }
+    }
+
+    fn is_due(&self, now: Instant, misconfiguration: Misconfiguration) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < AGAIN;
+        if told.iter().any(|&(kind, at)| kind == misconfiguration && is_recent(at)) {
+            return false;
+        }
+        told.retain(|(kind, _)| *kind != misconfiguration);
+        told.push((misconfiguration, now));
+        true
+    }
+
+    /// The limiter has stopped asking the server, or asks it again.
+    pub fn changed(&self, change: Change) {
+        let (away, error) = match change {
+            Change::Opened(error) => (true, error),
+            Change::Closed(error) => (false, error),
+        };
+        if away {
+            self.answered_before.store(self.answered(), Ordering::Relaxed);
+        }
+        let before = self.answered_before.load(Ordering::Relaxed);
+        let event = OutageEvent { away, error, answered: self.answered().saturating_sub(before) };
+        if tell(self.on_outage.as_ref(), &event) {
+            return;
+        }
+        let (error, answered) = (summary(&event.error), event.answered);
+        if away {
+            tracing::warn!(error, "the server is away: the limiter asks it once a second");
+        } else {
+            tracing::warn!(error, answered, "the server is back: the limiter asks it again");
+        }
+    }
+}
+
+/// Whether there is a listener. No fault of it ends a request.
+fn tell<E>(listener: Option<&Listener<E>>, event: &E) -> bool {
+    listener.is_some_and(|listener| {
+        let _ = catch_unwind(AssertUnwindSafe(|| listener(event)));
+        true
+    })
+}
+
+/// What a log may say of an outage: a server's text may have keys in it.
+fn summary(error: &RedisError) -> String {
+    match (error.kind(), error.code()) {
+        (ErrorKind::Io, _) => error.to_string(),
+        (_, Some(code)) => code.to_string(),
+        _ => error.category().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misconfiguration_is_told_at_once_and_then_once_a_minute() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&told);
+        let listener = move |event: &MisconfiguredEvent| {
+            log.lock().unwrap().push((event.advice, event.answered));
+            panic!("a fault of the listener");
+        };
+        let events = Events { on_misconfigured: Some(Arc::new(listener)), ..Events::default() };
+        let of = |text: &str| {
+            let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+            reply.extract_error().unwrap_err()
+        };
+        let start = Instant::now();
+        for (after_s, text) in [
+            (0, "NOAUTH Authentication required."),
+            (1, "NOAUTH Authentication required."),
+            (2, "OOM command not allowed"),
+            (2, "NOPERM this user has no permissions"),
+            (59, "NOAUTH Authentication required."),
+            (60, "NOAUTH Authentication required."),
+        ] {
+            events.replied(start + Duration::from_secs(after_s), &of(text));
+            events.count(&of(text));
+        }
+        let [password, rights] =
+            [Misconfiguration::NoPassword, Misconfiguration::NoRights].map(|kind| kind.advice());
+        assert_eq!(*told.lock().unwrap(), [(password, 0), (rights, 2), (password, 2)]);
+        assert_eq!(events.answered(), 6);
+    }
+}

@@ -1,0 +1,81 @@
+//! The rules of a key.
+
+use std::sync::Arc;
+
+use ratelimit_core::rule::Rule;
+use redis::{RedisError, RedisResult, make_extension_error};
+
+/// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]` or the policy `"@free"`. A clone is cheap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules(Arc<[String]>);
+
+impl Rules {
+    /// The text of each rule.
+    pub fn texts(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Whether both are one list, or equal.
+    pub(crate) fn are(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self == other
+    }
+
+    /// The error that a server would reply to these rules. It knows the policies.
+    pub(crate) fn validate(&self) -> RedisResult<()> {
+        self.0
+            .iter()
+            .filter(|text| !text.starts_with('@'))
+            .try_for_each(|text| parse(text).map(drop))
+    }
+}
+
+pub(crate) fn parse(text: &str) -> RedisResult<Rule> {
+    Rule::from_text(text.as_bytes()).map_err(refused)
+}
+
+/// The error that a server would reply.
+pub(crate) fn refused(why: impl ToString) -> RedisError {
+    make_extension_error("ERR".to_string(), Some(why.to_string()))
+}
+
+impl<S: Into<String>> FromIterator<S> for Rules {
+    fn from_iter<I: IntoIterator<Item = S>>(texts: I) -> Self {
+        Self(texts.into_iter().map(Into::into).collect())
+    }
+}
+
+impl From<&Self> for Rules {
+    fn from(rules: &Self) -> Self {
+        rules.clone()
+    }
+}
+
+impl From<&str> for Rules {
+    fn from(rule: &str) -> Self {
+        [rule].into()
+    }
+}
+
+impl From<String> for Rules {
+    fn from(rule: String) -> Self {
+        [rule].into()
+    }
+}
+
+impl<S: Into<String>, const N: usize> From<[S; N]> for Rules {
+    fn from(rules: [S; N]) -> Self {
+        rules.into_iter().collect()
+    }
+}
+
+impl<S: Into<String>> From<Vec<S>> for Rules {
+    fn from(rules: Vec<S>) -> Self {
+        rules.into_iter().collect()
+    }
+}
+
+impl<S: Clone + Into<String>> From<&[S]> for Rules {
+    fn from(rules: &[S]) -> Self {
+        rules.iter().cloned().collect()
+    }
+}

@@ -1,0 +1,75 @@
+//! Checks several keys one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::RedisResult;
+
+use crate::asker::{Asker, read};
+use crate::check::Check;
+use crate::receipt::{Receipt, has_too_many_holds};
+use crate::reply::{Answer, Report, Source};
+use crate::settlement::Settlement;
+
+/// How long the charges of one key can be given back: longer than the other keys take.
+const TTL: Duration = Duration::from_secs(10);
+
+/// Each key but the last is charged under a hold, by which it gets everything back if another denies or
+/// the future is dropped. The holds of a request that passes lapse, and its charges stand.
+pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
+    let (given, each) = (check.hold.and(check.id.clone()), check.each()?);
+    let is_given = given.is_some();
+    let mut charged = Receipt::new(asker, Vec::new(), given);
+    let mut all = Report::passed(Source::Server);
+    let last = each.len().saturating_sub(1);
+    for (place, one) in each.into_iter().enumerate() {
+        let Some(limit) = one.limits.first() else { continue };
+        let ask = async |one: &Check| {
+            let asked = asker.ask(&one.command(true), &limit.key).await;
+            asked.and_then(read::<Report>)
+        };
+        let is_held = is_given || (place < last && !one.has_slots());
+        if is_held {
+            charged.place.keys.push(limit.key.clone());
+        }
+        let asked = if is_given || !is_held {
+            ask(&one).await
+        } else {
+            match ask(&one.clone().with_hold(&charged.place.id, TTL)).await {
+                Err(error) if has_too_many_holds(&error) => ask(&one).await,
+                asked => asked,
+            }
+        };
+        let mut report = match asked {
+            Ok(report) => report,
+            Err(error) => {
+                // In a task: a server that is silent keeps nobody waiting.
+                drop(charged);
+                return asker.without(error, &check.command(true));
+            }
+        };
+        for rule in &mut report.rules {
+            rule.key = Some(limit.key.clone());
+        }
+        all.rules.append(&mut report.rules);
+        if !report.is_allowed() {
+            if is_held {
+                charged.place.keys.pop();
+            }
+            give_back(charged).await;
+            let key = Some(limit.key.clone());
+            return Ok(Report { key, rules: all.rules, ..report });
+        }
+        all.wait = all.wait.max(report.wait);
+        all.granted = report.granted;
+    }
+    charged.settlement = None;
+    Ok(all)
+}
+
+/// What a server that is away does not hear of stays charged.
+async fn give_back(charged: Receipt) {
+    if let Err(error) = charged.settle(Settlement::Refund).await {
+        tracing::debug!(code = error.code(), "a charge is not given back");
+    }
+}

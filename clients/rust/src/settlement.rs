@@ -1,0 +1,46 @@
+//! The commands that correct what was charged.
+
+use std::time::Duration;
+
+use redis::Cmd;
+
+use crate::check::{Cost, ms};
+
+/// How a hold ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settlement {
+    /// Its charges stand; its slots are free.
+    AsCharged,
+    /// All that it has consumed comes back.
+    Refund,
+    /// Its charges are corrected to what the work did cost.
+    Cost(Cost),
+}
+
+/// `RL.SETTLE`.
+pub fn settle_command(key: &[u8], id: &str, settlement: &Settlement) -> Cmd {
+    let mut command = redis::cmd("RL.SETTLE");
+    command.arg(key).arg(id);
+    match settlement {
+        Settlement::AsCharged => {}
+        Settlement::Refund => {
+            command.arg("REFUND");
+        }
+        Settlement::Cost(cost) => cost.write(&mut command),
+    }
+    command
+}
+
+/// `RL.RENEW`.
+pub fn renew_command(key: &[u8], id: &str, ttl: Duration) -> Cmd {
+    let mut command = redis::cmd("RL.RENEW");
+    command.arg(key).arg(id).arg("PX").arg(ms(ttl));
+    command
+}
+
+/// `RL.REFUND`.
+pub fn refund_command(key: &[u8], units: u64, rules: &[String]) -> Cmd {
+    let mut command = redis::cmd("RL.REFUND");
+    command.arg(key).arg(units).arg(rules);
+    command
+}

@@ -1,0 +1,82 @@
+//! Waits in line, each on a connection for its caller alone.
+
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::time::{Instant, sleep};
+
+use crate::asker::Asker;
+use crate::check::Check;
+use crate::limiter::RateLimiter;
+use crate::outage::{Misconfiguration, is_outage};
+use crate::reply::{Answer, Reply, Source};
+
+/// A wait's reply comes at most so much later than its deadline.
+const LATE: Duration = Duration::from_secs(1);
+/// While a caller waits its server is asked so often whether it still answers ...
+const ASK: Duration = Duration::from_secs(5);
+/// ... and this number of times, a second apart, if it does not.
+const TRIES: usize = 3;
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl RateLimiter {
+    /// Waits in line until the request passes, but at most so long: `RL.WAIT`, on a connection for
+    /// this call. Dropping the future leaves the line. While the server is away nobody waits: the
+    /// reply is that of [`Self::check`].
+    ///
+    /// # Errors
+    /// Those of [`Self::check`].
+    pub async fn wait(&self, check: impl Into<Check>, longest: Duration) -> RedisResult<Reply> {
+        let check = check.into();
+        if check.limits.is_empty() {
+            return Ok(Reply::passed(Source::Local));
+        }
+        let command = check.wait_command(longest)?;
+        let key = &check.one_limit("RL.WAIT")?.key;
+        let asker = self.asker();
+        let asking = async {
+            if self.away() {
+                // A try that cannot take long.
+                asker
+                    .ask(
+                        &Check { hold: None, meta: None, ..check.clone() }.peek_command(false)?,
+                        key,
+                    )
+                    .await?;
+            }
+            let asking = asker.breaker.enter(Instant::now())?;
+            asker.told(asking, alone(asker, &command, key, longest).await)
+        };
+        asker.or_without(asking.await, &check.command(false))
+    }
+}
+
+async fn alone(asker: &Asker, command: &Cmd, key: &[u8], longest: Duration) -> RedisResult<Value> {
+    let connection = asker.in_time(asker.opener.open()).await?;
+    tokio::select! {
+        biased;
+        answer = connection.send(command, key) => answer,
+        () = sleep(longest.saturating_add(LATE)) => Err(asker.late()),
+        error = silence(asker, key) => Err(error),
+    }
+}
+
+/// Ends once the server answers nothing.
+async fn silence(asker: &Asker, key: &[u8]) -> RedisError {
+    let mut peek = redis::cmd("RL.PEEK");
+    peek.arg(key).arg("1/s");
+    let mut failures = 0_usize;
+    loop {
+        sleep(if failures == 0 { ASK } else { AGAIN }).await;
+        match asker.ask_anyway(&peek, key).await {
+            // A server that refuses to answer this client is not silent.
+            Err(error) if is_outage(&error) && Misconfiguration::of(&error).is_none() => {
+                failures = failures.saturating_add(1);
+                if failures == TRIES {
+                    return error;
+                }
+            }
+            _ => failures = 0,
+        }
+    }
+}

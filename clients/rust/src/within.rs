@@ -1,0 +1,50 @@
+//! Bounds how long something may take.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+const PARTS: u32 = 10;
+
+/// The output, if it comes within this time. A stretch in which this process itself did not run, however
+/// long, counts as a tenth of the time: an answer that has come meanwhile is read before time is up.
+pub async fn within<T>(time: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let part = time.checked_div(PARTS).unwrap_or_default();
+    for _ in 0..PARTS {
+        if let Ok(output) = timeout(part, work.as_mut()).await {
+            return Some(output);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use tokio::time::{Instant, sleep};
+
+    #[tokio::test]
+    async fn what_never_ends_takes_all_of_the_time() {
+        let (start, time) = (Instant::now(), Duration::from_millis(100));
+        assert_eq!(within(time, std::future::pending::<()>()).await, None);
+        assert!(start.elapsed() >= time);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_stood_still_is_no_late_answer() {
+        let time = Duration::from_millis(500);
+        let answer = tokio::spawn(sleep(Duration::from_millis(1)));
+        // Both timers are over when this thread goes on.
+        let stands = async move {
+            thread::sleep(2 * time);
+            answer.await.is_ok()
+        };
+        let (tell, told) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move { tell.send(stands.await) });
+        assert_eq!(within(time, told).await, Some(Ok(true)));
+    }
+}

@@ -1,0 +1,124 @@
+//! Servers that answer, but do not limit: what users get, and who hears of it.
+
+use std::sync::{Arc, Mutex};
+
+use tower_redis_ratelimit::{Outage, RateLimiter, Source, is_outage, redis};
+
+use crate::support::app::{App, limits};
+use crate::support::log::Log;
+use crate::support::server::Server;
+use crate::support::until;
+
+const KEY: &str = "user:secret";
+const RULE: &str = "1234/h";
+
+/// A limiter that decides in the process meanwhile, and what it tells: the advice, and of how many requests.
+type Told = Arc<Mutex<Vec<(&'static str, u64)>>>;
+
+fn telling(client: redis::Client) -> (RateLimiter, Told) {
+    let told = Told::default();
+    let log = Arc::clone(&told);
+    let limiter =
+        RateLimiter::server(client).outage(Outage::Local).on_misconfigured(move |event| {
+            log.lock().expect("no panic").push((event.advice, event.answered));
+        });
+    (limiter.build().expect("options"), told)
+}
+
+fn as_user(server: &Server, user: &str) -> redis::Client {
+    let url = format!("redis://{user}@127.0.0.1:{}", server.port());
+    redis::Client::open(url).expect("an address")
+}
+
+async fn source(limiter: &RateLimiter) -> Source {
+    limiter.check((KEY, RULE)).await.expect("the process decides").source
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_limit_is_an_outage_that_is_told_once() {
+    let bare = Server::without_module("valkey-9.1", &["--enable-module-command", "yes"]);
+    let closed = Server::start("redis-7.0");
+    closed.send("CONFIG SET requirepass pw");
+    let weak = Server::start("redis-8.2");
+    weak.send("ACL SETUSER weak on >pw ~a -@all +ping +hello +client");
+    for (server, client, advice) in [
+        (&bare, bare.client(), "load the module"),
+        (&closed, closed.client(), "give the client the password"),
+        (&weak, as_user(&weak, "weak:wrong"), "give the client the right user and password"),
+        (&weak, as_user(&weak, "weak:pw"), "give the user the rights +@ratelimit ~keys"),
+    ] {
+        let (limiter, told) = telling(client);
+        for _ in 0..250 {
+            assert_eq!(source(&limiter).await, Source::Local, "{advice}");
+        }
+        assert!(limiter.away() && limiter.outages() == 250, "{advice}");
+        let told = told.lock().expect("no panic").clone();
+        assert!(matches!(told[..], [(said, 0)] if said.starts_with(advice)), "{told:?}");
+        let _ = server;
+    }
+    // Three connections at first, then one a second; the test itself needs some.
+    let (limiter, _told) = telling(as_user(&weak, "weak:wrong"));
+    let before = weak.connections();
+    for _ in 0..250 {
+        source(&limiter).await;
+    }
+    assert!(weak.connections() - before < 50, "no connection for each request");
+}
+
+#[tokio::test]
+async fn a_server_that_gets_its_module_decides() {
+    let server = Server::without_module("valkey-9.1", &["--enable-module-command", "yes"]);
+    let (limiter, _told) = telling(server.client());
+    for _ in 0..3 {
+        assert_eq!(source(&limiter).await, Source::Local);
+    }
+    server.load_module();
+    until("it is asked again", async || source(&limiter).await == Source::Server).await;
+}
+
+#[tokio::test]
+async fn without_a_listener_the_log_says_what_to_do_and_no_key_or_rule() {
+    let log = Log::start();
+    let server = Server::without_module("redis-7.0", &["--enable-module-command", "yes"]);
+    let limiter = server.builder().outage(Outage::Allow).build().expect("options");
+    for _ in 0..20 {
+        assert_eq!(source(&limiter).await, Source::Outage);
+    }
+    let errors = log.with("ERROR");
+    assert!(
+        matches!(&errors[..], [line] if line.contains("load the module: loadmodule")),
+        "{errors:?}"
+    );
+    assert_eq!(log.with("the server is away").len(), 1);
+    server.load_module();
+    until("it is asked again", async || source(&limiter).await == Source::Server).await;
+    assert_eq!(log.with("WARN").len(), 2, "{:?}", log.with("WARN"));
+    assert_eq!(log.with("the server is back").len(), 1);
+    assert!(log.with("secret").is_empty() && log.with("1234").is_empty(), "{:?}", log.with(""));
+}
+
+#[tokio::test]
+async fn a_client_sees_nothing_of_errors() {
+    let log = Log::start();
+    let server = Server::without_module("redis-7.0", &[]);
+    let raising = server.builder().build().expect("options");
+    assert!(is_outage(&raising.check((KEY, RULE)).await.expect_err("it cannot limit")));
+    let module = Server::start("redis-7.0");
+    module.send(&format!("SET {KEY} text"));
+    let of_wrong_type = module.builder().outage(Outage::Allow).build().expect("options");
+    let key = format!("x-key: {KEY}");
+    for (limiter, rule, status, title) in [
+        (raising, RULE, 503, "Service Unavailable"),
+        (of_wrong_type.clone(), RULE, 500, "Internal Server Error"),
+        (of_wrong_type, "1234/fortnight", 500, "Internal Server Error"),
+    ] {
+        let app = App::start(limits(limiter, &[rule])).await;
+        let answer = app.ask(&[&key]).await;
+        let body = format!(r#"{{"title": "{title}", "status": {status}}}"#);
+        assert_eq!((answer.status, answer.body, app.served()), (status, body, 0));
+    }
+    assert_eq!(log.with("a request is refused: the server gives no decision").len(), 1);
+    let failed = log.with("a request cannot be checked");
+    assert!(failed.len() == 2 && failed[0].contains("WRONGTYPE"), "{failed:?}");
+    assert!(failed[1].contains("1234/fortnight"), "{failed:?}");
+}

@@ -1,0 +1,126 @@
+//! More requests at once than a limiter asks at once: none of them is an outage.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::{Router, routing::get};
+use tokio::task::JoinSet;
+use tower_redis_ratelimit::{Check, Outage, RateLimiter, Source, is_outage, is_saturated, redis};
+use tower_service::Service;
+
+use crate::support::app::{App, limits};
+use crate::support::cluster::Cluster;
+use crate::support::log::Log;
+use crate::support::server::Server;
+use crate::support::until;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Asks for one key under `50/h`, all at once.
+async fn at_once(limiter: &RateLimiter, key: &str, checks: usize) {
+    let mut tasks = JoinSet::new();
+    for _ in 0..checks {
+        let (limiter, key) = (limiter.clone(), key.to_string());
+        tasks.spawn(async move { limiter.check((key, "50/h")).await });
+    }
+    let mut passed = 0;
+    while let Some(reply) = tasks.join_next().await {
+        let reply = reply.expect("no panic").expect("the server decides");
+        assert_eq!(reply.source, Source::Server);
+        passed += usize::from(reply.is_allowed());
+    }
+    assert_eq!((passed, limiter.outages(), limiter.away()), (50, 0, false), "of {checks}");
+}
+
+#[tokio::test]
+async fn the_server_decides_all_checks_however_many_come_at_once() {
+    let server = Server::start("valkey-9.1");
+    let patient = |of: tower_redis_ratelimit::Builder| {
+        let of = of.timeout(Duration::from_secs(5)).queue_timeout(MINUTE);
+        of.outage(Outage::Allow).build().expect("options")
+    };
+    let own = patient(RateLimiter::server(server.client()));
+    let given = patient(RateLimiter::on(server.patient_connection().await));
+    for checks in [300, 1500, 20_000] {
+        at_once(&own, &format!("own:{checks}"), checks).await;
+    }
+    let cluster = Cluster::start("valkey-9.1");
+    let of_cluster = patient(RateLimiter::cluster(cluster.client()));
+    for checks in [300, 1500] {
+        at_once(&given, &format!("given:{checks}"), checks).await;
+        at_once(&of_cluster, &format!("cluster:{checks}"), checks).await;
+    }
+}
+
+#[tokio::test]
+async fn the_server_decides_all_requests_of_an_application() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.builder().queue_timeout(MINUTE).outage(Outage::Allow);
+    let limits = limits(limiter.build().expect("options"), &["50/h"]);
+    let app = Router::new().route("/", get(|| async { "here" })).layer(limits);
+    let mut tasks = JoinSet::new();
+    for _ in 0..600 {
+        let mut app = app.clone();
+        let request =
+            Request::builder().header("x-key", "a").body(Body::empty()).expect("a request");
+        tasks.spawn(async move { app.call(request).await.expect("an answer").status().as_u16() });
+    }
+    let statuses = tasks.join_all().await;
+    let of = |status| statuses.iter().filter(|found| **found == status).count();
+    assert_eq!((of(200), of(429)), (50, 550));
+}
+
+/// A command that takes this number of seconds, during which the server answers others.
+async fn take_s(limiter: &RateLimiter, seconds: u32) -> redis::RedisResult<redis::Value> {
+    limiter.call(redis::cmd("BLPOP").arg("none").arg(seconds), "none").await
+}
+
+#[tokio::test]
+async fn a_time_out_counts_from_when_a_command_has_its_place() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.builder().timeout(Duration::from_millis(2500)).concurrency(1);
+    let limiter = limiter.build().expect("options");
+    let take = || take_s(&limiter, 1);
+    let all = tokio::join!(take(), take(), take(), take());
+    assert_eq!([all.0, all.1, all.2, all.3], [(); 4].map(|()| Ok(redis::Value::Nil)));
+}
+
+#[tokio::test]
+async fn a_limiter_without_a_free_place_is_saturated_and_not_away() {
+    let log = Log::start();
+    let server = Server::start("valkey-8.1");
+    let limiter = server.builder().concurrency(1).queue_timeout(Duration::from_millis(200));
+    let limiter = limiter.outage(Outage::Allow).build().expect("options");
+    let app = App::start(limits(limiter.clone(), &["9/h"])).await;
+    let others = async {
+        for _ in 0..4 {
+            let error = limiter.check(("a", "9/h")).await.expect_err("there is no place");
+            assert!(is_saturated(&error) && !is_outage(&error), "{error}");
+        }
+        let answer = app.ask(&["x-key: a"]).await;
+        assert_eq!((answer.status, answer.field("retry-after")), (503, Some("1")));
+        assert_eq!(answer.body, r#"{"title": "Service Unavailable", "status": 503}"#);
+    };
+    let (taken, ()) = tokio::join!(biased; take_s(&limiter, 6), others);
+    assert_eq!(taken, Ok(redis::Value::Nil));
+    assert_eq!((limiter.outages(), limiter.away(), app.served()), (0, false, 0));
+    assert!(limiter.check(("a", "9/h")).await.expect("it is free").is_allowed());
+    assert_eq!(log.with("WARN").len(), 1, "{:?}", log.with(""));
+    assert_eq!(log.with("a request is refused: this process is saturated").len(), 1);
+}
+
+#[tokio::test]
+async fn who_waits_in_line_takes_no_place() {
+    let server = Server::start("redis-8.2");
+    let limiter = server.builder().concurrency(1).build().expect("options");
+    let slot = |id: &str| Check::new("s", "slots:1").with_hold(id, MINUTE);
+    assert!(limiter.check(slot("a")).await.expect("it is free").is_allowed());
+    let others = async {
+        until("it waits", async || server.waiting().len() == 1).await;
+        assert!(limiter.check(("b", "9/h")).await.expect("there is a place").is_allowed());
+        limiter.settle("s", "a", tower_redis_ratelimit::Settlement::AsCharged).await
+    };
+    let (served, settled) = tokio::join!(limiter.wait(slot("b"), MINUTE), others);
+    assert!(served.expect("its turn comes").is_allowed() && settled == Ok(true));
+}
