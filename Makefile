@@ -94,13 +94,17 @@ quick: lint unit build faulty ## in 90 s after a build: lint, few cases of unit 
 
 test: lint unit integration test-clients ## everything that CI runs
 
-lint: doc ## rustfmt, clippy, rustdoc, imports between rooms (scripts/walls), licences
+lint: doc ## rustfmt, clippy, rustdoc, imports between rooms (scripts/walls), names in documents (scripts/names), licences, workflows
 	cargo fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/walls --self-test
 	scripts/walls
+	scripts/names --self-test
+	scripts/names
 	scripts/licences --self-test
 	scripts/licences
+	@scripts/fetch.py zizmor
+	.cache/zizmor/bin/zizmor --offline --quiet --strict-collection .github
 
 unit: ## tests of the core and the module that need no server
 	cargo test --profile checked -p ratelimit-core

@@ -14,6 +14,7 @@
     scripts/fetch.py gdb                 what reads the stacks of a server that does not answer -> .cache/gdb
     scripts/fetch.py chromium            a browser for tests, and playwright, which drives it -> .cache/chromium, .cache/playwright
     scripts/fetch.py rich                what scripts/rl-top draws its screen with -> .cache/rich
+    scripts/fetch.py zizmor              what looks for weak spots in the workflows -> .cache/zizmor
     scripts/fetch.py pyte                the terminal in which a test looks at it -> .cache/pyte
     scripts/fetch.py podman-compose      what runs packaging/docker/compose.yaml without Docker -> .cache/podman-compose
     scripts/fetch.py zigbuild            what links against an old glibc, for releases -> .cache/zigbuild
@@ -74,6 +75,9 @@ CHROMIUM = ["chromium", "fonts-dejavu-core"]
 
 # rich, and what it needs.
 RICH = ["rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0"]
+
+# A program that looks for weak spots in GitHub's workflows.
+ZIZMOR = "zizmor==1.32.0"
 
 # podman-compose, and what it needs.
 PODMAN_COMPOSE = ["podman-compose==1.6.0", "PyYAML==6.0.2", "python-dotenv==1.1.0"]
@@ -437,6 +441,10 @@ def rich(_):
     install(RICH, CACHE / "rich")
 
 
+def zizmor(_):
+    install([ZIZMOR], CACHE / "zizmor")
+
+
 def pyte(_):
     install(PYTE, CACHE / "pyte")
 
@@ -608,6 +616,7 @@ COMMANDS = {
     "gdb": gdb,
     "chromium": chromium,
     "rich": rich,
+    "zizmor": zizmor,
     "pyte": pyte,
     "podman-compose": podman_compose,
     "zigbuild": zigbuild,

@@ -28,17 +28,17 @@
 //!
 //! ```text
 //! rule           a rule: its bounds, its text, what it means in words
+//! header_slice   a header and items in one allocation, with the crate's only unsafe code
 //! limit          six algorithms, the value of a key, and how a check is decided
 //! direct_mapped  a cache of few entries, in which each key has one slot
-//! parse          the arguments of RL.* commands to requests, a file a command
+//! parse          the arguments of RL.* commands to requests
 //! effect         what a command did, as it is propagated to replicas and the AOF
 //! waiting        which clients wait for a key, in which order, and when to look again
 //! top            the keys that were denied most often
-//! header_slice   a header and items in one allocation, with the crate's only unsafe code
 //! fuzz           what `make fuzz` tries, for tests alone
 //! ```
 //!
-//! A room uses only rooms above it.
+//! A room uses only rooms above it, as `scripts/walls` checks.
 
 #![cfg_attr(
     not(any(test, fuzzing)),

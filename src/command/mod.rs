@@ -1,8 +1,8 @@
 //! The commands: a table that describes each to the server, and their handlers.
 //!
 //! A handler is one function, read from top to bottom: parse, open, decide,
-//! store, propagate, signal, reply. It does no arithmetic: `limit/` computes the
-//! numbers of a reply.
+//! store, propagate, signal, reply. It does no arithmetic on units:
+//! [`ratelimit_core::limit`] computes them.
 //!
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide

@@ -4,8 +4,8 @@
     tests/browser/visit.py http://127.0.0.1:8000/ \\
         see h1 'Your quota'  see '#remaining' 5  click button  see '#remaining' 4  screenshot page.png
 
-    see SELECTOR TEXT      the element's text is TEXT, or becomes it within five seconds
-    match SELECTOR REGEX   the element's text matches REGEX, or will within five seconds
+    see SELECTOR TEXT      the element's text is TEXT, or becomes it within twenty seconds
+    match SELECTOR REGEX   the element's text matches REGEX, or will within twenty seconds
     fill SELECTOR TEXT     types TEXT into a field
     click SELECTOR         clicks the element
     open URL               visits another page; a path is one of the same server
@@ -19,6 +19,9 @@ every step succeeded and no script of a page threw an error; else says which ste
 import re
 import sys
 from pathlib import Path
+
+# Far longer than a page takes on a busy machine.
+TIME_OUT_MS = 20_000
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 sys.path.insert(0, str(CACHE / "playwright"))
@@ -49,10 +52,11 @@ def parse(words):
 def visit(url, steps):
     """Performs the steps, and returns what went wrong, or None."""
     errors = []
+    expect.set_options(timeout=TIME_OUT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CACHE / "chromium/chromium", args=["--no-proxy-server"])
         page = browser.new_page(base_url=url, viewport={"width": 960, "height": 720})
-        page.set_default_timeout(5_000)
+        page.set_default_timeout(TIME_OUT_MS)
         page.on("pageerror", lambda error: errors.append(f"a script of the page threw {error}"))
         for name, arguments in [("open", [url]), *steps]:
             try:

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! exact       integer arithmetic that does not overflow
-//! heap        the heap blocks of a value
-//! series      the times of a sliding log, in one block
+//! heap        the heap allocations of a value
+//! series      the times of a sliding log, in one allocation
 //! algorithm   what one rule consumed, a file an algorithm, each with its formula
 //! holds       receipts of checks, by which charges are corrected
 //! value       a key's value: states, standing, history, when it expires, how it is saved

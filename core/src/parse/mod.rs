@@ -1,4 +1,4 @@
-//! Reads arguments into typed requests, one file per command, named as in `command/`.
+//! Reads arguments into typed requests.
 //!
 //! ```text
 //! [&[u8]] --cursor--> arguments, integers --check, refund, ...--> CheckRequest, ...

@@ -31,7 +31,7 @@ const TOKENS: &str = "#tokens td:nth-child(2)";
 #[test]
 fn the_gateways_page_streams_stops_and_shows_what_is_left() {
     let server = newest();
-    let model = Program::start("gateway/model.py", &["--pause-ms", "20", "--log", "/dev/null"]);
+    let model = Program::start("gateway/model.py", &["--pause-ms", "40", "--log", "/dev/null"]);
     let (redis, port) = (url(&server), model.port().to_string());
     let rules =
         ["slots:1,cost=1,name=streams", "3/h,cost=1,name=requests", "fixed:2000/d,name=tokens"];
@@ -41,7 +41,7 @@ fn the_gateways_page_streams_stops_and_shows_what_is_left() {
         &gateway,
         &[
             &["see", STREAMS, "1 of 1", "see", REQUESTS, "3 of 3", "see", TOKENS, "2000 of 2000"],
-            // Three words in, and an answer of 1.7 seconds. Until the answer ends, the call
+            // Three words in, and an answer of 3.4 seconds. Until the answer ends, the call
             // holds its slot and its largest cost.
             &["fill", "#prompt", "one two three", "fill", "#most", "85", "click", "#ask"],
             &["see", STREAMS, "0 of 1", "see", TOKENS, "1912 of 2000"],

@@ -70,7 +70,7 @@ fn a_replica_that_joins_a_busy_server_misses_nothing() {
                 builder.config("repl-diskless-sync", diskless).config("repl-backlog-ttl", "1")
             },
             |primary| {
-                let mut c = primary.connect();
+                let (mut c, mut rng) = (primary.connect(), fastrand::Rng::with_seed(2));
                 for round in 0..3 {
                     eventually_without_replicas(primary);
                     let replica = under_load(primary, || {
@@ -79,7 +79,7 @@ fn a_replica_that_joins_a_busy_server_misses_nothing() {
                             begin_to_save(&mut c);
                         }
                         let replica = replica_of(primary);
-                        thread::sleep(std::time::Duration::from_millis(50));
+                        (0..3).for_each(|_| checks(&mut c, &mut rng));
                         if round == 2 {
                             // A child ends while there is a replica.
                             save_in_background(&mut c);

@@ -1,8 +1,7 @@
 //! Waiting clients on servers with replicas, with an AOF, and with slots that move.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use redis::{Connection, Value, cmd, pipe};
 
@@ -147,25 +146,26 @@ fn whole_slot_moves(cluster: &Cluster) {
     }
     let () = fill.query(&mut source).unwrap();
 
-    let moving = AtomicBool::new(false);
+    let (moving, before) = (AtomicBool::new(false), AtomicU64::new(0));
     let admitted: Vec<(u64, u64)> = thread::scope(|scope| {
         let callers: Vec<_> = (0..4)
             .map(|_| {
                 let mut c = cluster.connect(here);
-                let moving = &moving;
+                let (moving, before) = (&moving, &before);
                 scope.spawn(move || {
                     let (mut admitted, mut meanwhile) = (0, 0);
                     let line = format!("RL.WAIT {key} 10000 bucket:300/s,burst=1 9999/366d");
                     while let Ok(Value::Array(reply)) = attempt(&mut c, &line) {
                         assert_eq!(reply[0], Value::Int(0));
                         admitted += 1;
+                        before.fetch_add(1, Ordering::Relaxed);
                         meanwhile += u64::from(moving.load(Ordering::Relaxed));
                     }
                     (admitted, meanwhile)
                 })
             })
             .collect();
-        thread::sleep(Duration::from_millis(300));
+        eventually("a client to be admitted", || before.load(Ordering::Relaxed) > 0);
         move_slot(cluster, &mut source, slot, here, there, &moving);
         callers.into_iter().map(|caller| caller.join().unwrap()).collect()
     });

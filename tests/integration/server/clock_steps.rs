@@ -108,12 +108,12 @@ fn clients_wait_by_time_that_passes_and_not_by_the_clock() {
             step_to(&mut c, clock, TIMES_S[4]);
             let () = ask(&mut c, "FLUSHALL");
             let _: [i64; 5] = ask(&mut c, "RL.CHECK k 1/500ms");
-            let waiter = crate::support::waiters::wait_in_line(server, "RL.WAIT k 5000 1/500ms");
+            let waiter = crate::support::waiters::wait_in_line(server, "RL.WAIT k 60000 1/500ms");
             let start = Instant::now();
             step_to(&mut c, clock, TIMES_S[4] + step_s);
             // The clock catches up for at most one window.
             assert_eq!(waiter.verdict(), 0, "{step_s}");
-            assert!(start.elapsed() < Duration::from_secs(4), "{step_s}: {:?}", start.elapsed());
+            assert!(start.elapsed() < Duration::from_secs(15), "{step_s}: {:?}", start.elapsed());
         }
     });
 }

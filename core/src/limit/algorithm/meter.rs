@@ -1,7 +1,7 @@
 //! What one rule consumed, in its algorithm's form.
 //!
-//! The only file that knows all algorithms: it dispatches each call. A new algorithm is a variant
-//! here and a file beside.
+//! It passes each call on to the algorithm's file. What a report shows, what is saved and what a
+//! hold remembers also differ by algorithm, so those files match on [`Meter`] too.
 //!
 //! A rule can read and consume from a meter of its *shape*: its algorithm, options and period.
 //! [`Meter::reshaped`] converts a meter for a rule of another shape.

@@ -6,7 +6,7 @@
 //!             otherwise every rule reads its state and decides, and a pause denies
 //! all keys    every rule admits:                     consume from all
 //!             a rule denies:                         consume from none (but count=all)
-//!             a key would hold too many states:      nothing is done (see `max_states`)
+//!             a key would hold too many states:      nothing is done (see `refusal`)
 //! answer      the deciding rule, or the longest block
 //! ```
 //!

@@ -19,9 +19,9 @@
 //! A denial's wait is computed in four steps: the algorithm's `read` gives the time at which a rule
 //! admits, `Decision::of` turns it into a wait, `Check::deciding_rule` takes the longest of a key's
 //! rules, and `keys::conclude` the longest of all keys. With one rule the fast path calls
-//! `Decision::of` directly. Two things can lengthen a wait: a ban (in `keys`), and a rule that will
-//! deny only later (in `later_denials`). One can shorten it: a hold that gives back its charges
-//! when it lapses (in `lapses`).
+//! `Decision::of` directly. Three things can lengthen a wait: a ban and a pause (in `keys`), and a
+//! rule that will deny only later (in `later_denials`). One can shorten it: a hold that gives back
+//! its charges when it lapses (in `lapses`).
 
 pub mod ban;
 pub mod check;

@@ -105,7 +105,7 @@ fn a_waiting_client_that_is_admitted_while_cut_off_loses_its_slot_at_its_end() {
         let mut c = hosted.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 3000 slots:1"), 0);
         let [far, near] = [hosted.connect_from(at_client), hosted.connect()];
-        let lines = ["far", "near"].map(|id| format!("RL.WAIT k 3600000 HOLD {id} EX 2 slots:1"));
+        let lines = ["far", "near"].map(|id| format!("RL.WAIT k 3600000 HOLD {id} EX 5 slots:1"));
         let _far = at_server.within(|| wait_on(&hosted.server, far, &lines[0]));
         let near = at_server.within(|| wait_on(&hosted.server, near, &lines[1]));
         network.cut(at_client, at_server);
