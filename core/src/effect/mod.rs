@@ -38,9 +38,11 @@
 //! of this text, and every addition to the text of rules, is a new version: an older module
 //! must stop at it, not misread it.
 //!
-//! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word`, and a
-//! property test compares them.
+//! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word` and the numbers'
+//! ranges from `fields`, and property tests compare them: also over every command, with each number
+//! at its bounds.
 
+mod fields;
 mod read;
 mod write;
 
