@@ -35,7 +35,7 @@
 //! policy      rules under a name
 //! metrics     counters for INFO
 //! top         the server's one sketch of denied keys
-//! newer_data  data of a newer version of the module, which must not be lost silently
+//! unreadable  effects and values that this module cannot read, which must not be lost silently
 //! ```
 //!
 //! Only `server` and `datatype` have unsafe code, and every function that the server calls
@@ -59,11 +59,11 @@ mod config;
 #[allow(unsafe_code, reason = "the server calls its functions")]
 mod datatype;
 mod metrics;
-mod newer_data;
 mod policy;
 #[allow(unsafe_code, reason = "the module API is C")]
 mod server;
 mod top;
+mod unreadable;
 
 use datatype::LIMITER;
 use redis_module::{Context, RedisString, Status, redis_module};
@@ -87,7 +87,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
 
 /// Keeps the data outside of keys in step with the server's keys, and serves clients that wait.
 fn on_server_event(ctx: &EventContext, event: ServerEvent) {
-    newer_data::on_server_event(event);
+    unreadable::on_server_event(event);
     policy::on_server_event(ctx, event);
     if event == ServerEvent::Alarm {
         command::serve_waiters(ctx);

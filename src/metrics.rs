@@ -79,7 +79,7 @@ counters! {
         LEAKY_RULES = c"leaky_rules";
         SLOTS_RULES = c"slots_rules";
         CLOCK_STEPS = c"clock_steps_back";
-        /// Skipped commands that a newer version of the module wrote.
+        /// Skipped effects, values and policies that cannot be read.
         UNREADABLE = c"unreadable_effects";
     }
 }

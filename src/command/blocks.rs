@@ -2,16 +2,16 @@
 
 use super::standing::kind_name;
 use crate::datatype::LIMITER;
-use crate::newer_data;
 use crate::server::reply::Value::{Integer, Nested, Text};
 use crate::server::scan::Step;
 use crate::server::{Call, CommandError, Writer, clock};
+use crate::unreadable;
 use ratelimit_core::limit::{Limiter, StandingEntry};
 use ratelimit_core::parse;
 
 /// `RL.BLOCKS cursor [MATCH pattern] [COUNT n]`
 pub fn blocks(call: &Call<'_>) -> Result<(), CommandError> {
-    newer_data::require_nothing_skipped(call)?;
+    unreadable::require_nothing_skipped(call)?;
     let request = parse::blocks(call.args().from(1).bytes())?;
     let step = Step { cursor: request.cursor, pattern: request.pattern, count: request.count };
     let now_us = clock::now_us();

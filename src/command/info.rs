@@ -2,9 +2,9 @@
 
 use super::standing::kind_name;
 use crate::datatype::{self, LIMITER};
-use crate::newer_data;
 use crate::server::reply::Value::{Count, Integer, Nested, Null, Text};
 use crate::server::{Call, CommandError, Writer, clock};
+use crate::unreadable;
 use ratelimit_core::limit::{HoldReport, Limiter, StateReport};
 use ratelimit_core::parse;
 
@@ -13,7 +13,7 @@ const NEXT_HOLDS: usize = 10;
 
 /// `RL.INFO key`
 pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
-    newer_data::require_nothing_skipped(call)?;
+    unreadable::require_nothing_skipped(call)?;
     let name = call.key_name()?;
     parse::no_arguments(call.after_key().bytes())?;
     let mut key = call.open_shown(name, &LIMITER)?;
@@ -25,13 +25,14 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     };
     let now_us = clock::now_us();
     let ttl_ms = key.expires_at_ms().map(|at_ms| at_ms.saturating_sub(now_us / 1_000));
-    let states = limiter.as_of(now_us).report(now_us);
+    let seen = limiter.as_of(now_us);
+    let states = seen.report(now_us);
     let history = limiter.history().map_or(0, |history| history.entries.len());
     let states = |to: &Writer<'_>| to.list(&states, show_state);
     let bans = limiter.bans_at(now_us);
     let pause = limiter.pause_at(now_us);
-    let holds = limiter.live_holds(now_us);
-    let next_holds = limiter.next_holds(now_us, NEXT_HOLDS);
+    let holds = seen.live_holds(now_us);
+    let next_holds = seen.next_holds(now_us, NEXT_HOLDS);
     let next_holds = |to: &Writer<'_>| to.list(&next_holds, show_hold);
     call.reply(|to| {
         to.map([

@@ -4,9 +4,9 @@
 use super::opened::Opened;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
-use crate::newer_data;
 use crate::server::{Call, CommandError};
-use ratelimit_core::effect::{self, EffectError};
+use crate::unreadable;
+use ratelimit_core::effect;
 use ratelimit_core::limit::{self, Limiter};
 
 /// `RL.APPLY key effect ...`, in the form that `effect/` describes
@@ -15,16 +15,8 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, .. }| {
         let mut named_costs = Vec::new();
         let name = call.key_name()?;
-        let effect =
-            effect::read(call.after_key().bytes(), rules, &mut named_costs).map_err(|error| {
-                match error {
-                    EffectError::Newer { .. } => newer_data::refuse(call, error.to_string()),
-                    EffectError::Parse(error) => error.into(),
-                    EffectError::UnknownWord { .. } => {
-                        CommandError::Because(error.to_string().into())
-                    }
-                }
-            })?;
+        let effect = effect::read(call.after_key().bytes(), rules, &mut named_costs)
+            .map_err(|error| unreadable::refuse_effect(call, &error))?;
         // No clock is read here.
         let key = call.open_write(name, &LIMITER)?;
         let mut opened = Opened { key, at_us: effect.at_us, clock_us: effect.at_us };
@@ -49,7 +41,7 @@ pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
         return Err(CommandError::WrongArity);
     };
     let loaded =
-        limit::decode(payload.bytes()).map_err(|error| newer_data::refuse_value(call, &error))?;
+        limit::decode(payload.bytes()).map_err(|error| unreadable::refuse_value(call, &error))?;
     Opened::first(call, None)?.change(|limiter| *limiter = loaded)?;
     call.replicate_verbatim();
     call.signal_modified(name);

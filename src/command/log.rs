@@ -1,15 +1,15 @@
 //! `RL.LOG`: the last checks of a key.
 
 use crate::datatype::LIMITER;
-use crate::newer_data;
 use crate::server::reply::Value::{Count, Integer, Null, Text};
 use crate::server::{Call, CommandError, clock};
+use crate::unreadable;
 use ratelimit_core::limit::{Entry, Limiter};
 use ratelimit_core::parse;
 
 /// `RL.LOG key [COUNT n]`
 pub fn log(call: &Call<'_>) -> Result<(), CommandError> {
-    newer_data::require_nothing_skipped(call)?;
+    unreadable::require_nothing_skipped(call)?;
     let name = call.key_name()?;
     let count = parse::log(call.after_key().bytes())?;
     let key = call.open_shown(name, &LIMITER)?;

@@ -18,7 +18,7 @@ pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
     let until_us = request.until_us(now_us)?;
     let (mut grew, mut left_ms) = (false, 0);
     opened.change(|limiter| {
-        grew = limiter.pause_until(until_us, reason);
+        grew = limiter.pause_until(until_us, now_us, reason);
         left_ms = limiter.pause().map_or(0, |pause: &Pause| pause.left_ms(now_us));
     })?;
     let action = Action::Pause { until_us, reason };

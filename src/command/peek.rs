@@ -4,13 +4,13 @@ use super::answer;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, ReadKey, clock};
-use crate::{config, metrics, newer_data};
+use crate::{config, metrics, unreadable};
 use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
 use ratelimit_core::parse::{self, CheckRequest};
 
 /// `RL.PEEK key [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
-    newer_data::require_nothing_skipped(call)?;
+    unreadable::require_nothing_skipped(call)?;
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;

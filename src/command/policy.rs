@@ -2,9 +2,9 @@
 
 use super::scratch::{self, Scratch};
 use crate::config;
-use crate::newer_data;
 use crate::policy;
 use crate::server::{Call, CommandError, Writer};
+use crate::unreadable;
 use ratelimit_core::parse::{self, Limits, PolicyRequest};
 
 /// In the form of the `HELP` subcommands of the server.
@@ -31,7 +31,7 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
         let request = parse::policy(call.args().from(1).bytes(), &limits, rules);
         let request = request.map_err(|error| {
             if obeyed && !is_help(call) {
-                newer_data::refuse_policy(call, &error)
+                unreadable::refuse_policy(call, &error)
             } else {
                 error.into()
             }

@@ -16,21 +16,27 @@ pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
         let request = parse::sync(call.after_key().bytes(), &config::limits(), resolver, rules)?;
         let mut opened = Opened::first(call, request.at_us)?;
         opened.lapse();
-        let (at_us, mut units) = (opened.at_us, Ok(0));
-        opened.change(|limiter| {
-            if let Some(rule) = rules.first_mut() {
-                units = limiter.sync(config::bounds(), rule, request.remaining, at_us);
+        let (at_us, mut consumed) = (opened.at_us, 0_i64);
+        // A rule lets at most one unit more pass at once than a check can cost.
+        for _ in 0..2 {
+            let mut units = Ok(0);
+            opened.change(|limiter| {
+                if let Some(rule) = rules.first_mut() {
+                    units = limiter.sync(config::bounds(), rule, request.remaining, at_us);
+                }
+            })?;
+            let units =
+                units.map_err(|why| refused(call.args().from(1), &CheckError { key: 0, why }))?;
+            if units == 0 {
+                break;
             }
-        })?;
-        let units =
-            units.map_err(|why| refused(call.args().from(1), &CheckError { key: 0, why }))?;
-        if units > 0 {
+            consumed = consumed.saturating_add(units.into());
             let recorded = Recorded::Admitted;
             opened.changed(Action::Check { recorded, cost: units, meta: None }, || {
                 EffectArgs::of_check(call.args().last(1), resolver, rules)
             });
         }
-        call.reply_integer(units.into());
+        call.reply_integer(consumed);
         Ok(())
     })
 }

@@ -28,7 +28,7 @@ use super::value::{ENCODING, NULL, borrow, new_value};
 use crate::server::api::{ERROR, OK};
 use crate::server::callback::guarded;
 use crate::server::io;
-use crate::{metrics, newer_data, policy};
+use crate::{metrics, policy, unreadable};
 use ratelimit_core::effect::VERSION as EFFECT_VERSION;
 use ratelimit_core::limit;
 use ratelimit_core::rule::digits;
@@ -41,7 +41,7 @@ pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_i
     guarded(NULL, || {
         let what = ["a rate limiter", "a rate limiter's payload ends"];
         let decode =
-            |payload: &[u8]| limit::decode(payload).map_err(|error| newer_data::explain(&error));
+            |payload: &[u8]| limit::decode(payload).map_err(|error| unreadable::explain(&error));
         // SAFETY: `rdb` is what the server gave to this callback.
         unsafe { load_payload(rdb, encoding, what, decode) }.map_or(NULL, new_value)
     })
@@ -106,7 +106,7 @@ fn aux() -> Vec<u8> {
 fn read_aux(payload: &[u8]) -> Result<(), String> {
     let (version, policies) =
         split_aux(payload).ok_or("the version of effects cannot be read, expected an integer")?;
-    if newer_data::is_from_primary() && version > EFFECT_VERSION {
+    if unreadable::is_from_primary() && version > EFFECT_VERSION {
         return Err(format!(
             "the primary runs a newer version of the module, which writes effects of version \
              {version}, expected {EFFECT_VERSION} or older; upgrade this server first"

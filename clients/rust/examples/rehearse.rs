@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let builder = match url.strip_prefix("redis+cluster") {
         Some(rest) => RateLimiter::cluster(ClusterClient::new([format!("redis{rest}")])?),
-        None => RateLimiter::server(Client::open(&url[..])?)?,
+        None => RateLimiter::server(Client::open(&url[..])?),
     };
     let outage = match &outage[..] {
         "allow" => Outage::Allow,

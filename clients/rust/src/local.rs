@@ -76,7 +76,8 @@ impl Local {
             }),
             [b"RL.PAUSE", key, pause @ ..] => self.change(key, |limiter| {
                 let request = parse::pause(bytes(pause), &Limits::ANY).map_err(refused)?;
-                limiter.pause_until(request.until_us(now_us).map_err(refused)?, request.reason);
+                let until_us = request.until_us(now_us).map_err(refused)?;
+                limiter.pause_until(until_us, now_us, request.reason);
                 Ok(limiter.pause().map_or(0, |pause| pause.left_ms(now_us)))
             }),
             [b"RL.RESUME", key] => self.change(key, |limiter| {

@@ -26,9 +26,10 @@
 //! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0 that its expiry
 //! stays. `units` is the cost of rules without `cost=`; a rule whose cost the request gave by
 //! name is written with that cost. `refund` is 1 if the charges come back when the hold lapses,
-//! else 0. `keep` is how many checks the history keeps; the text of `META` follows only if
-//! `keep` is given. `bans` is the key's count of bans, if it has one. The server makes, sends
-//! and frees each argument separately, so word and numbers are one argument, the head.
+//! else 0. A hold or a pause lasts from the effect's time until its end. `keep` is how many checks
+//! the history keeps; the text of `META` follows only if `keep` is given. `bans` is the key's count
+//! of bans, if it has one. The server makes, sends and frees each argument separately, so word and
+//! numbers are one argument, the head.
 //!
 //! # Versions
 //!
@@ -37,9 +38,11 @@
 //! of this text, and every addition to the text of rules, is a new version: an older module
 //! must stop at it, not misread it.
 //!
-//! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word`, and a
-//! property test compares them.
+//! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word` and the numbers'
+//! ranges from `fields`, and property tests compare them: also over every command, with each number
+//! at its bounds.
 
+mod fields;
 mod read;
 mod write;
 
@@ -304,7 +307,7 @@ impl Effect<'_> {
             Action::Unblock => limiter.pardon(),
             Action::Unexempt => limiter.set_standing(None),
             Action::Pause { until_us, reason } => {
-                limiter.pause_until(until_us, reason);
+                limiter.pause_until(until_us, self.at_us, reason);
             }
             Action::Resume => limiter.resume(),
         }

@@ -1,24 +1,14 @@
 //! Reading an effect; `mod.rs` describes them.
 
+use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
 use super::{Action, BanTerms, Effect, Recorded, VERSION, VERSION_FIELD, Word};
-use crate::limit::{
-    BanCount, Expiry, HoldRequest, MAX_FORGOTTEN_US, MAX_SPAN_US, Meta, Standing, Verdict,
-};
+use crate::limit::{BanCount, Expiry, HoldRequest, Meta, Standing, Verdict};
 use crate::parse::cursor::Cursor;
-use crate::parse::hold::MAX_END_US;
-use crate::parse::options::{TIME_US, UNITS};
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
 use crate::parse::{Limits, NoPolicies, ParseError, Settled};
-use crate::rule::{Excerpt, MAX_PERIOD_US, NamedCost, Rule, digits};
-use std::ops::RangeInclusive;
+use crate::rule::{Excerpt, NamedCost, Rule, digits};
 
-/// The absolute expiry that Redis can take, in milliseconds.
-const EXPIRY_MS: RangeInclusive<u64> = 0..=i64::MAX.unsigned_abs();
-/// When a block or a hold can end.
-const END_US: RangeInclusive<u64> = 0..=MAX_END_US;
-/// How many checks a history can keep, and how many bans a key can have had.
-const POSITIVE: RangeInclusive<u64> = 1..=u32::MAX as u64;
 /// What errors expect where an effect ends too early.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
 /// What errors expect in place of a superfluous field.
@@ -111,9 +101,13 @@ fn head(given: &[u8]) -> Result<Effect<'_>, EffectError> {
 
 /// The fields of a head.
 impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
+    fn number<T: TryFrom<u64>>(&mut self, field: Field) -> Result<T, ParseError> {
+        self.integer(field.name, field.range())
+    }
+
     fn effect(&mut self) -> Result<Effect<'a>, EffectError> {
         self.version()?;
-        let at_us = self.integer("time", TIME_US)?;
+        let at_us = self.number(TIME)?;
         let expiry = self.expiry()?;
         Ok(Effect { at_us, expiry, action: self.action()? })
     }
@@ -136,7 +130,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         if self.keyword("-1") {
             return Ok(Expiry::Never);
         }
-        Ok(match self.integer("expiry", EXPIRY_MS)? {
+        Ok(match self.number(EXPIRY)? {
             0 => Expiry::Keep,
             unix_ms => Expiry::At(unix_ms),
         })
@@ -157,8 +151,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
                 self.check(Recorded::Held(HoldRequest { id: b"", end_us: 0, refund: false }))?
             }
             Word::Settle => Action::Settle { id: b"", settled: Settled::AsCharged },
-            Word::Renew => Action::Renew { id: b"", end_us: self.integer("the end", END_US)? },
-            Word::Refund => Action::Refund { units: self.integer("units", UNITS)? },
+            Word::Renew => Action::Renew { id: b"", end_us: self.number(END)? },
+            Word::Refund => Action::Refund { units: self.number(UNITS)? },
             Word::Lapse => Action::Lapse,
             Word::Reset => Action::Reset,
             Word::Block => self.set(Standing::Block, None)?,
@@ -166,9 +160,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
             Word::Ban => self.set(Standing::Block, Some(BanTerms::default()))?,
             Word::Unblock => Action::Unblock,
             Word::Unexempt => Action::Unexempt,
-            Word::Pause => {
-                Action::Pause { until_us: self.integer("the end", END_US)?, reason: b"" }
-            }
+            Word::Pause => Action::Pause { until_us: self.number(END)?, reason: b"" },
             Word::Resume => Action::Resume,
         })
     }
@@ -176,14 +168,14 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// Reads the numbers of a check, and of its hold. Only a check with `META` says how many checks
     /// the history keeps.
     fn check(&mut self, mut recorded: Recorded<'a>) -> Result<Action<'a>, ParseError> {
-        let cost = self.integer("units", UNITS)?;
+        let cost = self.number(UNITS)?;
         if let Recorded::Held(hold) = &mut recorded {
-            hold.end_us = self.integer("the end", END_US)?;
-            hold.refund = self.integer::<u64>("refund", 0..=1)? == 1;
+            hold.end_us = self.number(END)?;
+            hold.refund = self.number::<u64>(REFUND)? == 1;
         }
         let mut meta = None;
         if self.peek().is_some() {
-            meta = Some(Meta { keep: self.integer("keep", POSITIVE)?, text: b"" });
+            meta = Some(Meta { keep: self.number(KEEP)?, text: b"" });
         }
         Ok(Action::Check { recorded, cost, meta })
     }
@@ -192,15 +184,15 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     fn set(&mut self, kind: Standing, mut ban: Option<BanTerms>) -> Result<Action<'a>, ParseError> {
         let mut until_us = None;
         if !self.keyword("-1") {
-            until_us = Some(self.integer("the end", END_US)?);
+            until_us = Some(self.number(END)?);
         }
         if let Some(ban) = &mut ban {
-            ban.length_us = self.integer("the length", 0..=MAX_PERIOD_US)?;
+            ban.length_us = self.number(LENGTH)?;
             if self.peek().is_some() {
                 ban.count = Some(BanCount {
-                    bans: self.integer("bans", POSITIVE)?,
-                    forgotten_us: self.integer("the time of forgetting", 0..=MAX_FORGOTTEN_US)?,
-                    span_us: self.integer("the span", 0..=MAX_SPAN_US)?,
+                    bans: self.number(BANS)?,
+                    forgotten_us: self.number(FORGOTTEN)?,
+                    span_us: self.number(SPAN)?,
                 });
             }
         }

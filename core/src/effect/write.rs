@@ -5,6 +5,7 @@
 //! v1:1700000000000000:1700000060000:admit:1
 //! ```
 
+use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
 use super::{Action, BanTerms, Effect, Recorded, VERSION_FIELD};
 use crate::limit::{BanCount, Expiry};
 
@@ -24,32 +25,32 @@ impl Head {
     pub fn of(effect: &Effect<'_>) -> Self {
         let mut head = Self { text: [0; Self::ROOM], len: 0 };
         head.field(VERSION_FIELD);
-        head.number(effect.at_us);
-        head.number(expiry_ms(effect.expiry));
+        head.number(TIME, effect.at_us);
+        head.expiry(effect.expiry);
         head.field(effect.action.word().name());
         match effect.action {
             Action::Check { recorded, cost, meta } => {
-                head.number(cost);
+                head.number(UNITS, cost);
                 if let Recorded::Held(hold) = recorded {
-                    head.number(hold.end_us);
-                    head.number(u8::from(hold.refund));
+                    head.number(END, hold.end_us);
+                    head.number(REFUND, u8::from(hold.refund));
                 }
                 if let Some(meta) = meta {
-                    head.number(meta.keep);
+                    head.number(KEEP, meta.keep);
                 }
             }
             Action::Renew { end_us: at_us, .. } | Action::Pause { until_us: at_us, .. } => {
-                head.number(at_us);
+                head.number(END, at_us);
             }
-            Action::Refund { units } => head.number(units),
+            Action::Refund { units } => head.number(UNITS, units),
             Action::Set { until_us, ban, .. } => {
                 head.end(until_us);
                 if let Some(BanTerms { length_us, count }) = ban {
-                    head.number(length_us);
+                    head.number(LENGTH, length_us);
                     if let Some(BanCount { bans, forgotten_us, span_us }) = count {
-                        head.number(bans);
-                        head.number(forgotten_us);
-                        head.number(span_us);
+                        head.number(BANS, bans);
+                        head.number(FORGOTTEN, forgotten_us);
+                        head.number(SPAN, span_us);
                     }
                 }
             }
@@ -72,12 +73,22 @@ impl Head {
     /// Writes when a block or an exemption ends; -1 if never.
     fn end(&mut self, until_us: Option<u64>) {
         match until_us {
-            Some(until_us) => self.number(until_us),
+            Some(until_us) => self.number(END, until_us),
             None => self.field("-1"),
         }
     }
 
-    fn number(&mut self, number: impl itoa::Integer) {
+    fn expiry(&mut self, expiry: Expiry) {
+        match expiry {
+            Expiry::Keep => self.number(EXPIRY, 0_u64),
+            Expiry::At(unix_ms) => self.number(EXPIRY, unix_ms.min(EXPIRY.most)),
+            Expiry::Never => self.field("-1"),
+        }
+    }
+
+    fn number(&mut self, field: Field, number: impl Into<u64>) {
+        let number = number.into();
+        debug_assert!(field.range().contains(&number), "{} is {number}", field.name);
         self.field(itoa::Buffer::new().format(number));
     }
 
@@ -88,13 +99,5 @@ impl Head {
             *colon = b':';
             self.len = end.saturating_add(1);
         }
-    }
-}
-
-fn expiry_ms(expiry: Expiry) -> i64 {
-    match expiry {
-        Expiry::Keep => 0,
-        Expiry::At(unix_ms) => i64::try_from(unix_ms).unwrap_or(i64::MAX),
-        Expiry::Never => -1,
     }
 }

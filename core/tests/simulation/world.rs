@@ -297,8 +297,8 @@ impl World {
 
     fn pause(&mut self, key: u8) {
         let (until_us, reason) = (self.wall_us + self.rng.u64(1..3_000) * MS_US, b"429");
-        self.change(key, Action::Pause { until_us, reason }, |limiter, _| {
-            limiter.pause_until(until_us, reason)
+        self.change(key, Action::Pause { until_us, reason }, |limiter, now_us| {
+            limiter.pause_until(until_us, now_us, reason)
         });
     }
 

@@ -223,7 +223,7 @@ fn estimates_fill_a_bucket_and_a_settlement_makes_room() {
 }
 
 #[test]
-fn a_repeat_changes_nothing_but_the_end_of_the_hold() {
+fn a_repeat_changes_nothing_but_the_end_and_the_length_of_the_hold() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let rules = "100/m bucket:5/s,name=b leaky:5/s fixed:9/d,cost=2 window:9/h,shadow";
@@ -233,10 +233,10 @@ fn a_repeat_changes_nothing_but_the_end_of_the_hold() {
         for _ in 0..3 {
             assert_eq!(integers(ask(&mut c, &command_at("0", &taken))), first);
         }
-        assert_eq!(dump(&mut c, "k"), before, "the end is the same");
+        assert_eq!(dump(&mut c, "k"), before, "the end and the length are the same");
         // Limits and rules may have changed meanwhile, and may even deny.
         for rules in ["0/m", "5/m fixed:0/h", "bucket:5/s,name=new"] {
-            let repeat = command_at("1", &format!("CHECK k HOLD r EX 29 {rules}"));
+            let repeat = command_at("0", &format!("CHECK k HOLD r EX 30 {rules}"));
             assert_eq!(verdict(&mut c, &repeat), 0, "{rules}");
             assert_eq!(dump(&mut c, "k"), before, "{rules}");
         }

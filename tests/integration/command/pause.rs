@@ -177,6 +177,44 @@ fn the_longest_block_pause_or_wait_of_several_keys_decides() {
     });
 }
 
+/// As for one key: it charges nothing, bans nobody, and is no denied request of a rule. A block of
+/// one key is recorded on all, and lets the rules of others ban.
+#[test]
+fn a_pause_of_one_key_leaves_no_trace_on_the_others() {
+    const BANNING: &str = "fixed:1/h,align=first,count=all,ban=2h";
+    server::on_all(|server| {
+        let replica = replica_of(server);
+        let mut c = server.connect();
+        let others = ["fits", "denies"];
+        assert_eq!(verdict(&mut c, &format!("RL.CHECK denies {BANNING}")), 0);
+        let _: Value = ask(&mut c, "RL.PAUSE paused EX 300");
+        let before = others.map(|key| dump(&mut c, key));
+        for other in others {
+            for keys in [format!("paused {other}"), format!("{other} paused")] {
+                let line = format!("RL.MCHECK 2 {keys} META who {BANNING}");
+                assert_eq!(verdict(&mut c, &line), 1, "{line}");
+            }
+        }
+        assert_eq!(others.map(|key| dump(&mut c, key)), before);
+        assert_eq!(ask::<Vec<Value>>(&mut c, "RL.TOP"), []);
+        assert_eq!(info(&mut c, "ratelimit", "ratelimit_bans"), 0.0);
+
+        let _: Value = ask(&mut c, "RL.BLOCK blocked EX 9000");
+        for other in others {
+            let line = format!("RL.MCHECK 2 blocked {other} META who {BANNING}");
+            assert_eq!(verdict(&mut c, &line), 2, "{line}");
+            assert_eq!(ask::<Vec<Value>>(&mut c, &format!("RL.LOG {other}")).len(), 1, "{line}");
+        }
+        assert_eq!(info(&mut c, "ratelimit", "ratelimit_bans"), 1.0);
+        assert_eq!(ask::<Vec<Value>>(&mut c, "RL.TOP").len(), 2, "blocked and denies");
+        replicated(&mut c);
+        let mut r = replica.connect();
+        for key in ["paused", "blocked", "fits", "denies"] {
+            assert_eq!(dump(&mut r, key), dump(&mut c, key), "{key}");
+        }
+    });
+}
+
 #[test]
 fn a_deadline_in_a_pause_is_kept() {
     server::on_all(|server| {

@@ -1,6 +1,7 @@
 //! `RL.SYNC`.
 
-use crate::support::client::{ask, dump, remaining, replica_of, replicated, verdict};
+use crate::support::client::{ask, dump, info, remaining, replica_of, replicated, verdict};
+use crate::support::files::with_synced_aof;
 use crate::support::server::{self, Builder};
 
 #[test]
@@ -25,6 +26,26 @@ fn a_hold_counts_as_consumed() {
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD a EX 60 COST 40 bucket:100/d"), 0);
         assert_eq!(ask::<i64>(&mut c, "RL.SYNC k REMAINING 60 bucket:100/d"), 0);
         assert_eq!(ask::<i64>(&mut c, "RL.SYNC k REMAINING 55 bucket:100/d"), 5);
+    });
+}
+
+/// The only rule that lets more pass at once than a check can cost: an effect carries at most as much.
+#[test]
+fn a_sync_of_the_largest_queue_reaches_replicas_and_the_file() {
+    const RULE: &str = "leaky:1/h,queue=1000000000";
+    server::on_all_with(with_synced_aof, |server| {
+        let mut c = server.connect();
+        let replica = replica_of(server);
+        let sync = format!("RL.SYNC k REMAINING 0 {RULE}");
+        assert_eq!(ask::<i64>(&mut c, &sync), 1_000_000_001);
+        assert_eq!(ask::<i64>(&mut c, &sync), 0);
+        replicated(&mut c);
+        let (mut r, own) = (replica.connect(), dump(&mut c, "k"));
+        assert_eq!(dump(&mut r, "k"), own);
+        assert_eq!(info(&mut r, "ratelimit", "ratelimit_unreadable_effects"), 0.0);
+        server.kill9();
+        server.resume();
+        assert_eq!(dump(&mut server.connect(), "k"), own);
     });
 }
 

@@ -212,6 +212,48 @@ fn a_replica_that_skipped_refuses_reads_until_promoted() {
     });
 }
 
+/// Effects and values that no version writes: a number out of range, an unknown word, an end too
+/// early, and a value that is none.
+const DAMAGED: [&[&str]; 4] = [
+    &["RL.APPLY", "k", "v1:4102444800000000:0:admit:1000000001", "5/h"],
+    &["RL.APPLY", "k", "v1:4102444800000000:0:admin:1", "5/h"],
+    &["RL.APPLY", "k", "v1:4102444800000000:0:admit:1"],
+    &["RL.LOAD", "k", "\u{1}x"],
+];
+
+#[test]
+fn a_replica_that_cannot_read_an_effect_says_so() {
+    for damaged in DAMAGED {
+        on_replicas_that_skipped(damaged, |replica| {
+            let mut c = replica.connect();
+            assert_refuses_reads(&mut c);
+            assert_eq!(info(&mut c, "ratelimit", "ratelimit_unreadable_effects"), 1.0);
+            assert_eq!(ask::<String>(&mut c, "GET plain"), "text", "other data is not replicated");
+            assert!(replica.log().contains("this replica skips what its primary does"));
+            let () = ask(&mut c, "REPLICAOF NO ONE");
+            assert_answers_reads(&mut c);
+        });
+    }
+}
+
+#[test]
+fn damaged_effects_in_an_append_only_file_are_counted_and_logged_once() {
+    for flavor in server::all() {
+        let damaged = DAMAGED.map(packed).concat();
+        let last = [&["SET", "plain", "text"][..], &["RL.APPLY", "k", "v1:5:0:block:-1", "why"]];
+        let aof = [damaged, last.map(packed).concat()].concat();
+        let folder = folder_with("appendonly.aof", &aof);
+        let server = with_aof(flavor, folder.path()).start();
+        let mut c = server.connect();
+        assert_eq!(info(&mut c, "ratelimit", "ratelimit_unreadable_effects"), 4.0);
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.PEEK k 5/h")[0], 2, "the file is read to its end");
+        assert_eq!(ask::<String>(&mut c, "GET plain"), "text");
+        let log = server.log();
+        assert_eq!(log.matches("cannot be read, 1 since the start: units is").count(), 1, "{log}");
+        assert_eq!(log.matches("skipped an effect").count(), 1, "{log}");
+    }
+}
+
 #[test]
 fn a_replica_that_skipped_a_policy_refuses_reads() {
     on_replicas_that_skipped(NEWER[1], |replica| {

@@ -6,11 +6,12 @@
 //! ```text
 //! # what was done to it
 //! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
-//! paused until UNIX-US [reason BYTES]                        its pause, if any
+//! paused until UNIX-US for US [reason BYTES]                 its pause, if any, and how long it is
 //! trail keep N until UNIX-US                                 its history, if any: oldest entry first
 //! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
 //! bans N until UNIX-US span US                               its count of bans, if any: until they are forgotten
-//! hold "ID" until UNIX-MS units N [refund]                   its holds, the next to lapse first
+//! hold "ID" until UNIX-MS units N [refund]                   its holds as of the first line with an
+//!                                                            arrow, the next to lapse first
 //! at UNIX-US cost N rule RULE [RULE ...] -> VERDICT LIMIT REMAINING WAIT_MS RESET_MS
 //! check UNIX-US cost N rule RULE [RULE ...] -> the same of a check, which consumes
 //! settle UNIX-US ID [REFUND | COST N | COST NAME=N ...] -> 1 or 0
@@ -121,7 +122,8 @@ fn standing_line(standing: &StandingEntry) -> String {
 
 /// A pause, as in the files.
 fn pause_line(pause: &Pause) -> String {
-    with_reason(format!("paused until {}", pause.until_us), &pause.reason)
+    let Pause { until_us, length_us, reason } = pause;
+    with_reason(format!("paused until {until_us} for {length_us}"), reason)
 }
 
 fn with_reason(line: String, reason: &[u8]) -> String {
@@ -152,15 +154,16 @@ fn history_lines(history: &History) -> Vec<String> {
     [head].into_iter().chain(history.entries.iter().map(entry_line)).collect()
 }
 
-/// The holds of a limiter, as in the files.
-fn hold_lines(limiter: &Limiter) -> Vec<String> {
+/// The holds of a limiter at a time, as in the files.
+fn hold_lines(limiter: &Limiter, now_us: u64) -> Vec<String> {
+    let now_ms = i64::try_from(now_us / 1_000).expect("before the year 9999");
     let line = |hold: HoldReport| {
         let HoldReport { id, ttl_ms, units, refund } = hold;
         let refund = if refund { " refund" } else { "" };
-        format!("hold \"{}\" until {ttl_ms} units {units}{refund}", id.escape_ascii())
+        let end_ms = now_ms + ttl_ms;
+        format!("hold \"{}\" until {end_ms} units {units}{refund}", id.escape_ascii())
     };
-    // As of 1970, the time left equals the time of the end.
-    limiter.next_holds(0, usize::MAX).into_iter().map(line).collect()
+    limiter.next_holds(now_us, usize::MAX).into_iter().map(line).collect()
 }
 
 /// A row of `RL.LOG`: Unix milliseconds, cost, verdict, `META`.
@@ -247,7 +250,8 @@ fn every_payload_decides_as_it_did() {
         assert_eq!(limiter.bans().map(bans_line), golden.bans, "{}", golden.name);
         let history = limiter.history().map(history_lines).unwrap_or_default();
         assert_eq!(history, golden.history, "{}", golden.name);
-        assert_eq!(hold_lines(&limiter), golden.holds, "{}", golden.name);
+        let first_us = golden.steps.first().map_or(0, Step::at_us);
+        assert_eq!(hold_lines(&limiter, first_us), golden.holds, "{}", golden.name);
         for step in &golden.steps {
             assert_eq!(step.of(&mut limiter), step.answer, "{}: {}", golden.name, step.line);
         }

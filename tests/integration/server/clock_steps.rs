@@ -4,13 +4,14 @@
 //! `core/src/limit/tests/laws/clock.rs` tests the laws about steps on random rules. These tests
 //! add the server's clock, the expiry of its keys and the timer of `RL.WAIT`.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use redis::Connection;
+use redis::{Connection, Value};
 
-use crate::support::client::{ask, exists, now_us};
+use crate::support::client::{ask, dump, eventually_linked, exists, now_us, replicated, verdict};
 use crate::support::clock::{Clock, on_all_with_clock};
-use crate::support::server::eventually;
+use crate::support::server::{self, eventually};
 
 const YEARS_S: i64 = 3_652 * 86_400;
 
@@ -98,6 +99,97 @@ fn a_step_of_the_clock_makes_no_ban_longer() {
             assert!(ask::<i64>(&mut c, "PTTL k") <= 5_000 + 10_000 + 2_000 + 2_000, "{step_s}");
         }
     });
+}
+
+/// Milliseconds until a pause and a hold of a key end, as `RL.INFO` shows them; 0 if there is none.
+fn left_ms(c: &mut Connection, key: &str) -> (i64, i64) {
+    let report: BTreeMap<String, Value> = ask(c, &format!("RL.INFO {key}"));
+    let number = |value: &Value| redis::from_redis_value(value.clone()).expect("a number");
+    let holds: Vec<BTreeMap<String, Value>> =
+        redis::from_redis_value(report["next_holds"].clone()).expect("holds");
+    let held_ms = holds.first().map_or(0, |hold| number(&hold["ttl_ms"]));
+    assert_eq!(number(&report["holds"]), i64::from(held_ms > 0), "{report:?}");
+    (number(&report["paused_ms"]), held_ms)
+}
+
+/// Pauses a key and takes its only slot, for half a minute.
+fn pause_and_hold(c: &mut Connection) {
+    let () = ask(c, "FLUSHALL");
+    assert_eq!(verdict(c, "RL.CHECK k HOLD a EX 30 slots:1"), 0);
+    assert_eq!(ask::<i64>(c, "RL.PAUSE k EX 30"), 30_000);
+}
+
+#[test]
+fn a_clock_set_right_ends_pauses_and_frees_slots() {
+    on_all_with_clock(|server, clock| {
+        let mut c = server.connect();
+        // With the same clock, since a key whose expiry has passed is not shown on a replica.
+        let replica = clock.of(server.flavor().builder()).replica_of(server).start();
+        eventually_linked(&replica);
+        for ahead_s in [86_400, YEARS_S] {
+            step_to(&mut c, clock, TIMES_S[4] + ahead_s);
+            pause_and_hold(&mut c);
+            step_to(&mut c, clock, TIMES_S[4]);
+            assert_eq!(left_ms(&mut c, "k"), (0, 0));
+            assert_eq!(verdict(&mut c, "RL.PEEK k slots:1"), 0);
+            assert_eq!(ask::<i64>(&mut c, "RL.RENEW k a EX 30"), 0);
+            assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k a"), 0);
+            assert_eq!(ask::<i64>(&mut c, "RL.RESUME k"), 0);
+            // A shorter pause stands, and the slot can be taken.
+            assert_eq!(ask::<i64>(&mut c, "RL.PAUSE k EX 9"), 9_000);
+            assert_eq!(ask::<i64>(&mut c, "RL.RESUME k"), 1);
+            assert_eq!(verdict(&mut c, "RL.CHECK k HOLD b EX 60 slots:1"), 0);
+            assert_eq!(verdict(&mut c, "RL.CHECK k HOLD c EX 60 slots:1"), 1);
+            let ttl_ms: i64 = ask(&mut c, "PTTL k");
+            assert!(ttl_ms <= 62_000, "the key stays for {ttl_ms} ms");
+            replicated(&mut c);
+            assert_eq!(dump(&mut replica.connect(), "k"), dump(&mut c, "k"));
+        }
+    });
+}
+
+#[test]
+fn a_step_back_prolongs_a_pause_and_a_hold_by_at_most_their_length() {
+    on_all_with_clock(|server, clock| {
+        let mut c = server.connect();
+        step_to(&mut c, clock, TIMES_S[4]);
+        pause_and_hold(&mut c);
+        step_to(&mut c, clock, TIMES_S[4] - 20);
+        let (paused_ms, held_ms) = left_ms(&mut c, "k");
+        for ms in [paused_ms, held_ms] {
+            assert!((40_000..=51_000).contains(&ms), "{ms}");
+        }
+        let [verdict, _, _, wait_ms, _]: [i64; 5] = ask(&mut c, "RL.CHECK k HOLD b EX 9 slots:1");
+        assert_eq!((verdict, (40_000..=51_000).contains(&wait_ms)), (1, true), "{wait_ms}");
+        // Renewed and grown, they last as long as they say.
+        assert_eq!(ask::<i64>(&mut c, "RL.RENEW k a EX 90"), 1);
+        assert_eq!(ask::<i64>(&mut c, "RL.PAUSE k EX 90"), 90_000);
+        step_to(&mut c, clock, TIMES_S[4] - 20 - 100);
+        assert_eq!(left_ms(&mut c, "k"), (0, 0));
+    });
+}
+
+/// Without a step: the clocks of two servers differ.
+#[test]
+fn a_promoted_replica_whose_clock_is_behind_frees_slots() {
+    for flavor in server::all() {
+        let clock = Clock::new();
+        let primary = clock.of(flavor.builder()).start();
+        let mut c = primary.connect();
+        step_to(&mut c, &clock, TIMES_S[4] + 3_600);
+        let behind = Clock::new();
+        behind.set_s(TIMES_S[4]);
+        let replica = behind.of(flavor.builder()).replica_of(&primary).start();
+        eventually_linked(&replica);
+        pause_and_hold(&mut c);
+        replicated(&mut c);
+        let mut r = replica.connect();
+        let () = ask(&mut r, "REPLICAOF NO ONE");
+        let name = flavor.name;
+        assert_eq!(verdict(&mut r, "RL.CHECK k HOLD b EX 30 slots:1"), 0, "{name}");
+        assert_eq!(ask::<i64>(&mut r, "RL.SETTLE k b"), 1, "{name}");
+        assert!(!exists(&mut r, "k"), "{name}: what the clock ahead has left stays");
+    }
 }
 
 #[test]

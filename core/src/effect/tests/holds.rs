@@ -51,12 +51,13 @@ fn each_action_of_a_hold_is_read_and_written() {
 
 #[test]
 fn the_longest_head_of_a_hold_is_whole() {
-    let hold = HoldRequest { id: b"", end_us: u64::MAX, refund: true };
+    let end_us = MAX_TIME_US + MAX_PERIOD_US;
+    let hold = HoldRequest { id: b"", end_us, refund: true };
     let meta = Some(Meta { keep: u32::MAX, text: b"" });
-    let action = Action::Check { recorded: Recorded::Held(hold), cost: u32::MAX, meta };
-    let effect = Effect { at_us: u64::MAX, expiry: Expiry::At(u64::MAX), action };
-    let (most, units) = (u64::MAX, u32::MAX);
-    let line = format!("{most}:{}:hold:{units}:{most}:1:{units}", i64::MAX);
+    let action = Action::Check { recorded: Recorded::Held(hold), cost: MAX_UNITS, meta };
+    let effect = Effect { at_us: MAX_TIME_US, expiry: Expiry::At(u64::MAX), action };
+    let (expiry, keep) = (i64::MAX, u32::MAX);
+    let line = format!("{MAX_TIME_US}:{expiry}:hold:{MAX_UNITS}:{end_us}:1:{keep}");
     assert_eq!(head(&effect), newest(&line));
 }
 

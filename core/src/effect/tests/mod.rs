@@ -1,3 +1,4 @@
+mod commands;
 mod holds;
 
 use super::*;
@@ -101,29 +102,34 @@ fn head(effect: &Effect<'_>) -> String {
 
 #[test]
 fn the_longest_head_is_whole() {
-    let count = BanCount { bans: u32::MAX, forgotten_us: u64::MAX, span_us: u64::MAX };
+    let (forgotten_us, span_us) = (MAX_FORGOTTEN_US, MAX_SPAN_US);
+    let count = BanCount { bans: u32::MAX, forgotten_us, span_us };
     for (action, end) in [
         (
             Action::Check {
                 recorded: Recorded::HistoryOnly(Verdict::Blocked),
-                cost: u32::MAX,
+                cost: MAX_UNITS,
                 meta: Some(Meta { keep: u32::MAX, text: b"" }),
             },
-            format!("refuse:{0}:{0}", u32::MAX),
+            format!("refuse:{MAX_UNITS}:{}", u32::MAX),
         ),
         (
             Action::Set {
                 kind: Standing::Block,
-                until_us: Some(u64::MAX),
-                ban: Some(BanTerms { length_us: u64::MAX, count: Some(count) }),
+                until_us: Some(MAX_TIME_US + MAX_PERIOD_US),
+                ban: Some(BanTerms { length_us: MAX_PERIOD_US, count: Some(count) }),
                 reason: b"",
             },
-            format!("ban:{0}:{0}:{1}:{0}:{0}", u64::MAX, u32::MAX),
+            format!(
+                "ban:{}:{MAX_PERIOD_US}:{}:{forgotten_us}:{span_us}",
+                MAX_TIME_US + MAX_PERIOD_US,
+                u32::MAX
+            ),
         ),
         (Action::Unexempt, String::from("unexempt")),
     ] {
-        let effect = Effect { at_us: u64::MAX, expiry: Expiry::At(u64::MAX), action };
-        assert_eq!(head(&effect), format!("v1:{}:{}:{end}", u64::MAX, i64::MAX));
+        let effect = Effect { at_us: MAX_TIME_US, expiry: Expiry::At(u64::MAX), action };
+        assert_eq!(head(&effect), format!("v1:{MAX_TIME_US}:{}:{end}", i64::MAX));
     }
 }
 

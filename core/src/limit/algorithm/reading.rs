@@ -67,3 +67,12 @@ pub fn effective_time(now_us: u64, last_us: u64, window_us: u64) -> Option<u64> 
         Some(_) => None,
     }
 }
+
+/// The earliest time at which a pause or a hold of this length that ends at `end_us` is in effect.
+///
+/// It was set its length before its end. If the clock then stepped back by up to its length, time
+/// stands still for it, and it ends when the clock has reached its end; if the clock stepped back
+/// by more, it is over.
+pub const fn not_before_us(end_us: u64, length_us: u64) -> u64 {
+    end_us.saturating_sub(length_us.saturating_mul(2))
+}

@@ -6,6 +6,7 @@
 //!             otherwise every rule reads its state and decides, and a pause denies
 //! all keys    every rule admits:                     consume from all
 //!             a rule denies:                         consume from none (but count=all)
+//!             a key is paused:                       deny; charge, record and ban nothing on any key
 //!             a key would hold too many states:      nothing is done (see `refusal`)
 //! answer      the deciding rule, or the longest block
 //! ```
@@ -45,6 +46,8 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
     repeats: bool,
     /// The answer of its pause, if that denies the check.
     pause: Option<Decision>,
+    /// The pause of this key or of another denies the check.
+    paused: bool,
     decisions: Range<usize>,
     /// Its change is a plan at first, and is not made if one of the keys refuses the check. Its
     /// summary is at first the answer of this key's block or exemption.
@@ -76,6 +79,9 @@ pub fn check_keys(
         }
     }
     let denied = keys.iter().any(KeyCheck::denies);
+    if keys.iter().any(|key| key.pause.is_some()) {
+        keys.iter_mut().for_each(KeyCheck::deny_by_pause);
+    }
     grant(keys, denied, decisions, foresight);
     let charges = denied && keys.iter().all(KeyCheck::may_be_charged);
     for (index, key) in keys.iter_mut().enumerate() {
@@ -162,6 +168,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             check,
             repeats: false,
             pause: None,
+            paused: false,
             decisions: 0..0,
             outcome: Outcome::unchanged(Decision::UNDECIDED, 0, None),
         }
@@ -202,8 +209,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         let denied = self.check.is_denied(own);
         let pause = self.limiter.pause_at(self.check.now_us).filter(|_| !self.repeats);
         self.pause = pause.map(|pause| Decision::paused(pause.left_ms(self.check.now_us)));
-        // A pause denies without a rule: the denial charges nothing and bans nobody.
-        self.outcome.denied = denied && self.pause.is_none();
+        self.outcome.denied = denied;
     }
 
     /// True if its block, its pause or its rules deny the check.
@@ -272,13 +278,20 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
 }
 
 impl KeyCheck<'_> {
+    /// Lets a pause of this key or of another deny the check. It does so without a rule, as if the
+    /// rules had not been asked: their denials ban nobody and are not counted.
+    fn deny_by_pause(&mut self) {
+        self.paused = true;
+        self.outcome.denied = self.outcome.standing == Some(Standing::Block);
+    }
+
     /// Nothing is charged if a key is blocked or paused, nor for a cost that can never pass.
     fn may_be_charged(&self) -> bool {
         let Self { check, .. } = self;
         let can_pass = |rule: &Rule| rule.is_shadow() || rule.can_ever_admit(check.cost_of(rule));
         match self.outcome.standing {
             Some(standing) => standing == Standing::Exempt,
-            None => self.pause.is_none() && check.rules.iter().all(can_pass),
+            None => !self.paused && check.rules.iter().all(can_pass),
         }
     }
 
@@ -337,7 +350,7 @@ impl KeyCheck<'_> {
         if outcome.standing.is_some() {
             outcome.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
         }
-        let shows = !outcome.repeated && self.pause.is_none();
+        let shows = !outcome.repeated && !self.paused;
         if outcome.change == Change::Nothing && self.check.meta().is_some() && shows {
             outcome.change = Change::HistoryOnly(summary.verdict);
             self.limiter.record(&self.check, outcome.change);

@@ -113,7 +113,7 @@ impl<'a> View<'a> {
             let Some(at_us) = holds.end_at(places.start.saturating_add(step.min(half))) else {
                 break;
             };
-            let lapse = places.start..holds.lapsed(at_us);
+            let lapse = places.start..holds.ended(at_us);
             let guesses = to_guess.is_some() && guessed > places.start;
             let guess = to_guess.zip(holds.end_at(lapse.end)).filter(|_| guesses);
             let copied = if guess.is_some() { &[] } else { slice::from_ref(state) };

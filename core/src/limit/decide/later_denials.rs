@@ -1,8 +1,9 @@
-//! The honest wait when a rule that does not deny now will deny later. Two rules do:
+//! The honest wait when something that does not deny now will deny later. Three things do:
 //!
-//! - one whose state lies more than a window ahead of a clock that stepped back. The rule ignores
+//! - a rule whose state lies more than a window ahead of a clock that stepped back. The rule ignores
 //!   the state, and sees it again once the clock has come near it.
-//! - one of a key where the check repeats a hold. The rule is not evaluated before the hold ends.
+//! - a pause that lies ahead of the clock by more than its length, likewise.
+//! - a rule of a key where the check repeats a hold. The rule is not evaluated before the hold ends.
 //!
 //! So the longest wait of the rules that deny now may end within such a denial:
 //!
@@ -21,6 +22,7 @@
 
 use super::decision::{length, longer};
 use super::view::View;
+use crate::limit::algorithm::reading::Moment;
 use crate::limit::exact::millis_up;
 use crate::limit::holds::Holds;
 use crate::limit::value::check::{Check, Verdict};
@@ -50,7 +52,7 @@ pub(crate) fn until_all_admit<'a>(keys: impl Iterator<Item = View<'a>>, mut wait
 impl<'a> View<'a> {
     fn add_later_denials(self, denials: &mut Vec<LaterDenial>) {
         let Some(end_us) = self.limiter.repeats_until(self.check) else {
-            return self.add_denials_of_ignored_states(0, denials);
+            return self.add_denials_from_ahead(0, denials);
         };
         let Some((limiter, check, after_ms)) = self.later(end_us) else { return };
         let then = View { limiter: &limiter, check: &check, ..self };
@@ -58,12 +60,18 @@ impl<'a> View<'a> {
         if answer.verdict == Verdict::Limited {
             denials.push((after_ms, answer.wait_ms));
         }
-        then.add_denials_of_ignored_states(after_ms, denials);
+        then.add_denials_from_ahead(after_ms, denials);
     }
 
-    /// Adds the later denials of rules that ignore their state at the time of this check, which is
-    /// made in `after_ms` milliseconds.
-    fn add_denials_of_ignored_states(self, after_ms: i64, denials: &mut Vec<LaterDenial>) {
+    /// Adds the later denials of a pause and of states that lie ahead of the clock at the time of
+    /// this check, which is made in `after_ms` milliseconds.
+    fn add_denials_from_ahead(self, after_ms: i64, denials: &mut Vec<LaterDenial>) {
+        let now_us = self.check.now_us;
+        if let Some(pause) = self.limiter.pause().filter(|it| it.not_before_us() > now_us) {
+            let back_ms = Moment::At(pause.not_before_us()).ms_after(now_us);
+            let wait_ms = pause.left_ms(now_us).saturating_sub(back_ms);
+            denials.push((after_ms.saturating_add(back_ms), wait_ms));
+        }
         for rule in self.check.rules.iter().filter(|rule| !rule.is_shadow()) {
             let Some(state) = self.limiter.state_of(rule) else { continue };
             let back_us = state.meter().last_us().saturating_sub(self.check.window_us_of(rule));

@@ -6,13 +6,16 @@ use super::refusal::{Bounds, Refusal};
 use super::view::View;
 use crate::limit::value::check::{Change, Check};
 use crate::limit::value::limiter::Limiter;
-use crate::rule::Rule;
+use crate::rule::{MAX_UNITS, Rule};
 use std::slice;
 
 impl Limiter {
     /// Consumes unconditionally what leaves the rule `remaining` units, as a check at that cost
     /// does. It never gives units back: what the upstream said may be older than checks of this
     /// key. Returns the units. If the rule's text gives a cost, they replace it.
+    ///
+    /// It consumes at most [`MAX_UNITS`], since no check costs more. A rule may let one unit more
+    /// pass at once, so call this until it returns 0.
     ///
     /// # Errors
     /// [`Refusal`], and nothing changed, if the key would come to hold more states than it may.
@@ -26,7 +29,8 @@ impl Limiter {
         let check = Check::new(slice::from_ref(rule), 0, now_us);
         let foresight = &Foresight::of_command();
         let left = View { limiter: self, check: &check, foresight }.read(rule).remaining;
-        let units = u32::try_from(left.saturating_sub(remaining.into())).unwrap_or(u32::MAX);
+        let units = left.saturating_sub(remaining.into()).min(MAX_UNITS.into());
+        let units = u32::try_from(units).unwrap_or(MAX_UNITS);
         if units == 0 {
             return Ok(0);
         }
@@ -95,6 +99,19 @@ mod tests {
                 prop_assert_eq!(synced.cost().or(units), units);
             }
             prop_assert_eq!(limiter, as_check);
+        }
+    }
+
+    #[test]
+    fn a_sync_consumes_no_more_at_once_than_a_check_can_cost() {
+        let most = MAX_UNITS.to_string();
+        for text in [format!("leaky:{most}/366d"), format!("leaky:1/366d,queue={most},cost=7")] {
+            let (mut limiter, mut rule) = (Limiter::default(), rules_of_line(&text).remove(0));
+            let mut sync = |remaining| {
+                let units = limiter.sync(Bounds::ANY, &mut rule, remaining, NOW_US).unwrap();
+                (units, peek(&limiter, &rule, NOW_US))
+            };
+            assert_eq!([sync(0), sync(0), sync(0)], [(MAX_UNITS, 1), (1, 0), (0, 0)], "{text}");
         }
     }
 

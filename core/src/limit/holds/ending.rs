@@ -1,9 +1,10 @@
-//! The end of holds: one is settled, or all whose time has passed lapse.
+//! The end of holds: one is settled, or all that do not live any more lapse.
 //!
 //! A hold that ends leaves the rows and both orders. Its charges still count in their tracks until
 //! they are corrected and [released](Holds::release).
 
-use super::{Charge, Hold, Holds, Id, Row, Track};
+use super::lapse::{Length, Row};
+use super::{Charge, Hold, Holds, Id, Track};
 
 /// If more than one in this number of holds has lapsed, they end all at once instead of one by one.
 const MANY: usize = 64;
@@ -27,22 +28,33 @@ impl Holds {
         Some(hold)
     }
 
-    /// Ends the holds that have lapsed at `now_us`, in lapse order.
+    /// Ends the holds that have lapsed at `now_us`, in the order of their ends.
     pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
-        let lapsed = self.lapsed(now_us);
+        let (ended, ahead) = (self.ended(now_us), self.ahead(now_us).count());
+        let lapsed = ended.saturating_add(ahead);
         if lapsed == 0 {
             return Vec::new();
         }
         if lapsed.saturating_mul(MANY) < self.len() {
-            let ids: Vec<Id> =
-                self.in_order_of_ends().take(lapsed).map(|hold| Id::new(hold.id())).collect();
-            return ids.iter().filter_map(|id| self.end(id.as_bytes())).collect();
+            let ended = self.in_order_of_ends().take(ended);
+            let lapsed = ended.chain(self.ahead(now_us)).map(|hold| Id::new(hold.id()));
+            let ids: Vec<Id> = lapsed.collect();
+            let lapsed = ids.iter().filter_map(|id| self.end(id.as_bytes())).collect();
+            if ahead > 0 {
+                self.note_lengths();
+            }
+            return lapsed;
         }
-        let mut rows: Vec<Option<Hold>> =
-            std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let mut lengths: Vec<(Row, Length)> =
+            self.by_end.iter().map(|lapse| (lapse.row, lapse.length)).collect();
+        lengths.sort_unstable_by_key(|&(row, _)| row);
+        let rows = std::mem::take(&mut self.rows).into_iter().zip(lengths);
+        let mut rows: Vec<Option<(Hold, Length)>> =
+            rows.map(|(hold, (_, length))| Some((hold, length))).collect();
         let by_id = self.by_id.iter().filter_map(|&row| rows.get_mut(usize::from(row))?.take());
-        let (mut lapsed, left): (Vec<Hold>, Vec<Hold>) =
-            by_id.partition(|hold| !hold.lives(now_us));
+        let (left, lapsed): (Vec<_>, Vec<_>) =
+            by_id.partition(|(hold, length)| length.lives(hold.end_us(), now_us));
+        let mut lapsed: Vec<Hold> = lapsed.into_iter().map(|(hold, _)| hold).collect();
         // Stable, so holds of the same end stay ordered by id.
         lapsed.sort_by_key(Hold::end_us);
         lapsed.iter().for_each(|hold| self.uncount(hold));
@@ -79,8 +91,8 @@ impl Holds {
         if let Some(row) = by_id.ok().and_then(|place| self.by_id.get_mut(place)) {
             *row = to;
         }
-        if let Some(row) = by_end.ok().and_then(|place| self.by_end.get_mut(place)) {
-            *row = to;
+        if let Some(lapse) = by_end.ok().and_then(|place| self.by_end.get_mut(place)) {
+            lapse.row = to;
         }
     }
 

@@ -184,9 +184,10 @@ impl Hold {
         self.end & REFUND != 0
     }
 
-    /// True if it has not lapsed at `now_us`.
-    pub const fn lives(&self, now_us: u64) -> bool {
-        self.end_us() > now_us
+    /// True if it has reached its end at `now_us`. Without this it can have lapsed all the same,
+    /// if the clock stepped back: see `living`.
+    pub const fn has_ended(&self, now_us: u64) -> bool {
+        self.end_us() <= now_us
     }
 
     pub fn charges(&self) -> &[Charge] {

@@ -3,17 +3,19 @@
 //! ```text
 //! Holds    rows    | hold | hold | hold | ...     in no order
 //!          by id   rows in the order of ids       found by binary search
-//!          by end  rows in the order of lapses    the next to lapse comes first
+//!          by end  rows in the order of ends, each with its hold's length
 //!          tracks  what the holds of one state have in common
 //! ```
 //!
-//! The two orders are rings of 2-byte row numbers: an insertion makes O(log n) comparisons and
-//! moves at most half of a ring, 10 kB for 10,000 holds. Balanced trees would move nothing, but
+//! The two orders are rings of 2 and 6 bytes a hold: an insertion makes O(log n) comparisons and
+//! moves at most half of a ring, 30 kB for 10,000 holds. Balanced trees would move nothing, but
 //! take 16 more bytes per hold and are no faster.
 //!
 //! ```text
 //! request  what callers ask of holds
 //! hold     a hold and its charges
+//! lapse    how long a hold is, and its place in the order of ends
+//! living   which holds live at a time
 //! ending   a hold ends: it is settled, or has lapsed
 //! track    what the holds of one state have in common
 //! least    the least debt of a token bucket since each of its holds was taken
@@ -25,18 +27,22 @@ mod charging;
 mod ending;
 mod foreseen;
 mod hold;
+mod lapse;
 mod least;
+mod living;
 pub mod request;
 mod track;
 
 pub use foreseen::Foreseen;
 pub use hold::{Charge, Detail, Hold, Id};
+pub use lapse::Length;
 pub use least::{Leasts, Position};
 pub use track::{Track, TrackKind};
 
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::heap::HeapVisitor;
+use lapse::{Lapse, Row};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -54,7 +60,7 @@ pub const NO_TRACK: u16 = u16::MAX;
 pub struct Holds {
     rows: Vec<Hold>,
     by_id: VecDeque<Row>,
-    by_end: VecDeque<Row>,
+    by_end: VecDeque<Lapse>,
     tracks: Vec<Track>,
     /// Each state's track number, in the order of the states; [`NO_TRACK`] if it has none.
     numbers: Vec<u16>,
@@ -62,10 +68,9 @@ pub struct Holds {
     refunding: u32,
     /// The sum of the rules that each hold is on.
     rules: u32,
+    /// At this time or later, no hold has lapsed by a step back of the clock.
+    none_ahead_us: u64,
 }
-
-/// A hold's index in the rows. It changes when another hold ends.
-pub type Row = u16;
 
 impl Holds {
     pub fn len(&self) -> usize {
@@ -87,13 +92,18 @@ impl Holds {
 
     /// A hold's index in the lapse order, or where to insert it.
     fn place_of_end(&self, end_us: u64, id: &[u8]) -> Result<usize, usize> {
-        self.by_end.binary_search_by(|&row| {
-            self.hold(row).map(|hold| (hold.end_us(), hold.id())).cmp(&Some((end_us, id)))
+        self.by_end.binary_search_by(|lapse| {
+            self.hold(lapse.row).map(|hold| (hold.end_us(), hold.id())).cmp(&Some((end_us, id)))
         })
     }
 
     fn row_of(&self, id: &[u8]) -> Option<Row> {
         self.by_id.get(self.place_of_id(id).ok()?).copied()
+    }
+
+    /// When the hold with this id lapses.
+    fn lapse_of(&self, id: &[u8]) -> Option<&Lapse> {
+        self.by_end.get(self.place_of_end(self.find(id)?.end_us(), id).ok()?)
     }
 
     /// The hold with this id, lapsed or not.
@@ -108,7 +118,7 @@ impl Holds {
 
     /// The holds in lapse order.
     pub fn in_order_of_ends(&self) -> impl DoubleEndedIterator<Item = &Hold> {
-        self.by_end.iter().filter_map(|&row| self.hold(row))
+        self.by_end.iter().filter_map(|lapse| self.hold(lapse.row))
     }
 
     /// True if any hold gives its charges back when it lapses.
@@ -119,20 +129,20 @@ impl Holds {
     /// The places in the lapse order of the holds that lapse after `now_us` and before `until`.
     pub fn lapses_between(&self, now_us: u64, until: Moment) -> Range<usize> {
         let end = match until {
-            Moment::At(us) => self.lapsed(us.saturating_sub(1)),
+            Moment::At(us) => self.ended(us.saturating_sub(1)),
             Moment::Never => self.len(),
         };
-        self.lapsed(now_us)..end
+        self.ended(now_us)..end
     }
 
     /// When the hold at a place in the lapse order lapses.
     pub fn end_at(&self, place: usize) -> Option<u64> {
-        self.hold(*self.by_end.get(place)?).map(Hold::end_us)
+        self.hold(self.by_end.get(place)?.row).map(Hold::end_us)
     }
 
     /// The holds at these places in the lapse order.
     fn at_places(&self, places: Range<usize>) -> impl Iterator<Item = &Hold> {
-        self.by_end.range(places).filter_map(|&row| self.hold(row))
+        self.by_end.range(places).filter_map(|lapse| self.hold(lapse.row))
     }
 
     /// The sum of the rules that each hold is on.
@@ -140,20 +150,10 @@ impl Holds {
         self.rules as usize
     }
 
-    /// The sum of the rules that each hold live at `now_us` is on.
-    pub fn live_rules(&self, now_us: u64) -> usize {
-        let lapsed = self.in_order_of_ends().take_while(|hold| !hold.lives(now_us));
-        lapsed.map(Hold::rules).fold(self.rules, u32::saturating_sub) as usize
-    }
-
-    /// The number of holds live at `now_us`.
-    pub fn alive(&self, now_us: u64) -> usize {
-        self.len().saturating_sub(self.lapsed(now_us))
-    }
-
-    /// The number of stored holds that have lapsed at `now_us`.
-    pub fn lapsed(&self, now_us: u64) -> usize {
-        self.by_end.partition_point(|&row| self.hold(row).is_some_and(|hold| !hold.lives(now_us)))
+    /// The number of stored holds that have reached their end at `now_us`.
+    pub fn ended(&self, now_us: u64) -> usize {
+        let has_ended = |lapse: &Lapse| self.hold(lapse.row).is_some_and(|it| it.has_ended(now_us));
+        self.by_end.partition_point(has_ended)
     }
 
     /// When the last hold lapses.
@@ -161,8 +161,9 @@ impl Holds {
         self.in_order_of_ends().next_back().map_or(0, Hold::end_us)
     }
 
-    /// Adds a hold, whose id no other has, unless the key already has the most it can.
-    pub fn add(&mut self, hold: Hold) {
+    /// Adds a hold of this length, whose id no other has, unless the key already has the most it
+    /// can.
+    pub fn add(&mut self, hold: Hold, length: Length) {
         let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.place_of_id(hold.id()))
         else {
             return;
@@ -185,9 +186,10 @@ impl Holds {
             self.by_id.reserve_exact(more);
             self.by_end.reserve_exact(more);
         }
+        self.note_length(hold.end_us(), length);
         self.rows.push(hold);
         self.by_id.insert(by_id, row);
-        self.by_end.insert(by_end, row);
+        self.by_end.insert(by_end, Lapse { row, length });
     }
 
     /// Adds a hold to the totals.
@@ -201,8 +203,8 @@ impl Holds {
         }
     }
 
-    /// Moves the end of the hold with an id.
-    pub fn renew(&mut self, id: &[u8], end_us: u64) {
+    /// Moves the end of the hold with an id, which lasts this long from now on.
+    pub fn renew(&mut self, id: &[u8], end_us: u64, length: Length) {
         let Some(row) = self.row_of(id) else { return };
         let Some(before_us) = self.hold(row).map(Hold::end_us) else { return };
         if let Ok(place) = self.place_of_end(before_us, id) {
@@ -212,7 +214,8 @@ impl Holds {
             hold.set_end_us(end_us);
         }
         let place = self.place_of_end(end_us, id).unwrap_or_else(|place| place);
-        self.by_end.insert(place, row);
+        self.by_end.insert(place, Lapse { row, length });
+        self.note_length(end_us, length);
     }
 
     pub fn track(&self, number: u16) -> Option<&Track> {
@@ -350,20 +353,23 @@ impl Holds {
         }
     }
 
-    /// Stores loaded holds, which are ordered by id, while there are none yet.
-    pub fn fill(&mut self, loaded: Vec<Hold>) {
-        loaded.iter().for_each(|hold| self.count(hold));
+    /// Stores loaded holds with their lengths, which are ordered by id, while there are none yet.
+    pub fn fill(&mut self, loaded: Vec<(Hold, Length)>) {
+        loaded.iter().for_each(|(hold, _)| self.count(hold));
         self.order(loaded);
     }
 
     /// Stores these holds, which are ordered by id and already counted, in place of all others.
-    fn order(&mut self, holds: Vec<Hold>) {
-        self.rows = holds;
+    fn order(&mut self, holds: Vec<(Hold, Length)>) {
+        let lengths: Vec<Length>;
+        (self.rows, lengths) = holds.into_iter().unzip();
         self.by_id = self.rows.iter().zip(0..).map(|(_, row)| row).collect();
-        let mut by_end: Vec<Row> = self.by_id.iter().copied().collect();
+        let lapses = self.by_id.iter().zip(lengths).map(|(&row, length)| Lapse { row, length });
+        let mut by_end: Vec<Lapse> = lapses.collect();
         // Stable, so holds of the same end stay ordered by id.
-        by_end.sort_by_key(|&row| self.hold(row).map_or(0, Hold::end_us));
+        by_end.sort_by_key(|lapse| self.hold(lapse.row).map_or(0, Hold::end_us));
         self.by_end = by_end.into();
+        self.note_lengths();
         self.shrink_to_fit();
     }
 

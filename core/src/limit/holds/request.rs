@@ -1,5 +1,6 @@
 //! What callers can ask of holds.
 
+use super::Length;
 use crate::rule::NamedCost;
 
 /// The `HOLD` of a check: the receipt to take if it is allowed.
@@ -11,6 +12,13 @@ pub struct HoldRequest<'a> {
     pub end_us: u64,
     /// True if its charges are given back when it lapses.
     pub refund: bool,
+}
+
+impl HoldRequest<'_> {
+    /// How long the hold lasts if it is taken or renewed at `now_us`.
+    pub(crate) fn length_from(&self, now_us: u64) -> Length {
+        Length::new(self.end_us.saturating_sub(now_us))
+    }
 }
 
 /// The longest id of a hold, in bytes.

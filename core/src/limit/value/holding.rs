@@ -8,15 +8,16 @@
 //! ```
 //!
 //! Lapsing depends on state and time only. Every change of a key at `now_us` first lapses the holds
-//! that have reached their end, ordered by end and id. So a replica that makes the same changes at
-//! the same times has the same holds.
+//! that do not live then, ordered by end and id: as of their ends, or as of `now_us` those that lie
+//! ahead of a clock that stepped back. So a replica that makes the same changes at the same times
+//! has the same holds.
 
 use super::check::Check;
 use super::limiter::{Compound, Limiter};
 use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, Settlement};
-use crate::limit::holds::{Charge, Hold, Holds, MOST_HOLDS};
+use crate::limit::holds::{Charge, Hold, Holds, Length, MOST_HOLDS};
 use crate::limit::series::Take;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, MS_US, Rule};
@@ -25,7 +26,7 @@ use std::borrow::Cow;
 impl Limiter {
     /// The live hold with this id.
     pub(crate) fn live_hold(&self, id: &[u8], now_us: u64) -> Option<&Hold> {
-        self.holds()?.find(id).filter(|hold| hold.lives(now_us))
+        self.holds()?.find_live(id, now_us)
     }
 
     /// The number of live holds.
@@ -40,8 +41,10 @@ impl Limiter {
 
     /// True if the check repeats a hold and moves its end.
     pub(crate) fn renews(&self, check: &Check<'_>) -> bool {
-        let end_us = self.repeats_until(check);
-        end_us.is_some() && end_us != check.hold().map(|request| request.end_us)
+        let (Some(request), Some(holds)) = (check.hold(), self.holds()) else { return false };
+        let renewed = (request.end_us, request.length_from(check.now_us));
+        let live = holds.find_live(request.id, check.now_us);
+        live.is_some_and(|hold| (hold.end_us(), holds.length_of(hold)) != renewed)
     }
 
     /// A live hold's charge for a rule, if its state is still there.
@@ -70,16 +73,14 @@ impl Limiter {
         })
     }
 
-    /// True if a stored hold has lapsed and its charges are to be given back. Slots ignore lapsed
-    /// holds without this.
+    /// True if stored holds have lapsed, and that changes what rules read.
     #[cold]
     pub(crate) fn lapse_matters(&self, now_us: u64) -> bool {
-        let Some(holds) = self.holds().filter(|holds| holds.any_refunds()) else { return false };
-        holds.in_order_of_ends().take_while(|hold| !hold.lives(now_us)).any(Hold::refunds)
+        self.holds().is_some_and(|holds| holds.lapse_matters(now_us))
     }
 
-    /// The first step of a check: ends the holds that have reached their end, if that changes what
-    /// rules read. Returns true if it changed the key, which must be propagated.
+    /// The first step of a check: ends the holds that have lapsed, if that changes what rules read.
+    /// Returns true if it changed the key, which must be propagated.
     #[inline(always)]
     pub fn lapse_if_due(&mut self, now_us: u64) -> bool {
         let due = self.holds().is_some() && self.lapse_matters(now_us);
@@ -89,7 +90,7 @@ impl Limiter {
         due
     }
 
-    /// The limiter as rules read it at `now_us`, without the holds that have reached their end.
+    /// The limiter as rules read it at `now_us`, without the holds that have lapsed.
     #[must_use]
     pub fn as_of(&self, now_us: u64) -> Cow<'_, Self> {
         let mut seen = Cow::Borrowed(self);
@@ -156,7 +157,8 @@ impl Limiter {
             let charges = levels.iter().filter_map(charge).collect();
             let log_rules = check.rules.iter().filter(|rule| rule.kind() == Kind::Log);
             let log_names = log_rules.filter_map(|rule| rule.name().copied()).collect();
-            holds.add(Hold::new(request, charges, log_names));
+            let length = request.length_from(check.now_us);
+            holds.add(Hold::new(request, charges, log_names), length);
         });
     }
 
@@ -174,19 +176,19 @@ impl Limiter {
         true
     }
 
-    /// Moves the end of a live hold. Returns false, and changes nothing, if there is no such hold.
+    /// Moves the end of a live hold, which is as long as the time until then. Returns false, and changes nothing, if there is no such hold.
     pub fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) -> bool {
         let lives = self.live_hold(id, now_us).is_some();
         if lives {
             self.drop_ended(now_us);
             if let Some(holds) = self.holds_mut() {
-                holds.renew(id, end_us);
+                holds.renew(id, end_us, Length::new(end_us.saturating_sub(now_us)));
             }
         }
         lives
     }
 
-    /// Ends the holds that have reached their end at `now_us`.
+    /// Ends the holds that have lapsed at `now_us`.
     pub fn lapse(&mut self, now_us: u64) {
         let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us)).unwrap_or_default();
         if ended.is_empty() {
@@ -198,7 +200,7 @@ impl Limiter {
         for hold in ended {
             let settlement =
                 if hold.refunds() { Settlement::Refund } else { Settlement::AsCharged };
-            self.close(&hold, settlement, hold.end_us(), Some(&mut to_log));
+            self.close(&hold, settlement, hold.end_us().min(now_us), Some(&mut to_log));
         }
         if !to_log.is_empty()
             && let Some(log) = self.states_mut().iter_mut().find_map(State::log_mut)

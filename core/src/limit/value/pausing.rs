@@ -2,6 +2,7 @@
 
 use super::limiter::Limiter;
 use super::pause::Pause;
+use crate::rule::MAX_PERIOD_US;
 
 impl Limiter {
     /// The pause, even if it has ended.
@@ -11,14 +12,16 @@ impl Limiter {
 
     /// The pause in effect at `now_us`.
     pub fn pause_at(&self, now_us: u64) -> Option<&Pause> {
-        self.pause().filter(|pause| pause.until_us > now_us)
+        self.pause().filter(|pause| pause.in_effect(now_us))
     }
 
-    /// Pauses the key, unless a pause already lasts as long. Returns true if the key changed.
-    pub fn pause_until(&mut self, until_us: u64, reason: &[u8]) -> bool {
-        let grows = self.pause().is_none_or(|pause| pause.until_us < until_us);
+    /// Pauses the key from `now_us` on, for at most [`MAX_PERIOD_US`], unless a pause in effect lasts
+    /// as long. Returns true if the key changed.
+    pub fn pause_until(&mut self, until_us: u64, now_us: u64, reason: &[u8]) -> bool {
+        let grows = self.pause_at(now_us).is_none_or(|pause| pause.until_us < until_us);
         if grows {
-            let pause = Pause { until_us, reason: reason.into() };
+            let length_us = until_us.saturating_sub(now_us).min(MAX_PERIOD_US);
+            let pause = Pause { until_us, length_us, reason: reason.into() };
             self.change(|compound| compound.pause = Some(Box::new(pause)));
         }
         grows
@@ -43,7 +46,7 @@ mod tests {
 
     fn paused(until_us: u64) -> Limiter {
         let mut limiter = Limiter::default();
-        assert!(limiter.pause_until(until_us, b"429"));
+        assert!(limiter.pause_until(until_us, NOW_US, b"429"));
         limiter
     }
 
@@ -61,10 +64,10 @@ mod tests {
     fn a_pause_denies_until_its_end_and_charges_nothing() {
         let mut limiter = Limiter::default();
         assert_eq!(check(&mut limiter, "10/s", NOW_US), (0, [10, 9, 0, 1_000]));
-        assert!(limiter.pause_until(NOW_US + 30 * SECOND_US, b""));
+        assert!(limiter.pause_until(NOW_US + 30 * SECOND_US, NOW_US, b""));
         assert_eq!(check(&mut limiter, "10/s", NOW_US), (1, [0, 0, 30_000, 30_000]));
-        assert!(!limiter.pause_until(NOW_US + 5 * SECOND_US, b"shorter"));
-        assert!(!limiter.pause_until(NOW_US + 30 * SECOND_US, b"as long"));
+        assert!(!limiter.pause_until(NOW_US + 5 * SECOND_US, NOW_US, b"shorter"));
+        assert!(!limiter.pause_until(NOW_US + 30 * SECOND_US, NOW_US, b"as long"));
         let later_us = NOW_US + 10 * SECOND_US;
         assert_eq!(check(&mut limiter, "10/s,count=all", later_us), (1, [0, 0, 20_000, 20_000]));
         limiter.resume();
@@ -79,11 +82,11 @@ mod tests {
     fn a_longer_wait_of_a_rule_is_the_answer() {
         let mut limiter = Limiter::default();
         check(&mut limiter, "1/m", NOW_US);
-        limiter.pause_until(NOW_US + 30 * SECOND_US, b"");
+        limiter.pause_until(NOW_US + 30 * SECOND_US, NOW_US, b"");
         assert_eq!(check(&mut limiter, "1/m,ban=1h", NOW_US), (1, [1, 0, 60_000, 60_000]));
         assert_eq!(limiter.standing(), None, "nobody is banned");
         assert_eq!(check(&mut limiter, "1/m,shadow", NOW_US), (1, [0, 0, 30_000, 30_000]));
-        limiter.pause_until(NOW_US + 61 * SECOND_US, b"");
+        limiter.pause_until(NOW_US + 61 * SECOND_US, NOW_US, b"");
         assert_eq!(check(&mut limiter, "1/m", NOW_US), (1, [0, 0, 61_000, 61_000]));
     }
 
@@ -107,7 +110,7 @@ mod tests {
             limiter.check(&check, &mut Vec::new()).summary.verdict
         };
         assert_eq!(verdict_of(b"a", &mut limiter), Verdict::Allowed);
-        limiter.pause_until(NOW_US + 9 * MS_US, b"");
+        limiter.pause_until(NOW_US + 9 * MS_US, NOW_US, b"");
         assert_eq!(verdict_of(b"a", &mut limiter), Verdict::Allowed);
         assert_eq!(verdict_of(b"b", &mut limiter), Verdict::Limited);
     }
@@ -126,7 +129,7 @@ mod tests {
     fn a_refund_ends_only_a_pause_that_has_passed() {
         let (mut limiter, rules) = (Limiter::default(), rules_of_line("10/m"));
         limiter.check(&Check::new(&rules, 3, NOW_US), &mut Vec::new());
-        assert!(limiter.pause_until(NOW_US + SECOND_US, b""));
+        assert!(limiter.pause_until(NOW_US + SECOND_US, NOW_US, b""));
         for (now_us, is_paused) in [(NOW_US, true), (NOW_US + SECOND_US, false)] {
             assert_eq!(limiter.refund(1, now_us, &rules), 1);
             assert_eq!(limiter.pause().is_some(), is_paused);

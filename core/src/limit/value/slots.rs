@@ -20,7 +20,8 @@ use crate::limit::algorithm::state::State;
 use crate::limit::holds::{Hold, Holds};
 use crate::rule::Rule;
 
-/// The holds on a rule's slots, read at one time.
+/// The holds on a rule's slots, read at one time. None of them lies ahead of a clock that stepped
+/// back: those have [lapsed](crate::limit::Limiter::as_of) before.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'a> {
     holds: &'a Holds,
@@ -54,7 +55,7 @@ impl<'a> Slots<'a> {
     /// The units of all live holds.
     pub fn used(&self) -> u64 {
         let all = self.holds.track(self.track).map_or(0, |track| track.units);
-        let lapsed = self.holds.in_order_of_ends().take_while(|hold| !hold.lives(self.now_us));
+        let lapsed = self.holds.in_order_of_ends().take_while(|hold| hold.has_ended(self.now_us));
         all.saturating_sub(lapsed.map(|hold| self.units(hold)).sum())
     }
 
@@ -66,7 +67,7 @@ impl<'a> Slots<'a> {
 
     /// When enough holds have lapsed for the cost to fit.
     fn admits(&self, mut used: u64, capacity: u64, cost: u32) -> Moment {
-        for hold in self.holds.in_order_of_ends().filter(|hold| hold.lives(self.now_us)) {
+        for hold in self.holds.in_order_of_ends().skip_while(|hold| hold.has_ended(self.now_us)) {
             used = used.saturating_sub(self.units(hold));
             if used.saturating_add(cost.into()) <= capacity {
                 return Moment::At(hold.end_us());
@@ -78,7 +79,7 @@ impl<'a> Slots<'a> {
     /// When the last hold lapses.
     pub fn clears(&self) -> Moment {
         let holds = self.holds.in_order_of_ends().rev();
-        let mut live = holds.take_while(|hold| hold.lives(self.now_us));
+        let mut live = holds.take_while(|hold| !hold.has_ended(self.now_us));
         Moment::At(live.find(|hold| self.units(hold) > 0).map_or(0, Hold::end_us))
     }
 }

@@ -156,7 +156,7 @@ impl<'a> Keys<'a> {
                 limiter.check(&Check::new(rules, cost, now_us), &mut Vec::new());
             }
             Step::Delete(_) => *limiter = Limiter::default(),
-            Step::Pause(_, ms) => drop(limiter.pause_until(now_us + ms * MS_US, b"")),
+            Step::Pause(_, ms) => drop(limiter.pause_until(now_us + ms * MS_US, now_us, b"")),
             Step::Resume(_) => limiter.resume(),
             Step::Ask(_) | Step::Leave(_) | Step::Policy => {}
         }

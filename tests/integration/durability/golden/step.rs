@@ -48,6 +48,13 @@ impl Step {
         Some(Self { line: line.to_string(), what, answer })
     }
 
+    /// When it is asked.
+    pub fn at_us(&self) -> u64 {
+        match self.what {
+            What::Ask { at_us, .. } | What::Settle { at_us, .. } => at_us,
+        }
+    }
+
     /// The answer of a limiter.
     pub fn of(&self, limiter: &mut Limiter) -> Vec<i64> {
         match &self.what {

@@ -7,10 +7,9 @@
 //! flood      while time does not advance, at most the capacity passes; a step back by up to a
 //!            window does not advance time
 //! expiry     a key that was just consumed from does not live for years
+//! upstream   a hold and a pause last no longer than twice their length: a step back prolongs them by
+//!            that step, but by more than their length it ends them
 //! ```
-//!
-//! A hold ends at the time that its caller was told, so a step back by some time prolongs the
-//! hold by that time.
 
 use super::rules::any_rule;
 use super::{cases, check, hopeless, unblocked};

@@ -27,6 +27,7 @@
 
 mod all_or_nothing;
 mod clock;
+mod clock_of_holds;
 mod codec;
 mod drift;
 mod everything;

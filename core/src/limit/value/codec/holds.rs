@@ -7,13 +7,13 @@ use super::states::{MAX_END_US, check_time, check_units, check_window, load_name
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, MAX_ID};
 use crate::limit::holds::{
-    Charge, Detail, Hold, Holds, Id, MOST_HOLDS, NO_TRACK, Position, TrackKind,
+    Charge, Detail, Hold, Holds, Id, Length, MOST_HOLDS, NO_TRACK, Position, TrackKind,
 };
-use crate::rule::Name;
+use crate::rule::{MAX_PERIOD_US, Name};
 use std::collections::BTreeMap;
 
-/// An id, the end, whether it refunds, its charges, and the names of its log rules.
-type SavedHold<'a> = (&'a [u8], u64, bool, &'a [u8], &'a [u8]);
+/// An id, the end, the length, whether it refunds, its charges, and the names of its log rules.
+type SavedHold<'a> = (&'a [u8], u64, u64, bool, &'a [u8], &'a [u8]);
 /// The place of its state, then the fields of a [`Charge`].
 pub type SavedCharge = (Option<u32>, u64, u32, u32, bool, bool, SavedDetail);
 
@@ -34,7 +34,8 @@ pub fn save_holds(holds: &Holds) -> Vec<u8> {
         let charges =
             save_items(charges.map(|charge| save_charge(holds, hold, charge, &positions)));
         let log_names = save_items(hold.log_names().iter().map(Name::as_str));
-        (hold.id(), hold.end_us(), hold.refunds(), charges, log_names)
+        let length_us = holds.length_of(hold).micros();
+        (hold.id(), hold.end_us(), length_us, hold.refunds(), charges, log_names)
     }))
 }
 
@@ -92,9 +93,10 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
     let mut leasts = Vec::new();
     let mut row = 0_usize;
     let mut loaded = load_items(saved, MOST_HOLDS, HOLDS, |saved: SavedHold<'_>| {
-        let (id, end_us, refund, charges, log_names) = saved;
+        let (id, end_us, length_us, refund, charges, log_names) = saved;
         within((1..=MAX_ID).contains(&id.len()), ID)?;
         within(end_us <= MAX_END_US, "a time")?;
+        within(length_us <= MAX_PERIOD_US, "the length of a hold")?;
         let mut index = 0_usize;
         let charges = load_items(charges, MOST_CHARGES, "charges", |charge: SavedCharge| {
             let (charge, least) = load_charge(charge, id, states, &mut holds)?;
@@ -105,12 +107,14 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
         within(each_on_its_own_state(&charges), "a charge")?;
         let log_names = load_items(log_names, MOST_CHARGES, "names", load_name)?;
         row = row.saturating_add(1);
-        Ok(Hold::new(HoldRequest { id, end_us, refund }, charges, log_names))
+        let hold = Hold::new(HoldRequest { id, end_us, refund }, charges, log_names);
+        Ok((hold, Length::new(length_us)))
     })?;
-    within(loaded.is_sorted_by(|one, next| one.id() < next.id()), ID)?;
+    within(loaded.is_sorted_by(|(one, _), (next, _)| one.id() < next.id()), ID)?;
     leasts.sort_by_key(|&(track, older, ..)| (track, older));
     for (track, _, owed, row, index) in leasts {
-        let charge = loaded.get_mut(row).and_then(|hold| hold.charges_mut().get_mut(index));
+        let hold = loaded.get_mut(row).map(|(hold, _)| hold);
+        let charge = hold.and_then(|hold| hold.charges_mut().get_mut(index));
         let kind = holds.track_mut(track).map(|track| &mut track.kind);
         if let (Some(charge), Some(TrackKind::Bucket(leasts))) = (charge, kind) {
             // A hold's least debt is not less than those of older holds.

@@ -36,7 +36,7 @@ use super::history::{Entry, History};
 use super::limiter::{Compound, Limiter};
 use super::pause::Pause;
 use super::standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};
-use crate::rule::MAX_UNITS;
+use crate::rule::{MAX_PERIOD_US, MAX_UNITS};
 use std::num::NonZeroU64;
 
 /// Whether it is an exemption, its end, the length of the ban, and the reason.
@@ -47,8 +47,8 @@ type SavedHistory<'a> = (u32, u64, &'a [u8]);
 type SavedEntry<'a> = (u64, u32, u8, Option<&'a [u8]>);
 /// The count, when it is forgotten, and its span.
 type SavedBans = (u32, u64, u64);
-/// The end, and the reason.
-type SavedPause<'a> = (u64, &'a [u8]);
+/// The end, the length, and the reason.
+type SavedPause<'a> = (u64, u64, &'a [u8]);
 
 /// Encodes a limiter in its saved form.
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
@@ -59,8 +59,8 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let bans = limiter.bans().map(|count| (count.bans, count.forgotten_us, count.span_us));
     let mut payload = vec![VERSION];
     put(&mut payload, &(states, standing, history, holds, bans));
-    if let Some(Pause { until_us, reason }) = limiter.pause() {
-        put(&mut payload, &Some((*until_us, &**reason)));
+    if let Some(Pause { until_us, length_us, reason }) = limiter.pause() {
+        put(&mut payload, &Some((*until_us, *length_us, &**reason)));
     }
     payload
 }
@@ -113,9 +113,10 @@ fn load_standing(saved: SavedStanding<'_>) -> Result<StandingEntry, DecodeError>
     Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)? })
 }
 
-fn load_pause((until_us, reason): SavedPause<'_>) -> Result<Pause, DecodeError> {
+fn load_pause((until_us, length_us, reason): SavedPause<'_>) -> Result<Pause, DecodeError> {
     within(until_us <= MAX_END_US, "a time")?;
-    Ok(Pause { until_us, reason: load_text(reason)? })
+    within(length_us <= MAX_PERIOD_US, "the length of a pause")?;
+    Ok(Pause { until_us, length_us, reason: load_text(reason)? })
 }
 
 fn load_bans((bans, forgotten_us, span_us): SavedBans) -> Result<BanCount, DecodeError> {

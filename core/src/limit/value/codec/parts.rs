@@ -76,7 +76,7 @@ pub fn wrap(number: u8, bytes: &[u8]) -> Vec<u8> {
     let charges = list(Part::Charges, save_items((0..7).map(charge)));
     let log_names = list(Part::LogNames, Vec::new());
     let (id, end_us, refund) = (&b"a"[..], DAY_US + MINUTE_US, true);
-    let holds = save_items([(id, end_us, refund, charges, log_names)]);
+    let holds = save_items([(id, end_us, MINUTE_US, refund, charges, log_names)]);
     let history = (128_u32, DAY_US, list(Part::Entries, vec![0, 1, 0, 0]));
     let bans = (1_u32, DAY_US, MINUTE_US);
     let (states, holds) = (list(Part::States, states), list(Part::Holds, holds));

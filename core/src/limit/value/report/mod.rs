@@ -54,15 +54,15 @@ pub struct HoldReport {
 impl Limiter {
     /// Up to `most` live holds, the next to lapse first.
     pub fn next_holds(&self, now_us: u64, most: usize) -> Vec<HoldReport> {
-        let holds = self.holds().into_iter().flat_map(|holds| holds.in_order_of_ends());
-        let live = holds.filter(|hold| hold.lives(now_us)).take(most);
-        live.map(|hold| HoldReport {
-            id: hold.id().into(),
-            ttl_ms: Moment::At(hold.end_us()).ms_after(now_us),
-            units: hold.units().into(),
-            refund: hold.refunds(),
-        })
-        .collect()
+        let live = self.holds().into_iter().flat_map(|holds| holds.live(now_us));
+        live.take(most)
+            .map(|hold| HoldReport {
+                id: hold.id().into(),
+                ttl_ms: Moment::At(hold.end_us()).ms_after(now_us),
+                units: hold.units().into(),
+                refund: hold.refunds(),
+            })
+            .collect()
     }
 
     /// Each state at `now_us`, ordered by first consumption.

@@ -10,7 +10,7 @@
 //! time of a state, which stands still if the clock has stepped back behind it.
 
 use super::scenario::Ask;
-use crate::limit::tests::laws::holds::history::settled_cost;
+use crate::limit::tests::laws::holds::history::{in_effect, settled_cost};
 use crate::limit::tests::naive::model::Model;
 use crate::limit::tests::naive::{Micros, effective_time};
 use crate::limit::{Limiter, Settlement};
@@ -49,10 +49,17 @@ struct Item {
 struct Hold {
     check: usize,
     end_us: u64,
+    length_us: u64,
     refund: bool,
     rules: Vec<Rule>,
     /// What each rule was charged; `None` if its state is gone.
     charged: Vec<Option<u32>>,
+}
+
+impl Hold {
+    fn lives(&self, now_us: u64) -> bool {
+        in_effect(self.end_us, self.length_us, now_us)
+    }
 }
 
 fn is_log(rule: &Rule) -> bool {
@@ -88,7 +95,7 @@ fn is_list(rule: &Rule) -> bool {
 impl Ledger {
     /// Whether a hold lives.
     pub fn lives(&self, id: usize, now_us: u64) -> bool {
-        self.holds.get(&id).is_some_and(|hold| hold.end_us > now_us)
+        self.holds.get(&id).is_some_and(|hold| hold.lives(now_us))
     }
 
     /// The clock steps back from this time. What had left a window by then never comes back
@@ -105,9 +112,19 @@ impl Ledger {
         }
     }
 
-    /// Drops the holds that have ended. With `REFUND`, their checks cost nothing.
+    /// Drops the holds that have reached their end: no clock brings them back.
+    pub fn end(&mut self, now_us: u64) {
+        self.drop_holds(|hold| hold.end_us <= now_us);
+    }
+
+    /// Drops the holds that have lapsed: a write has stored that.
     pub fn lapse(&mut self, now_us: u64) {
-        while let Some((&id, hold)) = self.holds.iter().find(|(_, hold)| hold.end_us <= now_us) {
+        self.drop_holds(|hold| !hold.lives(now_us));
+    }
+
+    /// Drops holds. With `REFUND`, their checks cost nothing.
+    fn drop_holds(&mut self, lapsed: impl Fn(&Hold) -> bool) {
+        while let Some((&id, hold)) = self.holds.iter().find(|(_, hold)| lapsed(hold)) {
             if hold.refund {
                 for rule in 0..hold.rules.len() {
                     self.lower(id, rule, 0);
@@ -190,9 +207,9 @@ impl Ledger {
         self.holds.remove(&id);
     }
 
-    pub fn renew(&mut self, id: usize, end_us: u64) {
+    pub fn renew(&mut self, id: usize, length_us: u64, now_us: u64) {
         if let Some(hold) = self.holds.get_mut(&id) {
-            hold.end_us = end_us;
+            (hold.end_us, hold.length_us) = (now_us + length_us, length_us);
         }
     }
 
@@ -285,8 +302,9 @@ impl Ledger {
         }
         if let Some((ask, end_us)) = hold {
             let charged = costs.iter().map(|&cost| Some(cost)).collect();
-            let (check, rules, refund) = (self.checks, rules.to_vec(), ask.refund);
-            self.holds.insert(ask.id, Hold { check, end_us, refund, rules, charged });
+            let (check, rules) = (self.checks, rules.to_vec());
+            let Ask { id, length_us, refund } = ask;
+            self.holds.insert(id, Hold { check, end_us, length_us, refund, rules, charged });
         }
     }
 
@@ -359,7 +377,7 @@ impl Ledger {
     }
 
     fn slots_in_use(&self, rule: &Rule, now_us: u64) -> i128 {
-        let live = self.holds.values().filter(|hold| hold.end_us > now_us);
+        let live = self.holds.values().filter(|hold| hold.lives(now_us));
         let of_hold = |hold: &Hold| {
             let own = hold.rules.iter().zip(&hold.charged).find(|(other, _)| *other == rule);
             own.and_then(|(_, charged)| *charged).map_or(0, i128::from)

@@ -1,6 +1,7 @@
 //! Everything at once. Groups of rules of all algorithms share a key. Holds are taken for any
 //! cost, settled for less or more, refunded, renewed and repeated, and lapse. There are
-//! refunds, resets, blocks, pauses, syncs and restarts, and the clock steps back.
+//! refunds, resets, blocks, pauses, syncs and restarts, and the clock steps back, also behind holds
+//! and pauses by more than their length.
 //!
 //! The [`ledger`] is a list of charges, from which two things follow for each rule: it never
 //! admits more than its limit over the settled checks that contain it, and never denies without
@@ -12,6 +13,7 @@ mod scenario;
 use self::ledger::Ledger;
 use self::scenario::{Ask, START_US, Scenario, Step, needs_hold, scenario};
 use super::cases;
+use super::holds::history::in_effect;
 use super::holds::replica::replicate;
 use super::holds::traffic::{Deed, IDS, Step as Deeds};
 use super::honest_wait::is_honest;
@@ -30,6 +32,8 @@ struct Key {
     primary: Limiter,
     replica: Limiter,
     ledger: Ledger,
+    /// The end and the length of the pause.
+    pause: Option<(u64, u64)>,
     now_us: u64,
     latest_us: u64,
 }
@@ -50,11 +54,11 @@ impl Key {
         if self.now_us < self.latest_us {
             self.ledger.step_back(self.latest_us);
             // A write has stored these lapses, so a step back does not undo them.
-            self.ledger.lapse(self.latest_us);
+            self.ledger.end(self.latest_us);
             self.primary.lapse(self.latest_us);
             self.replica.lapse(self.latest_us);
         }
-        self.ledger.lapse(self.now_us);
+        self.ledger.end(self.now_us);
         self.latest_us = self.latest_us.max(self.now_us);
     }
 
@@ -81,12 +85,36 @@ impl Key {
         Ok(())
     }
 
+    fn is_paused(&self) -> bool {
+        self.pause.is_some_and(|(end_us, length_us)| in_effect(end_us, length_us, self.now_us))
+    }
+
+    /// Pauses the key. Of two pauses in effect, the one that ends later stands.
+    fn pause(&mut self, length_us: u64) -> TestCaseResult {
+        let until_us = self.now_us + length_us;
+        let paused_until = self.pause.filter(|_| self.is_paused()).map(|(end_us, _)| end_us);
+        if paused_until.is_none_or(|end_us| end_us < until_us) {
+            self.pause = Some((until_us, length_us));
+        }
+        self.upstream(Action::Pause { until_us, reason: b"429" })
+    }
+
+    /// Tests that the limiter has the pause. A write may have dropped one that is not in effect.
+    fn test_pause(&mut self) -> TestCaseResult {
+        let paused_until = self.pause.filter(|_| self.is_paused()).map(|(end_us, _)| end_us);
+        let until_us = self.primary.pause_at(self.now_us).map(|pause| pause.until_us);
+        prop_assert_eq!(until_us, paused_until);
+        self.pause = self.pause.filter(|_| self.primary.pause().is_some());
+        Ok(())
+    }
+
     /// Syncs a rule that counts. It only lowers what remains, as a check of these units does.
     fn sync(&mut self, mut rule: Rule, remaining: u32) -> TestCaseResult {
         let (now_us, asked) = (self.now_us, rule);
         if self.primary.lapse_if_due(now_us) {
             self.replica.lapse(now_us);
         }
+        self.ledger.lapse(now_us);
         let before = self.primary.clone();
         let units = self.primary.sync(Bounds::ANY, &mut rule, remaining, now_us).unwrap();
         let (had, remaining) = (left(&before, asked, now_us), i64::from(remaining));
@@ -119,20 +147,22 @@ impl Key {
                 let lives = self.ledger.lives(id, now_us);
                 prop_assert_eq!(before.live_hold(IDS[id], now_us).is_some(), lives);
                 if lives {
+                    self.ledger.lapse(now_us);
                     self.ledger.settle(id, settlement, now_us, &before);
                 }
                 self.act(&[], Deed::Settle { id: IDS[id], settlement })
             }
             Step::Renew(id, length_us) => {
-                let end_us = now_us + length_us;
                 if self.ledger.lives(id, now_us) {
-                    self.ledger.renew(id, end_us);
+                    self.ledger.lapse(now_us);
+                    self.ledger.renew(id, length_us, now_us);
                 }
-                self.act(&[], Deed::Renew { id: IDS[id], end_us })
+                self.act(&[], Deed::Renew { id: IDS[id], end_us: now_us + length_us })
             }
             Step::Refund(units) => {
                 let before = logged(&self.primary.as_of(now_us));
                 self.act(&[], Deed::Refund(units, false))?;
+                self.ledger.lapse(now_us);
                 self.ledger.refund(before - logged(&self.primary));
                 Ok(())
             }
@@ -154,10 +184,11 @@ impl Key {
                 self.set_standing(None);
                 Ok(())
             }
-            Step::Pause(length_us) => {
-                self.upstream(Action::Pause { until_us: now_us + length_us, reason: b"429" })
+            Step::Pause(length_us) => self.pause(length_us),
+            Step::Resume => {
+                self.pause = None;
+                self.upstream(Action::Resume)
             }
-            Step::Resume => self.upstream(Action::Resume),
             Step::Sync(group, rule, remaining) => {
                 let rules = &groups[group % groups.len()];
                 let rule = rules[rule % rules.len()];
@@ -196,12 +227,13 @@ impl Key {
             return Ok(());
         };
         prop_assert_eq!(&self.primary, &answered);
+        self.ledger.lapse(now_us);
 
         let blocked = self.primary.standing_at(now_us).is_some();
         let repeated = hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)) && !blocked;
         prop_assert_eq!(outcome.repeated, repeated);
-        if let (true, Some((ask, end_us))) = (repeated, ask) {
-            self.ledger.renew(ask.id, end_us);
+        if let (true, Some((ask, _))) = (repeated, ask) {
+            self.ledger.renew(ask.id, ask.length_us, now_us);
             return Ok(());
         }
         if blocked {
@@ -209,7 +241,7 @@ impl Key {
             return Ok(());
         }
         prop_assert_eq!(outcome.summary.verdict, peeked.verdict);
-        if self.primary.pause_at(now_us).is_some() {
+        if self.is_paused() {
             let denial = (Verdict::Limited, Change::Nothing, false);
             prop_assert_eq!((outcome.summary.verdict, outcome.change, outcome.denied), denial);
             return is_honest(&self.primary, rules, cost, now_us, outcome.summary.wait_ms);
@@ -271,6 +303,7 @@ fn holds_throughout(scenario: &Scenario) -> TestCaseResult {
     for (gap_us, step) in &scenario.steps {
         key.pass(*gap_us);
         key.step(&scenario.groups, step)?;
+        key.test_pause()?;
         prop_assert_eq!(&key.primary, &key.replica, "{:?}", step);
         prop_assert_eq!(encode(&key.primary), encode(&key.replica), "{:?}", step);
         prop_assert_eq!(key.primary.deadline(), key.replica.deadline());

@@ -111,7 +111,7 @@ fn gap_us() -> impl Strategy<Value = i64> {
         5 => 0..3 * s / 2,
         2 => Just(s),
         2 => 0..12 * s,
-        1 => prop_oneof![3 => -800 * ms..0, 1 => -4 * s..0],
+        1 => prop_oneof![6 => -800 * ms..0, 2 => -4 * s..0, 1 => -25 * s..0],
     ]
 }
 

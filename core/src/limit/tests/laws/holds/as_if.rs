@@ -87,9 +87,11 @@ pub fn is_as_if(traffic: &HoldTraffic, answers: Answers) -> TestCaseResult {
             break;
         }
         if now_us < latest_us {
-            // A write has stored these lapses, so a step back does not undo them.
-            limiter.lapse(latest_us);
-            history.lapse(latest_us);
+            // Writes have stored these lapses, before and after the step, so no step undoes them.
+            for at_us in [latest_us, now_us] {
+                limiter.lapse(at_us);
+                history.lapse(at_us);
+            }
         }
         latest_us = latest_us.max(now_us);
         last_rules = rules;

@@ -130,7 +130,7 @@ fn resets_foresee_the_lapses_of_sixteen_holds() {
 #[test]
 fn a_lapse_returns_nothing_to_a_log_far_ahead() {
     let mut key = key();
-    key.check_with(100.0, Some(("a", 60.0, true)), 5, "5/10s");
+    key.check_with(100.0, Some(("a", 150.0, true)), 5, "5/10s");
     let (end_us, now_us) = (key.at(50.0), key.at(0.0));
     assert!(key.limiter.renew(b"a", end_us, now_us));
     // The entry stays, fifty seconds ahead of the hold's end.

@@ -339,7 +339,7 @@ fn repeats_and_pauses_are_not_logged() {
         limiter.last_checks().count()
     };
     assert_eq!([check(&mut limiter, "a"), check(&mut limiter, "a")], [1, 1]);
-    limiter.pause_until(DAY_US + 9, b"429");
+    limiter.pause_until(DAY_US + 9, DAY_US, b"429");
     assert_eq!([check(&mut limiter, "a"), check(&mut limiter, "b")], [1, 1]);
 }
 

@@ -1,6 +1,9 @@
 //! The honest wait foresees lapses. If nothing else happens, a denied request is allowed after
 //! its wait and not before, a rule has reset after its reset and not before, and one more unit
 //! is free after `next_ms` and not before.
+//!
+//! A peek does not store which holds have lapsed. Those ahead of a clock that stepped back would live
+//! again once it comes near, so its numbers are those of a key that a check has changed.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::limit::decide::foresight::Foresight;
@@ -32,14 +35,15 @@ fn waits_are_honest(traffic: &HoldTraffic) -> TestCaseResult {
             }
         };
         let (peeked, decisions) = peek(&limiter, rules, asked, now_us);
+        let seen = limiter.as_of(now_us);
         // Resets and next units are those of the states that the rules see.
         let sees_all = sees_all_states(&limiter, rules, now_us);
         if sees_all {
-            reset_is_exact(&limiter, rules, &decisions, now_us)?;
-            next_is_exact(&limiter.as_of(now_us), rules, &decisions, now_us)?;
+            reset_is_exact(&seen, rules, &decisions, now_us)?;
+            next_is_exact(&seen, rules, &decisions, now_us)?;
         }
         if peeked.summary.verdict == Verdict::Limited {
-            is_honest(&limiter, rules, asked, now_us, peeked.summary.wait_ms)?;
+            is_honest(&seen, rules, asked, now_us, peeked.summary.wait_ms)?;
         }
         let Some((outcome, decisions)) =
             step.check().and_then(|check| try_check(&mut limiter, &check))
@@ -98,6 +102,9 @@ fn asked(keys: &Keys, cost: u32, hold: Option<HoldRequest<'_>>, now_us: u64) -> 
 /// the check repeats a hold on one key, that hold may end during the wait, after which the key
 /// decides.
 fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> TestCaseResult {
+    let mut keys = keys.clone();
+    keys.iter_mut().for_each(|(limiter, _)| limiter.lapse(now_us));
+    let keys = &keys;
     let hold = HoldRequest { id, end_us: now_us + MAX_PERIOD_US, refund: false };
     let repeated = keys.iter().find(|(limiter, _)| limiter.live_hold(id, now_us).is_some());
     let cost = repeated.and_then(|(limiter, _)| limiter.held_by_default(id)).unwrap_or(cost);
@@ -129,7 +136,7 @@ fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -
         let Step { rules, now_us, .. } = *step;
         limiter = unblocked(&limiter);
         step.act(&mut limiter);
-        let key = unblocked(&limiter);
+        let key = unblocked(&limiter.as_of(now_us));
         let (Outcome { summary: honest, .. }, _) = peek(&key, rules, 1, now_us);
         if honest.verdict == Verdict::Allowed || honest.wait_ms < 0 {
             continue;

@@ -33,7 +33,15 @@ pub struct Entry<'a> {
 struct Hold {
     entry: usize,
     end_us: u64,
+    length_us: u64,
     refund: bool,
+}
+
+/// Whether a hold or a pause of this length, with this end, is in effect: the clock may step back
+/// behind its start by at most its length.
+pub fn in_effect(end_us: u64, length_us: u64, now_us: u64) -> bool {
+    let start_us = end_us - length_us;
+    now_us < end_us && now_us + length_us >= start_us
 }
 
 impl<'a> History<'a> {
@@ -43,14 +51,15 @@ impl<'a> History<'a> {
 
     /// Whether a hold is live.
     pub fn lives(&self, id: &[u8], now_us: u64) -> bool {
-        self.holds.get(id).is_some_and(|hold| hold.end_us > now_us)
+        let hold = self.holds.get(id);
+        hold.is_some_and(|hold| in_effect(hold.end_us, hold.length_us, now_us))
     }
 
-    /// Drops the holds that have ended by this time. With `REFUND`, their checks cost nothing.
+    /// Drops the holds that have lapsed at this time. With `REFUND`, their checks cost nothing.
     pub fn lapse(&mut self, now_us: u64) {
         let Self { entries, holds, .. } = self;
         holds.retain(|_, hold| {
-            let lapsed = hold.end_us <= now_us;
+            let lapsed = !in_effect(hold.end_us, hold.length_us, now_us);
             if lapsed && hold.refund {
                 entries[hold.entry].units.fill(0);
             }
@@ -73,27 +82,27 @@ impl<'a> History<'a> {
                 (Change::Admitted, hold) => {
                     if let Some(hold) = hold {
                         let (end_us, refund) = (hold.end_us, hold.refund);
-                        let entry = self.entries.len();
-                        self.holds.insert(hold.id, Hold { entry, end_us, refund });
+                        let (entry, length_us) = (self.entries.len(), end_us - now_us);
+                        self.holds.insert(hold.id, Hold { entry, end_us, length_us, refund });
                     }
                     let own = |rule: &Rule| rule.cost().own().unwrap_or(cost);
                     let units: Vec<u32> = rules.iter().map(own).collect();
                     let (charged, excess) = (units.clone(), false);
                     self.entries.push(Entry { now_us, rules, units, charged, at_us, excess });
                 }
-                (Change::Renewed, Some(hold)) => self.renew(hold.id, hold.end_us),
+                (Change::Renewed, Some(hold)) => self.renew(hold.id, hold.end_us, now_us),
                 (_, _) => {}
             },
             Deed::Settle { id, settlement } => self.settle(id, settlement, now_us, at_us),
-            Deed::Renew { id, end_us } => self.renew(id, end_us),
+            Deed::Renew { id, end_us } => self.renew(id, end_us, now_us),
             Deed::Peek(_) => {}
             Deed::Refund(..) | Deed::Reset => unreachable!("they know no holds"),
         }
     }
 
-    fn renew(&mut self, id: &[u8], end_us: u64) {
+    fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) {
         if let Some(hold) = self.holds.get_mut(id) {
-            hold.end_us = end_us;
+            (hold.end_us, hold.length_us) = (end_us, end_us - now_us);
         }
     }
 

@@ -44,7 +44,7 @@ fn a_denial_that_starts_as_a_hold_ends_may_never_end() {
 #[test]
 fn a_state_may_come_back_after_a_hold_has_ended() {
     let (mut first, mut second) = (key(), key());
-    first.hold(200.0, "a", 100.0, 1, "bucket:1/10s");
+    first.hold(200.0, "a", 300.0, 1, "bucket:1/10s");
     let (end_us, now_us) = (first.at(30.0), first.at(0.0));
     assert!(first.limiter.renew(b"a", end_us, now_us));
     second.check(0.0, 1, "bucket:1/190s");

@@ -2,6 +2,7 @@
 //! composed from the answer of each key alone.
 
 mod expected;
+mod overruled;
 mod scenario;
 
 use self::expected::{AGES_MS, UNDECIDED, composed, modelled, uncharged, within_ages};

@@ -6,7 +6,7 @@ use super::super::parts::{NO_NAME, NOTHING};
 use super::super::states::DEBT;
 use super::super::{DecodeError, VERSION, decode, encode};
 use crate::limit::Limiter;
-use crate::rule::SECOND_US;
+use crate::rule::{DAY_US, MAX_PERIOD_US, MS_US, SECOND_US};
 
 /// A debt, among others of other periods.
 fn debt(n: u32, leaky: bool) -> Vec<u8> {
@@ -35,7 +35,7 @@ struct Held {
 fn payload(states: impl Iterator<Item = Vec<u8>>, holds: &[Held]) -> Vec<u8> {
     let (refund, log_names) = (true, Vec::<u8>::new());
     let holds = save_items(holds.iter().map(|Held { id, end_us, charges }| {
-        (&id[..], end_us, refund, save_items(charges), &log_names)
+        (&id[..], end_us, DAY_US, refund, save_items(charges), &log_names)
     }));
     let mut payload = vec![VERSION];
     let states = states.collect::<Vec<_>>().concat();
@@ -74,6 +74,31 @@ fn holds_are_in_the_order_of_their_ids() {
     let refused = Err(DecodeError::OutOfRange("the id of a hold"));
     assert_eq!(loaded(&payload(state(), &[held(2, 0), held(1, 1)])), refused);
     assert_eq!(loaded(&payload(state(), &[held(1, 0), held(1, 1)])), refused);
+}
+
+#[test]
+fn a_hold_or_a_pause_longer_than_any_is_refused() {
+    let none = Vec::<u8>::new();
+    let held = |length_us: u64| {
+        let holds = save_items([(&b"a"[..], 5_u64, length_us, true, &none, &none)]);
+        let mut payload = vec![VERSION];
+        put(&mut payload, &(&none, NOTHING, NOTHING, holds, NOTHING));
+        decode(&payload).map(drop)
+    };
+    let paused = |length_us: u64| {
+        let mut payload = vec![VERSION];
+        put(&mut payload, &(&none, NOTHING, NOTHING, &none, NOTHING));
+        put(&mut payload, &Some((5_u64, length_us, &b"429"[..])));
+        decode(&payload).map(drop)
+    };
+    for length_us in [0, MS_US, MAX_PERIOD_US] {
+        assert_eq!((held(length_us), paused(length_us)), (Ok(()), Ok(())));
+    }
+    for length_us in [MAX_PERIOD_US + 1, u64::MAX] {
+        let refused = |what| Err(DecodeError::OutOfRange(what));
+        assert_eq!(held(length_us), refused("the length of a hold"));
+        assert_eq!(paused(length_us), refused("the length of a pause"));
+    }
 }
 
 #[test]
