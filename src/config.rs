@@ -94,11 +94,7 @@ pub fn bounds() -> Bounds {
 /// How many clients may wait.
 #[must_use]
 pub fn room_for_waiters() -> Room {
-    Room {
-        waiters: size(&MAX_WAITERS),
-        flows: size(&MAX_FLOWS),
-        bytes: size(&MAX_WAITER_BYTES),
-    }
+    Room { waiters: size(&MAX_WAITERS), flows: size(&MAX_FLOWS), bytes: size(&MAX_WAITER_BYTES) }
 }
 
 /// Whether configured policies replace saved ones of the same name.

@@ -138,9 +138,9 @@ impl Line {
     /// The client whose wait is told to one of this flow who may not be decided: the head of its
     /// flow if that was denied, or else the head of the first turn.
     pub fn in_front_of(&self, flow: &Flow) -> Option<Ticket> {
-        let own = self.head_of(flow).filter(|turn| {
-            self.heads.get(turn).is_some_and(|head| head.denied.is_some())
-        });
+        let own = self
+            .head_of(flow)
+            .filter(|turn| self.heads.get(turn).is_some_and(|head| head.denied.is_some()));
         own.or_else(|| self.heads.first_key_value().map(|(&turn, _)| turn)).map(Turn::ticket)
     }
 
@@ -244,7 +244,8 @@ impl Line {
             return false;
         }
         for &turn in &self.woken {
-            if let Some((denying, _)) = self.heads.get(&turn).and_then(|head| head.denied.as_ref()) {
+            if let Some((denying, _)) = self.heads.get(&turn).and_then(|head| head.denied.as_ref())
+            {
                 self.denials.remove(denying, turn);
                 self.recalled.push(turn);
             }

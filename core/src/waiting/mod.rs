@@ -388,12 +388,7 @@ impl<W> Queued<W> {
 }
 
 /// Plans the next try of a line for this time, unless it is planned.
-fn plan(
-    instants: &mut BTreeSet<(u64, Instant)>,
-    place: &Arc<Place>,
-    line: &mut Line,
-    at_us: u64,
-) {
+fn plan(instants: &mut BTreeSet<(u64, Instant)>, place: &Arc<Place>, line: &mut Line, at_us: u64) {
     if line.planned_us.is_none() {
         line.planned_us = Some(at_us);
         instants.insert((at_us, Instant::Try(Arc::clone(place))));

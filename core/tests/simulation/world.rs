@@ -186,8 +186,8 @@ impl World {
         for key in 0..KEYS {
             for head in self.line.heads(key) {
                 let look = self.look(head.number, head.ask);
-                let idles = matches!(look, Look::Passes(_) | Look::Repeats)
-                    && !self.may_be_kept_back(head);
+                let idles =
+                    matches!(look, Look::Passes(_) | Look::Repeats) && !self.may_be_kept_back(head);
                 assert!(!idles, "{head:?} is not served");
             }
         }

@@ -380,7 +380,8 @@ fn equal_rules_of_waiting_clients_take_memory_once() {
         |builder: Builder| builder.module_args(&["max-waiter-bytes", "10000"]),
         |server| {
             let mut c = server.connect();
-            let rules: String = (0..32).map(|n| format!(" bucket:1/h,burst=1,name=r{n:028}")).collect();
+            let rules: String =
+                (0..32).map(|n| format!(" bucket:1/h,burst=1,name=r{n:028}")).collect();
             let () = ask(&mut c, &format!("RL.POLICY SET many{rules}"));
             assert_eq!(verdict(&mut c, "RL.CHECK k @many"), 0);
             let waiters = (0..CLIENTS).map(|_| wait_unread(server, "RL.WAIT k 3600000 @many"));

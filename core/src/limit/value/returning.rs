@@ -10,8 +10,7 @@ impl Limiter {
     /// The states that get something back when a hold is settled.
     pub fn states_settled(&self, id: &[u8], settlement: Settlement<'_>) -> Vec<Identity> {
         let keeps_charges = matches!(settlement, Settlement::AsCharged);
-        let gives_back =
-            |state: &State| !keeps_charges || matches!(state.meter(), Meter::Slots(_));
+        let gives_back = |state: &State| !keeps_charges || matches!(state.meter(), Meter::Slots(_));
         self.states_charged_for(id).filter(|state| gives_back(state)).map(identity).collect()
     }
 

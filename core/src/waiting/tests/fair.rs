@@ -22,7 +22,7 @@ impl Line {
     /// Serves the next.
     fn serve(&mut self) -> (&'static str, u32) {
         self.queues.key_changed(b"k", Cause::Changed);
-        let Some(Due::Try(ticket)) = self.queues.due(0) else { panic!("nobody is tried") };
+        let Some(Due::Try(ticket)) = self.queues.due(9_000) else { panic!("nobody is tried") };
         let &(_, cost) = self.queues.waiter(ticket).unwrap();
         self.queues.admit(ticket, cost).unwrap()
     }

@@ -81,7 +81,8 @@ fn what_comes_back_wakes_those_whom_it_denied() {
     let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
     let held = rules_of_line("slots:2,name=b 100/h bucket:9/m");
     limiter.check(&Check::new(&held, 1, 1).with(&options), &mut Vec::new());
-    let settled = |settlement| woken(&lines, Cause::Returned(&limiter.states_settled(b"h", settlement)));
+    let settled =
+        |settlement| woken(&lines, Cause::Returned(&limiter.states_settled(b"h", settlement)));
     assert_eq!(settled(Settlement::AsCharged), [1]);
     assert_eq!(settled(Settlement::Refund), [1, 2, 3, 4], "one log is all logs");
     assert_eq!(woken(&lines, Cause::Changed), [0, 1, 2, 3, 4]);
@@ -133,8 +134,7 @@ fn a_cost_that_a_rule_denies_is_not_tried_again() {
     let mut queues = Queues::EMPTY;
     for number in 0..200 {
         let of = by(number);
-        let request =
-            Request { cost: COSTS[number as usize % 8], ..request(&of, 0, &of) };
+        let request = Request { cost: COSTS[number as usize % 8], ..request(&of, 0, &of) };
         let ticket = queues.join(place("k", 0), request, 90_000_000, 1, 'x');
         queues.deny(ticket, denied(9_000, &of), 0);
     }
@@ -161,9 +161,8 @@ fn a_cost_that_a_rule_denies_is_not_tried_again() {
 #[test]
 fn lines_take_turns_and_a_deadline_that_has_passed_precedes_later_tries() {
     let mut queues = Queues::EMPTY;
-    let mut join = |key, deadline_us| {
-        queues.join(place(key, 0), request("", 0, "1/s"), deadline_us, 1, 'x')
-    };
+    let mut join =
+        |key, deadline_us| queues.join(place(key, 0), request("", 0, "1/s"), deadline_us, 1, 'x');
     let (first, second) = (join("a", 900), join("a", 900));
     let other = join("b", 900);
     let late = join("c", 5);
