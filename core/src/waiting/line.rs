@@ -21,24 +21,15 @@
 
 use super::cause::Cause;
 use super::denials::{Denials, Denying, all_turns};
+use super::having::Having;
 use super::known::Known;
 use super::present::Present;
-use super::request::{Flow, HoldId, Ticket};
-use super::rules::{Rules, reads_log};
+use super::request::{Flow, HoldId, Ticket, Waiter};
+use super::rules::Rules;
 use super::turn::{Start, Turn};
 use crate::rule::{Identity, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// A client in line.
-#[derive(Debug)]
-pub struct Waiter {
-    pub rules: Arc<Rules>,
-    /// The generation of policies from which the rules come.
-    pub generation: u64,
-    pub cost: u32,
-    pub hold: Option<HoldId>,
-}
 
 #[derive(Debug)]
 struct Clients {
@@ -53,13 +44,6 @@ struct Head {
     flow: Arc<Flow>,
     /// What denied it when it was last tried, and when its wait is over.
     denied: Option<(Denying, u64)>,
-}
-
-/// How many heads have a rule of an identity, and the text of that rule if it is the same for all.
-#[derive(Debug)]
-struct Having {
-    heads: usize,
-    text: Option<u64>,
 }
 
 /// What is to be done next.
@@ -81,9 +65,7 @@ pub struct Line {
     heads: BTreeMap<Turn, Head>,
     /// Heads by the holds that they ask for.
     holds: BTreeSet<(HoldId, Turn)>,
-    having: BTreeMap<Identity, Having>,
-    /// How many log rules all heads have.
-    logs: usize,
+    having: Having,
     /// The present of each priority in line.
     presents: BTreeMap<u8, Present>,
     /// The denials of the heads that are not due.
@@ -111,8 +93,7 @@ impl Line {
             flows: BTreeMap::new(),
             heads: BTreeMap::new(),
             holds: BTreeSet::new(),
-            having: BTreeMap::new(),
-            logs: 0,
+            having: Having::NONE,
             presents: BTreeMap::new(),
             denials: Denials::NONE,
             due: BTreeSet::new(),
@@ -285,12 +266,12 @@ impl Line {
     ) -> bool {
         let Some(turn) = self.turn_of(flow, ticket) else { return false };
         let Some(waiter) = self.waiter_at(turn) else { return false };
-        let denying = Denying::new(by, &waiter.rules, |rule| self.heads_with(rule));
+        let denying = Denying::new(by, &waiter.rules, |rule| self.having.heads(rule));
         let (rules, cost) = (Arc::clone(&waiter.rules), waiter.cost);
         for rule in by.iter().filter_map(|rule| rules.get(rule)) {
             self.known.denies(rule, rule.cost_or(cost), until_us, now_us);
         }
-        let all_have = by.iter().all(|rule| self.heads_with(rule) == self.heads.len());
+        let all_have = by.iter().all(|rule| self.having.heads(rule) == self.heads.len());
         if all_have && self.next > turn {
             // It keeps back all heads after it.
             self.next = Turn::END;
@@ -321,19 +302,8 @@ impl Line {
     /// A check consumed. That lets only a rule of another text admit more: the state may have been
     /// reshaped or trimmed for the rule that consumed.
     fn consumed(&mut self, rules: &[Rule], hold: Option<HoldId>) {
-        let (mut reads, mut logs) = (false, 0);
-        for rule in rules {
-            let having = self.having.get(&rule.identity());
-            let like = having.filter(|having| having.text == Some(rule.hash_of_limit()));
-            if reads_log(rule) {
-                reads = true;
-                logs = like.map_or(0, |having| having.heads).saturating_add(logs);
-            } else if having.is_some() && like.is_none() {
-                self.returned(rule.identity());
-            }
-        }
-        if reads && logs != self.logs {
-            self.returned(Identity::LOG);
+        for state in self.having.states_of_other_texts(rules) {
+            self.returned(state);
         }
         if let Some(hold) = hold {
             // Their requests repeat the hold now, whatever denied them.
@@ -357,8 +327,7 @@ impl Line {
     /// Wakes all heads, whose rules come from another generation of policies now.
     pub fn begin_generation(&mut self, generation: u64) {
         self.generation = generation;
-        self.having.clear();
-        self.logs = 0;
+        self.having = Having::NONE;
         self.wake_all();
     }
 
@@ -473,11 +442,6 @@ impl Line {
         }
     }
 
-    /// How many heads have this rule.
-    fn heads_with(&self, rule: &Identity) -> usize {
-        self.having.get(rule).map_or(0, |having| having.heads)
-    }
-
     fn forget_denial(&mut self, turn: Turn) {
         if let Some((denying, _)) = self.heads.get_mut(&turn).and_then(|head| head.denied.take()) {
             self.denials.remove(&denying, turn);
@@ -489,17 +453,8 @@ impl Line {
     fn count(&mut self, flow: &Flow, ticket: Ticket, heads: isize) {
         let waiter = self.flows.get(flow).and_then(|clients| clients.waiters.get(&ticket));
         let waiter = waiter.filter(|waiter| waiter.generation == self.generation);
-        for rule in waiter.iter().flat_map(|waiter| waiter.rules.iter()) {
-            if rule.reads_log() {
-                self.logs = self.logs.saturating_add_signed(heads);
-            }
-            let new = || Having { heads: 0, text: Some(rule.text) };
-            let having = self.having.entry(rule.identity).or_insert_with(new);
-            having.heads = having.heads.saturating_add_signed(heads);
-            having.text.take_if(|text| *text != rule.text);
-            if having.heads == 0 {
-                self.having.remove(&rule.identity);
-            }
+        if let Some(waiter) = waiter {
+            self.having.count(&waiter.rules, heads);
         }
     }
 }

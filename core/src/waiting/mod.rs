@@ -26,6 +26,7 @@
 //! cause    what changed a key
 //! denial   why a request is denied
 //! denials  which rules deny heads, and whom that keeps back
+//! having   which rules heads have
 //! known    what tries have shown about rules
 //! turn     the order of flows
 //! present  where the flows of a priority are
@@ -35,6 +36,7 @@
 mod cause;
 mod denial;
 mod denials;
+mod having;
 mod known;
 mod line;
 mod present;
@@ -44,7 +46,8 @@ mod turn;
 
 pub use cause::Cause;
 pub use denial::Denial;
-use line::{Line, Step, Waiter};
+use line::{Line, Step};
+use request::Waiter;
 pub use request::{Flow, HoldId, Request, Ticket};
 pub use rules::Rules;
 use std::collections::{BTreeMap, BTreeSet};

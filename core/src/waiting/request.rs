@@ -2,6 +2,7 @@
 
 use super::rules::Rules;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// Identifies a waiter. Later arrivals have greater tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +29,16 @@ pub struct Request {
     /// The cost of the rules without their own: the least one if it is a range.
     pub cost: u32,
     /// The hold that it asks for.
+    pub hold: Option<HoldId>,
+}
+
+/// What a line knows of a client.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub rules: Arc<Rules>,
+    /// The generation of policies from which the rules come.
+    pub generation: u64,
+    pub cost: u32,
     pub hold: Option<HoldId>,
 }
 
