@@ -89,5 +89,5 @@ fn a_newcomer_passes_twenty_flows_on_a_key_of_9000_holds() {
 
 #[test]
 fn a_newcomer_passes_two_hundred_flows_on_a_key_of_3000_holds() {
-    newcomers_are_admitted(3_000, "window:1000000/d,name=w", 200);
+    newcomers_are_admitted(3_000, "slots:100000,name=z window:1000000/d,name=w", 200);
 }
