@@ -31,7 +31,9 @@ settings! {
     MAX_HOLDS = Setting::number(c"max-holds", 10_000, 1, 50_000);
     /// The most clients that wait. Further clients are answered at once.
     MAX_WAITERS = Setting::number(c"max-waiters", 10_000, 0, 1_000_000);
-    /// The most bytes that the arguments of all waiting clients take.
+    /// The most flows in the line of a key. Clients of further flows are answered at once.
+    MAX_FLOWS = Setting::number(c"max-flows", 1_024, 1, 65_536);
+    /// The most bytes that the arguments and the rules of all waiting clients take.
     MAX_WAITER_BYTES = Setting::number(c"max-waiter-bytes", 16_777_216, 0, 1_073_741_824);
     /// The most entries in the history of a key; 0: no history.
     LOG_ENTRIES = Setting::number(c"log-entries", 128, 0, 1_000_000);
@@ -92,7 +94,7 @@ pub fn bounds() -> Bounds {
 /// How many clients may wait.
 #[must_use]
 pub fn room_for_waiters() -> Room {
-    Room { waiters: size(&MAX_WAITERS), bytes: size(&MAX_WAITER_BYTES) }
+    Room { waiters: size(&MAX_WAITERS), flows: size(&MAX_FLOWS), bytes: size(&MAX_WAITER_BYTES) }
 }
 
 /// Whether configured policies replace saved ones of the same name.

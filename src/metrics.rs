@@ -84,7 +84,7 @@ counters! {
     }
 }
 
-/// The bytes that the arguments of waiting clients take.
+/// The bytes that the arguments and the rules of waiting clients take.
 static WAITING_BYTES: Counter = Counter::new();
 
 /// The clock at the last check, to notice steps back.
@@ -154,7 +154,7 @@ pub fn refunded(units: u64) {
     REFUNDED_UNITS.add(units);
 }
 
-/// Notes how many clients wait, and how many bytes their arguments take.
+/// Notes how many clients wait, and how many bytes their arguments and rules take.
 pub fn clients_wait(clients: usize, bytes: usize) {
     WAITING_CLIENTS.set(clients as u64);
     WAITING_BYTES.set(bytes as u64);

@@ -7,6 +7,7 @@ use crate::{config, metrics};
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::Standing;
 use ratelimit_core::parse::{self, hold_end_us};
+use ratelimit_core::waiting::Cause;
 
 /// `RL.SETTLE key id [REFUND | COST n|name=n ...] [AT unix-us]`
 pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
@@ -15,10 +16,11 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     let (id, settled) = (request.id, request.settled);
     let mut opened = Opened::first(call, request.at_us)?;
     let settlement = settled.with(&request.named);
+    let states = opened.states(|limiter| limiter.states_settled(id, settlement));
     let ended =
         opened.key.value_mut().is_some_and(|limiter| limiter.settle(id, settlement, opened.at_us));
     if ended {
-        opened.changed(Action::Settle { id, settled }, || {
+        opened.changed(Action::Settle { id, settled }, Cause::Returned(&states), || {
             // Without the id, `AT` and the time.
             let before = args.from(1).first(request.before_at);
             let after = args.from(request.before_at.saturating_add(3));
@@ -36,10 +38,12 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
     let request = parse::renew(call.after_key().bytes(), &config::limits())?;
     let mut opened = Opened::first(call, request.at_us)?;
     let (id, end_us) = (request.id, hold_end_us(request.hold_us, opened.at_us));
+    let states = opened.states(|limiter| limiter.states_renewed(id, end_us));
     let renewed =
         opened.key.value_mut().is_some_and(|limiter| limiter.renew(id, end_us, opened.at_us));
     if renewed {
-        opened.changed(Action::Renew { id, end_us }, EffectArgs::default);
+        let cause = Cause::Returned(&states);
+        opened.changed(Action::Renew { id, end_us }, cause, EffectArgs::default);
         metrics::HOLDS_RENEWED.add(1);
     }
     // A worker on an exempt key has no hold, and may go on.

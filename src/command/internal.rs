@@ -1,6 +1,7 @@
 //! `RL.APPLY` and `RL.LOAD`, internal: repeat what a command did on a primary or before a restart,
 //! and set a key to a saved value in a rewritten append-only file.
 
+use super::line;
 use super::opened::Opened;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
@@ -8,6 +9,7 @@ use crate::server::{Call, CommandError};
 use crate::unreadable;
 use ratelimit_core::effect;
 use ratelimit_core::limit::{self, Limiter};
+use ratelimit_core::waiting::Cause;
 
 /// `RL.APPLY key effect ...`, in the form that `effect/` describes
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
@@ -27,6 +29,7 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
         opened.set_expiry(effect.expiry);
         call.replicate_verbatim();
         call.signal_modified(name);
+        line::changed(name, Cause::Changed);
         call.reply_ok();
         opened.close(effect.action.event());
         Ok(())
@@ -45,6 +48,7 @@ pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
     Opened::first(call, None)?.change(|limiter| *limiter = loaded)?;
     call.replicate_verbatim();
     call.signal_modified(name);
+    line::changed(name, Cause::Changed);
     call.reply_ok();
     Ok(())
 }

@@ -18,6 +18,7 @@
 //! effect_args                             the rules of an effect
 //! answer                                  the reply of a check
 //! scratch                                 buffers and caches
+//! line                                    the clients that wait
 //! ```
 //!
 //! Other files have the commands of their names; `standing` has RL.BLOCK, RL.EXEMPT, RL.UNBLOCK and
@@ -33,6 +34,7 @@ mod explain;
 mod holds;
 mod info;
 mod internal;
+mod line;
 mod log;
 mod mcheck;
 mod opened;

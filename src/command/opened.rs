@@ -1,9 +1,9 @@
 //! A key that a command may change, from opening to closing, with the consequences of a change: the
 //! key's expiry moves if it must, an empty key is deleted, replicas and the append-only file get
-//! the effect, and clients that watch or cache the key are notified.
+//! the effect, and clients that watch, cache or wait for the key are notified.
 
 use super::effect_args::EffectArgs;
-use super::top;
+use super::{line, top};
 use crate::datatype::LIMITER;
 use crate::metrics;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
@@ -11,7 +11,8 @@ use ratelimit_core::effect::{Action, BAN_EVENT, Effect, Head};
 use ratelimit_core::limit::{
     Change, Check, CheckError, Decision, Expiry, Limiter, Outcome, Refusal,
 };
-use ratelimit_core::rule::Excerpt;
+use ratelimit_core::rule::{Excerpt, Identity};
+use ratelimit_core::waiting::Cause;
 use std::ffi::CStr;
 
 /// The command that carries an effect.
@@ -65,17 +66,39 @@ impl<'c> Opened<'c> {
     /// the deletion of a key that it finds expired.
     #[inline(always)]
     pub fn lapse(&mut self) {
-        if self.key.value_mut().is_some_and(|limiter| limiter.lapse_if_due(self.at_us)) {
-            self.changed(Action::Lapse, EffectArgs::default);
+        if self.key.value().is_some_and(|limiter| limiter.lapse_is_due(self.at_us)) {
+            self.lapse_now();
         }
     }
 
-    /// Applies the consequences of an action. `args` returns the texts of its rules or costs; it is
-    /// only called if they are propagated.
-    pub fn changed<'e>(&mut self, action: Action<'e>, args: impl FnOnce() -> EffectArgs<'e>) {
+    #[cold]
+    fn lapse_now(&mut self) {
+        let held = self.states(Limiter::states_held);
+        if let Some(limiter) = self.key.value_mut() {
+            limiter.lapse(self.at_us);
+        }
+        self.changed(Action::Lapse, Cause::Returned(&held), EffectArgs::default);
+    }
+
+    /// Some states of the key, which are to be told to the clients that wait for it; none if no
+    /// client waits.
+    pub fn states(&self, of: impl FnOnce(&Limiter) -> Vec<Identity>) -> Vec<Identity> {
+        let limiter = self.key.value().filter(|_| line::is_in_use());
+        limiter.map(of).unwrap_or_default()
+    }
+
+    /// Applies the consequences of an action, and tells `cause` to the clients that wait. `args`
+    /// returns the texts of its rules or costs; it is only called if they are propagated.
+    pub fn changed<'e>(
+        &mut self,
+        action: Action<'e>,
+        cause: Cause<'_>,
+        args: impl FnOnce() -> EffectArgs<'e>,
+    ) {
         let expiry = self.move_expiry();
         self.propagate(expiry, || Some((action, args())));
         self.key.call().signal_modified(self.key.name());
+        line::changed(self.key.name(), cause);
     }
 
     /// Counts a check of this key, and applies the consequences of its change. `decisions` are
@@ -117,6 +140,29 @@ impl<'c> Opened<'c> {
             self.propagate(expiry, || Some((ban, EffectArgs::default())));
         }
         self.key.call().signal_modified(self.key.name());
+        if line::is_in_use() {
+            self.tell_line(check, outcome);
+        }
+    }
+
+    /// Tells the clients that wait what a check did.
+    #[cold]
+    fn tell_line(&self, check: &Check<'_>, outcome: &Outcome) {
+        let name = self.key.name();
+        if outcome.ban_changed() {
+            return line::changed(name, Cause::Changed);
+        }
+        match outcome.change {
+            Change::Admitted | Change::Charged => {
+                let hold = check.hold().filter(|_| outcome.held).map(|hold| hold.id);
+                line::changed(name, Cause::Consumed { rules: check.rules, hold });
+            }
+            // The hold may end earlier now.
+            Change::Renewed => {
+                line::changed(name, Cause::Returned(&self.states(Limiter::states_held)));
+            }
+            Change::Nothing | Change::HistoryOnly(_) => {}
+        }
     }
 
     /// Deletes the key if it is empty; otherwise moves its expiry if needed.

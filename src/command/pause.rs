@@ -8,6 +8,7 @@ use crate::{config, metrics};
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::{Limiter, Pause};
 use ratelimit_core::parse;
+use ratelimit_core::waiting::Cause;
 
 /// `RL.PAUSE key EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period [REASON text]`
 pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
@@ -23,7 +24,7 @@ pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
     })?;
     let action = Action::Pause { until_us, reason };
     if grew {
-        opened.changed(action, EffectArgs::default);
+        opened.changed(action, Cause::Changed, EffectArgs::default);
         metrics::PAUSES.add(1);
     }
     call.reply_integer(left_ms);

@@ -8,6 +8,7 @@ use crate::{config, metrics};
 use ratelimit_core::effect::Action;
 use ratelimit_core::parse;
 use ratelimit_core::rule::Rule;
+use ratelimit_core::waiting::Cause;
 
 /// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
@@ -31,10 +32,11 @@ pub fn give_back<'e>(
     rules: &[Rule],
     args: impl FnOnce() -> EffectArgs<'e>,
 ) -> u64 {
+    let states = opened.states(|limiter| limiter.states_refunded(rules));
     let refunded =
         opened.key.value_mut().map_or(0, |limiter| limiter.refund(units, opened.at_us, rules));
     if refunded > 0 {
-        opened.changed(Action::Refund { units }, args);
+        opened.changed(Action::Refund { units }, Cause::Returned(&states), args);
         metrics::refunded(refunded);
     }
     refunded

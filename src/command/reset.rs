@@ -5,6 +5,7 @@ use super::opened::Opened;
 use crate::server::{Call, CommandError};
 use ratelimit_core::effect::Action;
 use ratelimit_core::parse;
+use ratelimit_core::waiting::Cause;
 
 /// `RL.RESET key`
 pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
@@ -12,7 +13,7 @@ pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
     let mut opened = Opened::first(call, None)?;
     let reset = opened.key.value_mut().is_some_and(|limiter| limiter.reset(opened.at_us));
     if reset {
-        opened.changed(Action::Reset, EffectArgs::default);
+        opened.changed(Action::Reset, Cause::Changed, EffectArgs::default);
     }
     call.reply_integer(reset.into());
     Ok(())

@@ -9,6 +9,7 @@ use crate::server::{Call, CommandError, clock};
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::{Limiter, Standing, StandingEntry};
 use ratelimit_core::parse;
+use ratelimit_core::waiting::Cause;
 
 /// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn block(call: &Call<'_>) -> Result<(), CommandError> {
@@ -42,7 +43,7 @@ fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
     let mut opened = Opened { key, at_us: now_us, clock_us: now_us };
     opened.change(|limiter| limiter.set_standing(Some(standing.clone())))?;
     let action = Action::set(&standing, None);
-    opened.changed(action, EffectArgs::default);
+    opened.changed(action, Cause::Changed, EffectArgs::default);
     call.reply_ok();
     opened.close(action.event());
     Ok(())
@@ -63,7 +64,7 @@ pub fn lift(
         return Ok(());
     };
     lift(limiter);
-    opened.changed(action, EffectArgs::default);
+    opened.changed(action, Cause::Changed, EffectArgs::default);
     call.reply_integer(1);
     opened.close(action.event());
     Ok(())

@@ -8,6 +8,7 @@ use crate::server::{Call, CommandError};
 use ratelimit_core::effect::{Action, Recorded};
 use ratelimit_core::limit::CheckError;
 use ratelimit_core::parse;
+use ratelimit_core::waiting::Cause;
 
 /// `RL.SYNC key REMAINING n [AT unix-us] rule`
 pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
@@ -32,7 +33,8 @@ pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
             }
             consumed = consumed.saturating_add(units.into());
             let recorded = Recorded::Admitted;
-            opened.changed(Action::Check { recorded, cost: units, meta: None }, || {
+            let action = Action::Check { recorded, cost: units, meta: None };
+            opened.changed(action, Cause::Consumed { rules, hold: None }, || {
                 EffectArgs::of_check(call.args().last(1), resolver, rules)
             });
         }

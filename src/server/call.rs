@@ -8,7 +8,6 @@ use redis_module::raw;
 
 use super::api::{api, has_flag};
 use super::args::{Arg, Args};
-use super::changes::{self, Changes};
 use super::log::c_string;
 use super::usage;
 
@@ -119,10 +118,8 @@ impl<'a> Call<'a> {
         unsafe { api(raw::RedisModule_GetSelectedDb)(self.ctx) }
     }
 
-    /// Invalidates the key for `WATCH` and client-side caches, and wakes the clients that wait for
-    /// it.
+    /// Invalidates the key for `WATCH` and client-side caches.
     pub fn signal_modified(&self, key: Arg<'_>) {
-        changes::report(|| Changes::Key(key.bytes()));
         // SAFETY: context and key name are alive.
         unsafe { api(raw::RedisModule_SignalModifiedKey)(self.ctx, key.raw) };
     }

@@ -1,10 +1,9 @@
-//! Tells one listener which keys change, while it is listening.
+//! Tells one listener which keys the server changes, while it is listening.
 //!
-//! The module's own commands report each change with `signal_modified`. The data type's `unlink`
-//! reports that a value has left its key by deletion, expiry, eviction, overwriting, renaming or
-//! moving. `FLUSHDB`, `FLUSHALL` and `SWAPDB` change many keys without either, and are server
-//! events. So no keyspace notification is needed, which would slow down every command of the
-//! server.
+//! The data type's `unlink` reports that a value has left its key by deletion, expiry, eviction,
+//! overwriting, renaming or moving. `FLUSHDB`, `FLUSHALL` and `SWAPDB` change many keys without it,
+//! and are server events. So no keyspace notification is needed, which would slow down every
+//! command of the server. The module's own commands tell the line themselves what they did.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,10 +35,16 @@ pub fn stop_listening() {
     LISTENING.store(false, Ordering::Relaxed);
 }
 
+/// Whether someone is listening.
+#[inline(always)]
+pub fn is_heard() -> bool {
+    LISTENING.load(Ordering::Relaxed)
+}
+
 /// Reports a change. The closure describes it, and is only called while someone is listening.
 #[inline(always)]
 pub fn report<'a>(changes: impl FnOnce() -> Changes<'a>) {
-    if LISTENING.load(Ordering::Relaxed) {
+    if is_heard() {
         report_to_listener(changes());
     }
 }

@@ -1,6 +1,7 @@
 //! The server's clock.
 
 use std::mem::zeroed;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis_module::raw;
 
@@ -22,6 +23,17 @@ pub fn now_us() -> u64 {
 /// Microseconds of a clock that never steps back and cannot be set.
 pub fn steady_us() -> u64 {
     read_us(libc::CLOCK_MONOTONIC)
+}
+
+/// Whether the wall clock was set since the last call, by more than 50 ms: slewing it moves it less.
+pub fn was_set() -> bool {
+    const LEAST_US: u64 = 50_000;
+    /// By how much the wall clock was ahead of the steady one; 0 before the first call.
+    static AHEAD_US: AtomicU64 = AtomicU64::new(0);
+    let ahead_us = read_us(libc::CLOCK_REALTIME).wrapping_sub(steady_us());
+    let before_us = AHEAD_US.swap(ahead_us, Ordering::Relaxed);
+    let moved_us = ahead_us.wrapping_sub(before_us).cast_signed().unsigned_abs();
+    before_us != 0 && moved_us > LEAST_US
 }
 
 /// Reads a clock of the kernel, as `RedisModule_Microseconds` does, without calling the server.

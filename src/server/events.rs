@@ -18,6 +18,7 @@ use super::call::{Call, CommandError};
 use super::call_reply::{self, CallReply, READING, propagating};
 use super::callback::completes;
 use super::changes::{self, Changes};
+use super::clock;
 use super::module::end_if_child;
 use super::propagation;
 use super::server_info::ServerInfo;
@@ -116,6 +117,10 @@ unsafe extern "C" fn on_event(
             // after that.
             raw::REDISMODULE_EVENT_CRON_LOOP => {
                 alarm::catch_up();
+                if clock::was_set() {
+                    // Waits that end by the wall clock end earlier or later now.
+                    changes::report(|| Changes::Everything);
+                }
                 if READY_IS_DUE.load(Ordering::Relaxed) {
                     alarm::set(AT_ONCE);
                 }

@@ -1,9 +1,9 @@
 //! Which state a rule reads.
 
-use super::{MAX_NAME, Rule, Shape};
+use super::{Kind, MAX_NAME, Name, Rule, Shape};
 
-/// What a rule's state is known by. Two rules of one identity read one state, or one window of
-/// the log.
+/// The key under which a rule finds its state. Two rules of one identity read one state, or one
+/// window of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity(KnownBy);
 
@@ -13,7 +13,7 @@ enum KnownBy {
     Shape(Shape, u64),
 }
 
-/// What the states of rules that may deny are known by, sorted.
+/// The identities of all rules but shadows, sorted.
 pub fn identities<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Box<[Identity]> {
     let mut identities: Vec<_> =
         rules.into_iter().filter(|rule| !rule.is_shadow()).map(Rule::identity).collect();
@@ -21,13 +21,28 @@ pub fn identities<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Box<[Identit
     identities.into()
 }
 
-impl Rule {
-    /// The identity of the state that this rule reads.
-    pub fn identity(&self) -> Identity {
-        Identity(match self.name() {
+impl Identity {
+    /// A key's log, which all its log rules read. No rule has this identity: its period is 0.
+    pub(crate) const LOG: Self = Self(KnownBy::Shape(Shape::Log, 0));
+
+    /// The identity of the rules that read a state of this name, or else of this shape and period.
+    pub(crate) fn of_state(name: Option<&Name>, shape: Shape, period_us: u64) -> Self {
+        Self(match name {
             Some(name) => KnownBy::Name(*name.padded()),
-            None => KnownBy::Shape(self.algorithm().shape(), self.period_us()),
+            None => KnownBy::Shape(shape, period_us),
         })
+    }
+}
+
+impl Rule {
+    /// The identity of the state that this rule reads: all log rules of a key read one.
+    pub(crate) fn state(&self) -> Identity {
+        if self.kind() == Kind::Log { Identity::LOG } else { self.identity() }
+    }
+
+    /// The identity of this rule.
+    pub fn identity(&self) -> Identity {
+        Identity::of_state(self.name(), self.algorithm().shape(), self.period_us())
     }
 
     /// Whether two rules read one state, or one window of the log, without making identities. One

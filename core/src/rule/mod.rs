@@ -36,6 +36,7 @@ pub(crate) use names::named;
 pub use names::{Kind, RuleOption};
 pub use spec::RuleSpec;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 pub(crate) use text::{DisplayPeriod, split};
 pub use text::{digits, looks_like_rule, span_us};
 
@@ -129,7 +130,7 @@ impl Period {
 }
 
 /// What the windows of `fixed` count from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Calendar {
     /// Multiples of the period since the epoch.
     Epoch,
@@ -150,7 +151,7 @@ named! {
 }
 
 /// How a token bucket gets its tokens back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refill {
     /// One by one, evenly.
     Even,
@@ -159,7 +160,7 @@ pub enum Refill {
 }
 
 /// An algorithm with its options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Algorithm {
     Log,
     Window(WindowParams),
@@ -170,13 +171,13 @@ pub(crate) enum Algorithm {
     Slots,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WindowParams {
     /// Sub-intervals a window, 1 ..= [`MAX_RES`].
     pub res: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FixedParams {
     /// `None`: a window opens at the first request (`align=first`).
     pub calendar: Option<Calendar>,
@@ -186,14 +187,14 @@ pub(crate) struct FixedParams {
     pub keep: u16,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BucketParams {
     /// The most tokens, 1 ..= [`MAX_UNITS`]; 0 only under a limit of 0.
     pub burst: u32,
     pub refill: Refill,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LeakyParams {
     /// How many requests can wait for their turn, 0 ..= [`MAX_UNITS`].
     pub queue: u32,
@@ -237,7 +238,7 @@ impl Algorithm {
 }
 
 /// A rule's name: 1 to 32 bytes of `[A-Za-z0-9_.-]`.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name {
     /// The name, then zeros.
     bytes: [u8; MAX_NAME],
@@ -401,6 +402,26 @@ impl Rule {
             shadow: _,
         } = self;
         *count_all || ban.is_some()
+    }
+
+    /// A hash of all that decides: rules with equal hashes admit and deny a cost alike.
+    pub(crate) fn hash_of_limit(&self) -> u64 {
+        // Lists every field, so that a new one does not compile until this function answers for
+        // it.
+        let Self {
+            algorithm,
+            limit,
+            capacity: _,
+            period_us,
+            name,
+            count_all,
+            cost: _,
+            ban: _,
+            shadow: _,
+        } = self;
+        let mut hasher = DefaultHasher::new();
+        (algorithm, limit, period_us, name, count_all).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// The burst of a token bucket or the queue of a leaky one.

@@ -1,63 +1,61 @@
-//! The clients that wait for one key: flows, whose turns alternate, and a walk along their first
-//! clients, which tries each that may pass.
+//! The clients that wait for one key: flows, and the order in which their heads are tried.
 //!
 //! ```text
-//!  flow a   [ first | second | third ... ]   in order of arrival
-//!  flow b   [ first ... ]
-//!              |
-//!  turns    ( b's first, a's first, ... )    the walk tries them in this order
+//!  flow a   [ head | second | third ... ]    in order of arrival
+//!  flow b   [ head ... ]
+//!               |
+//!  heads    ( b's, a's, ... )                in the order of their turns
+//!             |
+//!             +-- due      to be tried in this wake
+//!             +-- woken    to be tried in the next
+//!             +-- denied   tried, and denied since
 //! ```
 //!
-//! The first of a flow that is denied is passed over, but only by those who lack a rule that
-//! denies it. When the key changes, all are tried again.
+//! A cause wakes heads. They are tried in the order of their turns, and those that another cause
+//! wakes meanwhile are tried after them, so no rate of changes keeps a head from its try. A new
+//! head of a flow is due at once.
 //!
-//! A walk along many rests in between. If it then must turn back, it also goes on from where it
-//! was, or changes would keep it from the last; so these may overtake one in front.
+//! A head that is denied keeps back the due heads after it that have all rules that deny it. These
+//! stay due, and are looked at again when it leaves or is tried again. A head whose rules are known
+//! to deny it is not tried: its denial stands.
 
-use super::denials::{Denials, Denying};
+use super::cause::Cause;
+use super::denials::{Denials, Denying, all_turns};
+use super::having::Having;
+use super::known::Known;
 use super::present::Present;
-use super::request::{Flow, Request, Ticket};
+use super::request::{Flow, HoldId, Ticket, Waiter};
+use super::rules::Rules;
 use super::turn::{Start, Turn};
-use crate::rule::Identity;
-use std::collections::BTreeMap;
+use crate::rule::{Identity, Rule};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// What a walk does in each time of `ROUND_US`: 256 tries in vain, or 4096 steps over those who may
-/// not be tried, each compared with up to 16 rules.
-const WORK: u32 = 4_096;
-const TRY: u32 = 16;
-const ROUND_US: u64 = 4_000;
-/// The part of the time that tries in vain may take: one in so many.
-const PART: u64 = 4;
-
-/// The identities of a request's rules; `None` if a policy may have changed since they were read.
-type Rules = Option<Box<[Identity]>>;
 
 #[derive(Debug)]
 struct Clients {
     start: Start,
     weight: u16,
-    rules: BTreeMap<Ticket, Rules>,
+    waiters: BTreeMap<Ticket, Waiter>,
 }
 
 /// The first client of a flow.
 #[derive(Debug)]
 struct Head {
     flow: Arc<Flow>,
-    /// What denied it, and the number of the walk in which it did.
+    /// What denied it when it was last tried, and when its wait is over.
     denied: Option<(Denying, u64)>,
 }
 
-/// Where a walk comes to.
+/// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// This client may be tried.
+    /// Try this head.
     Try(Ticket),
-    /// The rules of this client must be read again.
+    /// Read the rules of this head again.
     Read(Ticket),
-    /// Enough until then.
-    Rest(u64),
-    /// All have been tried who may be.
+    /// The denial of this head stands, and its wait is over then.
+    Stands(Ticket, u64),
+    /// Nothing.
     End,
 }
 
@@ -65,61 +63,70 @@ pub enum Step {
 pub struct Line {
     flows: BTreeMap<Arc<Flow>, Clients>,
     heads: BTreeMap<Turn, Head>,
-    /// How many heads have a rule.
-    having: BTreeMap<Identity, usize>,
-    denials: Denials,
+    /// Heads by the holds that they ask for.
+    holds: BTreeSet<(HoldId, Turn)>,
+    having: Having,
     /// The present of each priority in line.
     presents: BTreeMap<u8, Present>,
-    /// The number of the walk, and the first turn that it has not come to.
-    walk: u64,
+    /// The denials of the heads that are not due.
+    denials: Denials,
+    due: BTreeSet<Turn>,
+    /// The due heads before this turn are kept back.
     next: Turn,
-    /// Where it rested, if it had to turn back since.
-    resume: Turn,
-    /// What the walk may still do in this round, when that began, and how long it tried in vain.
-    work: u32,
-    round_us: u64,
-    vain_us: u64,
-    /// Who was tried last, and when.
-    tried: Option<(Ticket, u64)>,
-    /// When the walk goes on, if that is planned.
-    pub walk_us: Option<u64>,
+    /// The last turn of this wake. A flow that is served comes later with its next head, so no
+    /// admissions keep a wake from its end.
+    last: Turn,
+    woken: BTreeSet<Turn>,
+    /// What the tries since the line last had nothing due have shown, and the heads that were woken
+    /// since and had been denied.
+    known: Known,
+    recalled: Vec<Turn>,
+    /// The generation of policies.
+    generation: u64,
+    /// When the next step is planned.
+    pub planned_us: Option<u64>,
 }
 
 impl Line {
-    pub const EMPTY: Self = Self {
-        flows: BTreeMap::new(),
-        heads: BTreeMap::new(),
-        having: BTreeMap::new(),
-        denials: Denials::NONE,
-        presents: BTreeMap::new(),
-        walk: 0,
-        next: Turn::END,
-        resume: Turn::END,
-        work: WORK,
-        round_us: 0,
-        vain_us: 0,
-        tried: None,
-        walk_us: None,
-    };
+    pub const fn new(generation: u64) -> Self {
+        Self {
+            flows: BTreeMap::new(),
+            heads: BTreeMap::new(),
+            holds: BTreeSet::new(),
+            having: Having::NONE,
+            presents: BTreeMap::new(),
+            denials: Denials::NONE,
+            due: BTreeSet::new(),
+            next: Turn::END,
+            last: Turn::FIRST,
+            woken: BTreeSet::new(),
+            known: Known::NOTHING,
+            recalled: Vec::new(),
+            generation,
+            planned_us: None,
+        }
+    }
 
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
 
-    /// Whose denial tells one of this flow most about its wait: the first of its flow, or else
-    /// who is served next if nobody is passed over.
+    /// Whether a flow has clients in line, or another flow fits.
+    pub fn has_room(&self, flow: &Flow, flows: usize) -> bool {
+        self.flows.len() < flows || self.flows.contains_key(flow)
+    }
+
+    /// The client whose wait is told to one of this flow who may not be decided: the head of its
+    /// flow if that was denied, or else the head of the first turn.
     pub fn in_front_of(&self, flow: &Flow) -> Option<Ticket> {
-        let own = self.flows.get(flow).and_then(|clients| clients.rules.first_key_value());
-        let own = own.map(|(&ticket, _)| ticket).filter(|&ticket| {
-            let turn = self.turn_of(flow, ticket);
-            turn.and_then(|turn| self.heads.get(&turn)).is_some_and(|head| head.denied.is_some())
-        });
-        own.or_else(|| self.heads.first_key_value().map(|(turn, _)| turn.ticket()))
+        let own = self
+            .head_of(flow)
+            .filter(|turn| self.heads.get(turn).is_some_and(|head| head.denied.is_some()));
+        own.or_else(|| self.heads.first_key_value().map(|(&turn, _)| turn)).map(Turn::ticket)
     }
 
     /// Appends a client to its flow.
-    pub fn join(&mut self, ticket: Ticket, request: Request) -> Arc<Flow> {
-        let Request { flow, weight, rules } = request;
+    pub fn join(&mut self, ticket: Ticket, flow: Flow, weight: u16, waiter: Waiter) -> Arc<Flow> {
         let (flow, start) = match self.flows.get_key_value(&flow) {
             Some((flow, clients)) => (Arc::clone(flow), clients.start),
             None => {
@@ -127,31 +134,35 @@ impl Line {
                 (Arc::new(flow), start)
             }
         };
-        let new = || Clients { start, weight, rules: BTreeMap::new() };
+        let new = || Clients { start, weight, waiters: BTreeMap::new() };
         let clients = self.flows.entry(Arc::clone(&flow)).or_insert_with(new);
         clients.weight = weight;
-        clients.rules.insert(ticket, Some(rules));
-        if clients.rules.len() == 1 {
+        clients.waiters.insert(ticket, waiter);
+        if clients.waiters.len() == 1 {
             self.enter(&flow);
         }
         flow
     }
 
-    /// Removes a client. If it was admitted, at this cost, the turn of its flow passes on.
-    pub fn leave(&mut self, flow: &Arc<Flow>, ticket: Ticket, admitted: Option<u32>) {
+    /// Removes a client, and returns its rules. If it was admitted, at this cost, the turn of its
+    /// flow passes on.
+    pub fn leave(
+        &mut self,
+        flow: &Arc<Flow>,
+        ticket: Ticket,
+        admitted: Option<u32>,
+    ) -> Option<Arc<Rules>> {
         let turn = self.turn_of(flow, ticket);
         if let Some(turn) = turn {
             self.exit(turn);
         }
-        let Some(clients) = self.flows.get_mut(flow) else { return };
-        clients.rules.remove(&ticket);
+        let clients = self.flows.get_mut(flow)?;
+        let waiter = clients.waiters.remove(&ticket)?;
         if let Some(cost) = admitted.filter(|_| turn.is_some()) {
-            // The try was not in vain.
-            self.work = self.work.saturating_add(TRY).min(WORK);
             let present = self.presents.entry(flow.priority).or_default();
             clients.start = present.serve(clients.start).after(cost, clients.weight);
         }
-        if clients.rules.is_empty() {
+        if clients.waiters.is_empty() {
             let start = clients.start;
             self.flows.remove(flow);
             if self.first_from(flow.priority, Start::default()).is_none() {
@@ -162,150 +173,215 @@ impl Line {
         } else if turn.is_some() {
             self.enter(flow);
         }
+        Some(waiter.rules)
     }
 
-    /// Takes the walk to the next client that may be tried.
+    /// The next head to try.
     pub fn step(&mut self, now_us: u64) -> Step {
-        if now_us >= self.round_ends_us() {
-            (self.work, self.round_us, self.vain_us) = (WORK, now_us, 0);
-        }
         loop {
-            if self.resume <= self.next {
-                self.resume = Turn::END;
-            }
-            // Half of the work is for those before the place where the walk rested.
-            let resumes = self.resume != Turn::END && self.work <= WORK / 2;
-            let from = if resumes { self.resume } else { self.next };
-            let Some((&turn, head)) = self.heads.range(from..).next() else {
-                *self.cursor(resumes) = Turn::END;
-                if resumes {
+            let due = self.due.range(self.next..).next().filter(|&&turn| turn <= self.last);
+            let Some(&turn) = due else {
+                if self.begin_wake() {
                     continue;
                 }
-                self.resume = Turn::END;
                 return Step::End;
             };
-            if self.work == 0 || self.vain_us.saturating_mul(PART) >= ROUND_US {
-                if self.resume == Turn::END {
-                    self.resume = self.next;
-                }
-                return Step::Rest(self.round_ends_us());
-            }
-            let was_tried = head.denied.as_ref().is_some_and(|&(_, walk)| walk == self.walk);
-            let Some(rules) = self.rules(&head.flow, turn.ticket()) else {
-                self.work = self.work.saturating_sub(TRY);
-                *self.cursor(resumes) = turn;
-                return Step::Read(turn.ticket());
+            let Some(waiter) = self.waiter_at(turn) else {
+                self.due.remove(&turn);
+                continue;
             };
-            let mut compared = 0;
-            let may_be_tried = !was_tried && !self.denials.keep_back(rules, turn, &mut compared);
-            let work = if may_be_tried { TRY } else { 1 };
-            self.work = self.work.saturating_sub(work).saturating_sub(compared / 16);
-            *self.cursor(resumes) = turn.next();
-            if !was_tried {
-                self.forget_denial(turn);
+            if waiter.generation != self.generation {
+                self.next = turn;
+                return Step::Read(turn.ticket());
             }
-            if may_be_tried {
-                self.tried = Some((turn.ticket(), now_us));
-                return Step::Try(turn.ticket());
-            }
-        }
-    }
-
-    fn round_ends_us(&self) -> u64 {
-        self.round_us.saturating_add(ROUND_US.max(self.vain_us.saturating_mul(PART)))
-    }
-
-    const fn cursor(&mut self, resumes: bool) -> &mut Turn {
-        if resumes { &mut self.resume } else { &mut self.next }
-    }
-
-    /// These rules deny a client. Returns false if it is not the first of its flow.
-    pub fn deny(&mut self, flow: &Flow, ticket: Ticket, by: Box<[Identity]>, now_us: u64) -> bool {
-        if let Some((_, tried_us)) = self.tried.take_if(|&mut (tried, _)| tried == ticket) {
-            let took_us = now_us.saturating_sub(tried_us);
-            self.vain_us = self.vain_us.saturating_add(took_us);
-        }
-        let Some(turn) = self.turn_of(flow, ticket) else { return false };
-        self.forget_denial(turn);
-        let denying = Denying::new(by, |rule| self.having.get(rule).copied().unwrap_or(0));
-        self.denials.add(&denying, turn);
-        // A newcomer that was denied on arrival needs no try: the walk skips it.
-        if self.next == turn {
+            let is_kept_back = self.denials.keep_back(&waiter.rules, turn);
+            let stands_until = self.stands_until(turn, waiter, now_us);
             self.next = turn.next();
+            if is_kept_back {
+                continue;
+            }
+            self.due.remove(&turn);
+            let Some(until_us) = stands_until else { return Step::Try(turn.ticket()) };
+            if let Some((denying, ends_us)) =
+                self.heads.get_mut(&turn).and_then(|head| head.denied.as_mut())
+            {
+                *ends_us = until_us;
+                self.denials.add(denying, turn);
+            }
+            return Step::Stands(turn.ticket(), until_us);
         }
-        if self.all_have(denying.rules()) {
-            for cursor in [&mut self.next, &mut self.resume] {
-                if *cursor == turn.next() {
-                    *cursor = Turn::END;
+    }
+
+    /// Makes the heads due that were woken meanwhile. Returns false if none is to be tried.
+    fn begin_wake(&mut self) -> bool {
+        if !self.has_due() {
+            // What is forgotten here may be why a head was woken that is kept back.
+            for turn in std::mem::take(&mut self.recalled) {
+                if let Some(head) = self.heads.get_mut(&turn).filter(|_| self.due.contains(&turn)) {
+                    head.denied = None;
                 }
             }
+            self.known.forget();
+            return false;
         }
+        for &turn in &self.woken {
+            if let Some((denying, _)) = self.heads.get(&turn).and_then(|head| head.denied.as_ref())
+            {
+                self.denials.remove(denying, turn);
+                self.recalled.push(turn);
+            }
+        }
+        self.next = self.woken.first().map_or(self.next, |&first| first.min(self.next));
+        self.due.append(&mut self.woken);
+        self.last = self.due.last().copied().unwrap_or(Turn::FIRST);
+        true
+    }
+
+    /// Until when the last denial of a head stands at least: each rule that denied it either is
+    /// known to deny as small a cost, or nothing has happened that could make it admit.
+    fn stands_until(&self, turn: Turn, waiter: &Waiter, now_us: u64) -> Option<u64> {
+        let (denying, ends_us) = self.heads.get(&turn)?.denied.as_ref()?;
+        let waits = *ends_us > now_us;
+        let mut until_us = None;
+        for rule in denying.rules() {
+            let rule = waiter.rules.get(rule)?;
+            let cost = rule.cost_or(waiter.cost);
+            let known_us = self.known.denies_until(rule, cost, now_us);
+            if known_us.is_none() && (!waits || self.known.may_admit(rule)) {
+                return None;
+            }
+            until_us = until_us.into_iter().chain(known_us).min();
+        }
+        until_us.map(|until_us| if waits { until_us.min(*ends_us) } else { until_us })
+    }
+
+    /// These of its rules deny a client until then. Returns false if it is not the head of its flow.
+    pub fn deny(
+        &mut self,
+        flow: &Flow,
+        ticket: Ticket,
+        by: &[Identity],
+        until_us: u64,
+        now_us: u64,
+    ) -> bool {
+        let Some(turn) = self.turn_of(flow, ticket) else { return false };
+        let Some(waiter) = self.waiter_at(turn) else { return false };
+        let denying = Denying::new(by, &waiter.rules, |rule| self.having.heads(rule));
+        let (rules, cost) = (Arc::clone(&waiter.rules), waiter.cost);
+        for rule in by.iter().filter_map(|rule| rules.get(rule)) {
+            self.known.denies(rule, rule.cost_or(cost), until_us, now_us);
+        }
+        let all_have = by.iter().all(|rule| self.having.heads(rule) == self.heads.len());
+        if all_have && self.next > turn {
+            // It keeps back all heads after it.
+            self.next = Turn::END;
+        }
+        self.due.remove(&turn);
+        self.forget_denial(turn);
+        self.denials.add(&denying, turn);
         if let Some(head) = self.heads.get_mut(&turn) {
-            head.denied = Some((denying, self.walk));
+            head.denied = Some((denying, until_us));
         }
         true
     }
 
-    fn all_have(&self, rules: &[Identity]) -> bool {
-        rules.iter().all(|rule| self.having.get(rule) == Some(&self.heads.len()))
+    /// Something changed the key. Returns whether a head is to be tried.
+    pub fn change(&mut self, cause: Cause<'_>) -> bool {
+        match cause {
+            Cause::Consumed { rules, hold } => self.consumed(rules, hold.map(HoldId::of)),
+            Cause::Returned(states) => states.iter().for_each(|&state| self.returned(state)),
+            Cause::Changed => self.wake_all(),
+        }
+        let has_due = self.has_due();
+        if !has_due {
+            self.known.forget();
+        }
+        has_due
     }
 
-    /// The wait of the first of a flow, which was denied, is over.
+    /// A check consumed. That lets only a rule of another text admit more: the state may have been
+    /// reshaped or trimmed for the rule that consumed.
+    fn consumed(&mut self, rules: &[Rule], hold: Option<HoldId>) {
+        for state in self.having.states_of_other_texts(rules) {
+            self.returned(state);
+        }
+        if let Some(hold) = hold {
+            // Their requests repeat the hold now, whatever denied them.
+            let turns: Vec<_> = self.holds.range(all_turns(hold)).map(|&(_, turn)| turn).collect();
+            turns.iter().for_each(|&turn| self.forget_denial(turn));
+            self.woken.extend(turns);
+        }
+    }
+
+    /// A state got something back.
+    fn returned(&mut self, state: Identity) {
+        self.known.returned(state);
+        self.woken.extend(self.denials.by_state(state));
+    }
+
+    fn wake_all(&mut self) {
+        self.known.changed();
+        self.woken.extend(self.heads.keys().filter(|turn| !self.due.contains(turn)));
+    }
+
+    /// Wakes all heads, whose rules come from another generation of policies now.
+    pub fn begin_generation(&mut self, generation: u64) {
+        self.generation = generation;
+        self.having = Having::NONE;
+        self.wake_all();
+    }
+
+    /// The wait of a head that was denied is over.
     pub fn wait_ended(&mut self, flow: &Flow, ticket: Ticket) {
-        if let Some(turn) = self.turn_of(flow, ticket) {
-            self.forget_denial(turn);
-            self.next = turn.min(self.next);
+        self.woken.extend(self.turn_of(flow, ticket));
+    }
+
+    /// The rules of a client as they are now. Returns those that it had.
+    pub fn read(&mut self, flow: &Flow, ticket: Ticket, rules: Arc<Rules>) -> Arc<Rules> {
+        let waiter = self.flows.get_mut(flow).and_then(|clients| clients.waiters.get_mut(&ticket));
+        let Some(waiter) = waiter else { return rules };
+        waiter.generation = self.generation;
+        let before = std::mem::replace(&mut waiter.rules, rules);
+        if self.turn_of(flow, ticket).is_some() {
+            self.count(flow, ticket, 1);
         }
+        before
     }
 
-    /// The key changed, so all denials may be over.
-    pub fn key_changed(&mut self) {
-        self.walk = self.walk.wrapping_add(1);
-        self.next = Turn::FIRST;
+    /// Whether a head is to be tried.
+    pub fn has_due(&self) -> bool {
+        !self.woken.is_empty() || self.due.range(self.next..).next().is_some()
     }
 
-    /// A policy may have changed, so all rules must be read again.
-    pub fn rules_changed(&mut self) {
-        for rules in self.flows.values_mut().flat_map(|clients| clients.rules.values_mut()) {
-            *rules = None;
-        }
-        self.having.clear();
-        self.key_changed();
-    }
-
-    /// The rules of a client as they are now.
-    pub fn read(&mut self, flow: &Flow, ticket: Ticket, rules: Box<[Identity]>) {
-        let Some(clients) = self.flows.get_mut(flow) else { return };
-        let Some(unread) = clients.rules.get_mut(&ticket).filter(|rules| rules.is_none()) else {
-            return;
-        };
-        *unread = Some(rules);
-        self.count(flow, ticket, 1);
-    }
-
-    /// Whether the walk has not ended.
-    pub fn is_walking(&self) -> bool {
-        self.heads.range(self.next..).next().is_some()
-    }
-
-    /// Whether a client may be decided: all before it were tried, and have a rule that denies them
-    /// and that it has not.
+    /// Whether a client may be decided: it is a head, none before it is to be tried, and none of
+    /// these keeps it back.
     pub fn is_open_to(&self, flow: &Flow, ticket: Ticket) -> bool {
-        let rules = self.rules(flow, ticket);
-        self.turn_of(flow, ticket).is_some_and(|turn| self.is_open_at(turn, rules))
+        let open_at = |turn| {
+            let current = self.waiter_at(turn).filter(|one| one.generation == self.generation);
+            self.is_open_at(turn, current.map(|waiter| &*waiter.rules))
+        };
+        self.turn_of(flow, ticket).is_some_and(open_at)
     }
 
-    /// Whether a newcomer may be decided, by the same rule.
-    pub fn is_open_to_newcomer(&self, request: &Request, ticket: Ticket) -> bool {
-        let Request { flow, weight, rules } = request;
-        let turn = Turn::new(flow.priority, self.start_of_newcomer(flow, *weight), ticket);
+    /// Whether a newcomer of these rules may be decided.
+    pub fn is_open_to_newcomer(
+        &self,
+        flow: &Flow,
+        weight: u16,
+        rules: &Rules,
+        ticket: Ticket,
+    ) -> bool {
+        let turn = Turn::new(flow.priority, self.start_of_newcomer(flow, weight), ticket);
         !self.flows.contains_key(flow) && self.is_open_at(turn, Some(rules))
     }
 
     /// Whether a request of these rules may be decided at this turn.
-    fn is_open_at(&self, turn: Turn, rules: Option<&[Identity]>) -> bool {
-        let untried = || self.heads.range(self.next.min(turn)..turn).next().is_some();
-        let is_kept_back = || rules.is_none_or(|rules| self.denials.keep_back(rules, turn, &mut 0));
+    fn is_open_at(&self, turn: Turn, rules: Option<&Rules>) -> bool {
+        let untried = || {
+            let due = self.due.range(self.next.min(turn)..turn).next();
+            due.or_else(|| self.woken.range(..turn).next()).is_some()
+        };
+        let is_kept_back = || rules.is_none_or(|rules| self.denials.keep_back(rules, turn));
         self.heads.range(..turn).next().is_none() || !untried() && !is_kept_back()
     }
 
@@ -325,54 +401,60 @@ impl Line {
         (turn.priority() == priority).then_some(head)
     }
 
-    fn rules(&self, flow: &Flow, ticket: Ticket) -> Option<&[Identity]> {
-        self.flows.get(flow)?.rules.get(&ticket)?.as_deref()
+    fn waiter_at(&self, turn: Turn) -> Option<&Waiter> {
+        self.flows.get(&self.heads.get(&turn)?.flow)?.waiters.get(&turn.ticket())
     }
 
-    /// The turn of the first of a flow; `None` for others.
+    /// The turn of the head of a flow.
+    fn head_of(&self, flow: &Flow) -> Option<Turn> {
+        let clients = self.flows.get(flow)?;
+        let (&ticket, _) = clients.waiters.first_key_value()?;
+        Some(Turn::new(flow.priority, clients.start, ticket))
+    }
+
+    /// The turn of a client that is the head of its flow.
     fn turn_of(&self, flow: &Flow, ticket: Ticket) -> Option<Turn> {
-        let turn = Turn::new(flow.priority, self.flows.get(flow)?.start, ticket);
-        self.heads.contains_key(&turn).then_some(turn)
+        self.head_of(flow).filter(|turn| turn.ticket() == ticket && self.heads.contains_key(turn))
     }
 
-    /// The first client of a flow gets a turn.
+    /// The first client of a flow becomes its head.
     fn enter(&mut self, flow: &Arc<Flow>) {
-        let Some(clients) = self.flows.get(flow) else { return };
-        let Some((&ticket, _)) = clients.rules.first_key_value() else { return };
-        let turn = Turn::new(flow.priority, clients.start, ticket);
+        let Some(turn) = self.head_of(flow) else { return };
         self.heads.insert(turn, Head { flow: Arc::clone(flow), denied: None });
+        self.due.insert(turn);
         self.next = turn.min(self.next);
-        self.count(flow, ticket, 1);
+        let hold = self.waiter_at(turn).and_then(|waiter| waiter.hold);
+        self.holds.extend(hold.map(|hold| (hold, turn)));
+        self.count(flow, turn.ticket(), 1);
     }
 
-    /// The first client of a flow loses its turn, and those whom its denial kept back may be tried.
+    /// A head leaves, and those that it kept back are looked at again.
     fn exit(&mut self, turn: Turn) {
-        if self.forget_denial(turn) {
-            self.next = turn.min(self.next);
+        self.forget_denial(turn);
+        self.due.remove(&turn);
+        self.woken.remove(&turn);
+        self.next = turn.min(self.next);
+        if let Some(hold) = self.waiter_at(turn).and_then(|waiter| waiter.hold) {
+            self.holds.remove(&(hold, turn));
         }
         if let Some(head) = self.heads.remove(&turn) {
             self.count(&head.flow, turn.ticket(), -1);
         }
     }
 
-    /// Returns whether there was a denial.
-    fn forget_denial(&mut self, turn: Turn) -> bool {
-        let denied = self.heads.get_mut(&turn).and_then(|head| head.denied.take());
-        if let Some((denying, _)) = &denied {
-            self.denials.remove(denying, turn);
+    fn forget_denial(&mut self, turn: Turn) {
+        if let Some((denying, _)) = self.heads.get_mut(&turn).and_then(|head| head.denied.take()) {
+            self.denials.remove(&denying, turn);
         }
-        denied.is_some()
     }
 
-    /// Adds a head's rules to those that heads have, or removes them.
+    /// Counts the rules of a head, or stops counting them. Rules of an earlier generation of
+    /// policies are not counted.
     fn count(&mut self, flow: &Flow, ticket: Ticket, heads: isize) {
-        let rules = self.flows.get(flow).and_then(|clients| clients.rules.get(&ticket));
-        for &rule in rules.and_then(Option::as_deref).unwrap_or_default() {
-            let count = self.having.entry(rule).or_default();
-            *count = count.saturating_add_signed(heads);
-            if *count == 0 {
-                self.having.remove(&rule);
-            }
+        let waiter = self.flows.get(flow).and_then(|clients| clients.waiters.get(&ticket));
+        let waiter = waiter.filter(|waiter| waiter.generation == self.generation);
+        if let Some(waiter) = waiter {
+            self.having.count(&waiter.rules, heads);
         }
     }
 }

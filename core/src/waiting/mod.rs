@@ -1,36 +1,55 @@
 //! Which clients wait for a key, in which order, and when to try them.
 //!
 //! ```text
-//!  key  ->  line    flow a [ first | second | third ... ]    in order of arrival
-//!                   flow b [ first ... ]
+//!  key  ->  line    flow a [ head | second | third ... ]    in order of arrival
+//!                   flow b [ head ... ]
 //!                             |         |
 //!  try again at     <---------+         +------> only their deadlines count
 //!  deadline         <---------+
 //! ```
 //!
-//! Only the first of a flow is tried: a later one never overtakes it, however small its request.
-//! Between flows their turns decide (`turn.rs`), and some may pass others (`line.rs`). One is due
-//! when the wait that its last denial announced has passed, and at once when the key changes or
-//! when its turn has come.
+//! Only the head of a flow is tried: a later client never overtakes it, however small its request.
+//! Between flows their turns decide (`turn.rs`), and some may pass others (`line.rs`). A head is due
+//! when the wait that its last denial announced is over, when something happens to its key that may
+//! let it pass (`cause.rs`), and when it becomes the head of its flow.
 //!
 //! Two ordered sets hold every instant at which something is due. So one timer, set for the
-//! earliest, serves all lines, and nothing happens in between. With N waiters an operation
-//! takes O(log N), unless it wakes many lines or passes many over.
+//! earliest, serves all lines, and nothing happens in between. Lines take turns, try by try, and a
+//! deadline that has passed comes before a try that became due after it.
 //!
 //! Nothing here decides a request, knows a client or reads a clock: time is an argument, in
 //! microseconds of any clock that never steps back.
+//!
+//! ```text
+//! request  what a client asks of a line
+//! rules    its rules, as far as a line needs them
+//! cause    what changed a key
+//! denial   why a request is denied
+//! denials  which rules deny heads, and whom that keeps back
+//! having   which rules heads have
+//! known    what tries have shown about rules
+//! turn     the order of flows
+//! present  where the flows of a priority are
+//! line     the clients that wait for one key
+//! ```
 
+mod cause;
 mod denial;
 mod denials;
+mod having;
+mod known;
 mod line;
 mod present;
 mod request;
+mod rules;
 mod turn;
 
-use crate::rule::Identity;
+pub use cause::Cause;
 pub use denial::Denial;
 use line::{Line, Step};
-pub use request::{Flow, Request, Ticket};
+use request::Waiter;
+pub use request::{Flow, HoldId, Request, Ticket};
+pub use rules::Rules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -54,11 +73,11 @@ pub enum Due {
     Deadline(Ticket),
 }
 
-/// What happens at an instant. At one time all tries come before deadlines.
+/// What happens at an instant. At one time tries come before deadlines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Instant {
-    /// The walk of a line goes on.
-    Walk(Arc<Place>),
+    /// The next try of a line.
+    Try(Arc<Place>),
     Deadline(Ticket),
 }
 
@@ -67,7 +86,9 @@ enum Instant {
 pub struct Room {
     /// The most waiters of all keys together.
     pub waiters: usize,
-    /// The most bytes that the arguments of all waiters may take.
+    /// The most flows of a line.
+    pub flows: usize,
+    /// The most bytes that the arguments and the rules of all waiters may take.
     pub bytes: usize,
 }
 
@@ -88,11 +109,15 @@ pub struct Queues<W> {
     lines: BTreeMap<Arc<Place>, Line>,
     waiters: BTreeMap<Ticket, Queued<W>>,
     instants: BTreeSet<(u64, Instant)>,
-    /// When the waits end of those who were denied.
+    /// When the waits end of the heads that were denied.
     ends: BTreeSet<(u64, Ticket)>,
+    rules: BTreeSet<Arc<Rules>>,
     bytes: usize,
     arrivals: u64,
-    /// The latest time that was told: what is due at once is due then, after all that is overdue.
+    /// Counts changes of everything, and how many of them the lines have seen.
+    generation: u64,
+    seen: u64,
+    /// The latest time given. What is due at once is due then.
     now_us: u64,
 }
 
@@ -103,8 +128,11 @@ impl<W> Queues<W> {
         waiters: BTreeMap::new(),
         instants: BTreeSet::new(),
         ends: BTreeSet::new(),
+        rules: BTreeSet::new(),
         bytes: 0,
         arrivals: 0,
+        generation: 0,
+        seen: 0,
         now_us: 0,
     };
 
@@ -113,25 +141,32 @@ impl<W> Queues<W> {
         self.waiters.len()
     }
 
-    /// How many bytes the arguments of all waiters take.
+    /// How many bytes the arguments and the rules of all waiters take. Equal rules count once.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Whether another waiter fits, whose arguments take this many bytes.
-    pub fn has_room(&self, room: Room, bytes: usize) -> bool {
-        self.waiting() < room.waiters && self.bytes.saturating_add(bytes) <= room.bytes
+    pub fn has_room(&self, room: Room, place: &Place, request: &Request, bytes: usize) -> bool {
+        let Request { flow, rules, .. } = request;
+        let rules = if self.rules.contains(rules) { 0 } else { rules.bytes() };
+        let has_flow = self.lines.get(place).is_none_or(|line| line.has_room(flow, room.flows));
+        self.waiting() < room.waiters
+            && self.bytes.saturating_add(bytes).saturating_add(rules) <= room.bytes
+            && has_flow
     }
 
-    /// When one before a newcomer to a key's line may pass; `None` if the newcomer may be decided
-    /// at once, because nobody waits or all before it are passed over.
-    pub fn in_front(&self, place: &Place, request: &Request, now_us: u64) -> Option<u64> {
-        let line = self.lines.get(place)?;
-        let is_open = line.is_open_to_newcomer(request, Ticket(self.arrivals));
-        (!is_open || self.is_due(place, now_us)).then(|| self.passes_us(line, &request.flow))
+    /// When a client before a newcomer may pass; `None` if the newcomer may be decided at once,
+    /// because nobody waits for its key or all who do are passed over.
+    pub fn in_front(&mut self, place: &Place, request: &Request, now_us: u64) -> Option<u64> {
+        self.wake(now_us);
+        let Request { flow, weight, rules, .. } = request;
+        let (line, newcomer) = (self.lines.get(place)?, Ticket(self.arrivals));
+        let is_open = line.is_open_to_newcomer(flow, *weight, rules, newcomer);
+        (!is_open).then(|| self.passes_us(line, flow))
     }
 
-    /// When one before this waiter may pass; `None` if this waiter may be decided.
+    /// When a client before this waiter may pass; `None` if this waiter may be decided.
     pub fn behind(&self, ticket: Ticket) -> Option<u64> {
         let waiter = self.waiters.get(&ticket)?;
         let line = self.lines.get(&waiter.place)?;
@@ -141,13 +176,6 @@ impl<W> Queues<W> {
     fn passes_us(&self, line: &Line, flow: &Flow) -> u64 {
         let first = line.in_front_of(flow).and_then(|ticket| self.waiters.get(&ticket));
         first.and_then(|waiter| waiter.denied).map_or(self.now_us, |(pass_us, _)| pass_us)
-    }
-
-    /// Whether somebody in line is not tried yet whose wait is over.
-    fn is_due(&self, place: &Place, now_us: u64) -> bool {
-        let ended = self.ends.range(..=(now_us, Ticket(u64::MAX)));
-        let mut waiters = ended.filter_map(|(_, ticket)| self.waiters.get(ticket));
-        waiters.any(|waiter| *waiter.place == *place)
     }
 
     /// Appends a waiter to the line of a key. Unless it is denied afterwards, it is tried at once.
@@ -165,11 +193,15 @@ impl<W> Queues<W> {
             Some((place, _)) => Arc::clone(place),
             None => Arc::new(place),
         };
-        let line = self.lines.entry(Arc::clone(&place)).or_insert(Line::EMPTY);
-        let flow = line.join(ticket, request);
+        let Request { flow, weight, rules, cost, hold } = request;
+        let (rules, generation) = (self.share(rules), self.seen);
+        let waiter = Waiter { rules, generation, cost, hold };
+        let new = || Line::new(self.seen);
+        let line = self.lines.entry(Arc::clone(&place)).or_insert_with(new);
+        let flow = line.join(ticket, flow, weight, waiter);
         self.instants.insert((deadline_us, Instant::Deadline(ticket)));
         self.bytes = self.bytes.saturating_add(bytes);
-        self.walk(&place);
+        plan(&mut self.instants, &place, line, self.now_us);
         let denied = None;
         self.waiters.insert(ticket, Queued { place, flow, deadline_us, denied, bytes, value });
         ticket
@@ -193,70 +225,103 @@ impl<W> Queues<W> {
             self.ends.remove(&(again_us, ticket));
         }
         if let Some(line) = self.lines.get_mut(&waiter.place) {
-            line.leave(&waiter.flow, ticket, admitted);
+            let rules = line.leave(&waiter.flow, ticket, admitted);
             if line.is_empty() {
-                let walk_us = line.walk_us;
+                let planned_us = line.planned_us;
                 self.lines.remove(&waiter.place);
-                if let Some(at_us) = walk_us {
-                    self.instants.remove(&(at_us, Instant::Walk(waiter.place)));
+                if let Some(at_us) = planned_us {
+                    self.instants.remove(&(at_us, Instant::Try(waiter.place)));
                 }
-            } else {
-                self.walk(&waiter.place);
+            } else if line.has_due() {
+                plan(&mut self.instants, &waiter.place, line, self.now_us);
             }
+            rules.into_iter().for_each(|rules| self.unshare(&rules));
         }
         Some(waiter.value)
     }
 
-    /// A waiter is denied. Only the first of its flow is tried again.
+    /// The rules of all waiters that have equal ones.
+    fn share(&mut self, rules: Rules) -> Arc<Rules> {
+        if let Some(shared) = self.rules.get(&rules) {
+            return Arc::clone(shared);
+        }
+        self.bytes = self.bytes.saturating_add(rules.bytes());
+        let rules = Arc::new(rules);
+        self.rules.insert(Arc::clone(&rules));
+        rules
+    }
+
+    /// Drops rules that only the caller still has.
+    fn unshare(&mut self, rules: &Arc<Rules>) {
+        if Arc::strong_count(rules) == 2 && self.rules.remove(rules) {
+            self.bytes = self.bytes.saturating_sub(rules.bytes());
+        }
+    }
+
+    /// A waiter is denied. Only the head of a flow is tried again.
     pub fn deny(&mut self, ticket: Ticket, denial: Denial, now_us: u64) {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
         let Some(line) = self.lines.get_mut(&waiter.place) else { return };
         self.now_us = now_us.max(self.now_us);
-        if !line.deny(&waiter.flow, ticket, denial.by, now_us) {
-            return;
-        }
         let after = |ms: u64| now_us.saturating_add(ms.saturating_mul(1_000));
-        let again_us = after(denial.again_ms);
-        if let Some((_, before)) = waiter.denied.replace((after(denial.wait_ms), again_us)) {
-            self.ends.remove(&(before, ticket));
+        let (pass_us, again_us) = (after(denial.wait_ms), after(denial.again_ms));
+        if line.deny(&waiter.flow, ticket, &denial.by, again_us, now_us) {
+            waiter.denied_until(pass_us, again_us, ticket, &mut self.ends);
         }
-        self.ends.insert((again_us, ticket));
     }
 
-    /// The key of this name changed in any database, so those in line for it may pass.
-    pub fn key_changed(&mut self, key: &[u8]) {
+    /// The key of this name changed in any database.
+    pub fn key_changed(&mut self, key: &[u8], cause: Cause<'_>) {
         let from = Place { key: key.into(), db: i32::MIN };
         let of_key = self.lines.range_mut(from..).take_while(|(place, _)| *place.key == *key);
         for (place, line) in of_key {
-            line.key_changed();
-            plan_walk(&mut self.instants, place, line, self.now_us);
+            if line.change(cause) {
+                plan(&mut self.instants, place, line, self.now_us);
+            }
         }
     }
 
-    /// Any key or policy may have changed, so all in line may pass, by rules that are read again.
+    /// Any key or policy may have changed, so all heads may pass, by rules that are read again.
     pub fn everything_changed(&mut self) {
-        for (place, line) in &mut self.lines {
-            line.rules_changed();
-            plan_walk(&mut self.instants, place, line, self.now_us);
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Wakes the heads whose waits are over, and all heads after a change of everything.
+    fn wake(&mut self, now_us: u64) {
+        self.now_us = now_us.max(self.now_us);
+        if self.seen != self.generation {
+            self.seen = self.generation;
+            for (place, line) in &mut self.lines {
+                line.begin_generation(self.generation);
+                plan(&mut self.instants, place, line, self.now_us);
+            }
+        }
+        while let Some(&(at_us, ticket)) = self.ends.first().filter(|&&(at_us, _)| at_us <= now_us)
+        {
+            self.ends.remove(&(at_us, ticket));
+            let Some(waiter) = self.waiters.get_mut(&ticket) else { continue };
+            waiter.denied = None;
+            if let Some(line) = self.lines.get_mut(&waiter.place) {
+                line.wait_ended(&waiter.flow, ticket);
+                plan(&mut self.instants, &waiter.place, line, at_us);
+            }
         }
     }
 
     /// The rules of a waiter as they are now.
-    pub fn read(&mut self, ticket: Ticket, rules: Box<[Identity]>) {
-        let Some(waiter) = self.waiters.get(&ticket) else { return };
-        let Some(line) = self.lines.get_mut(&waiter.place) else { return };
-        line.read(&waiter.flow, ticket, rules);
-    }
-
-    /// Lets the walk of a line go on, unless it has ended.
-    fn walk(&mut self, place: &Arc<Place>) {
-        if let Some(line) = self.lines.get_mut(place).filter(|line| line.is_walking()) {
-            plan_walk(&mut self.instants, place, line, self.now_us);
-        }
+    pub fn read(&mut self, ticket: Ticket, rules: Rules) {
+        let rules = self.share(rules);
+        let Some(waiter) = self.waiters.get(&ticket) else { return self.unshare(&rules) };
+        let Some(line) = self.lines.get_mut(&waiter.place) else { return self.unshare(&rules) };
+        let before = line.read(&waiter.flow, ticket, rules);
+        self.unshare(&before);
     }
 
     /// When something is due next.
     pub fn next_us(&self) -> Option<u64> {
+        if self.seen != self.generation && !self.lines.is_empty() {
+            return Some(self.now_us);
+        }
         let instant_us = self.instants.first().map(|&(at_us, _)| at_us);
         let end_us = self.ends.first().map(|&(at_us, _)| at_us);
         instant_us.into_iter().chain(end_us).min()
@@ -265,20 +330,15 @@ impl<W> Queues<W> {
     /// The earliest thing that is due by `now_us`. A try is due once; a deadline stays until the
     /// waiter leaves.
     pub fn due(&mut self, now_us: u64) -> Option<Due> {
-        self.now_us = now_us.max(self.now_us);
-        while let Some(&(at_us, ticket)) = self.ends.first().filter(|&&(at_us, _)| at_us <= now_us)
-        {
-            self.ends.remove(&(at_us, ticket));
-            self.wait_ended(ticket, at_us);
-        }
+        self.wake(now_us);
         loop {
             match self.instants.first()? {
                 (at_us, _) if *at_us > now_us => return None,
                 &(_, Instant::Deadline(ticket)) => return Some(Due::Deadline(ticket)),
-                &(at_us, Instant::Walk(ref place)) => {
+                (_, Instant::Try(place)) => {
                     let place = Arc::clone(place);
                     self.instants.pop_first();
-                    if let Some(due) = self.step(&place, at_us, now_us) {
+                    if let Some(due) = self.step(&place) {
                         return Some(due);
                     }
                 }
@@ -286,28 +346,26 @@ impl<W> Queues<W> {
         }
     }
 
-    /// Takes the next step of a walk.
-    fn step(&mut self, place: &Arc<Place>, at_us: u64, now_us: u64) -> Option<Due> {
+    /// The next try of a line. The one after it is due now, so other lines come before it.
+    fn step(&mut self, place: &Arc<Place>) -> Option<Due> {
         let line = self.lines.get_mut(place)?;
-        line.walk_us = None;
-        let (due, next_us) = match line.step(now_us) {
-            Step::End => return None,
-            Step::Rest(until_us) => (None, until_us),
-            Step::Try(ticket) => (Some(Due::Try(ticket)), at_us),
-            Step::Read(ticket) => (Some(Due::Read(ticket)), at_us),
+        line.planned_us = None;
+        let due = loop {
+            match line.step(self.now_us) {
+                Step::Try(ticket) => break Due::Try(ticket),
+                Step::Read(ticket) => break Due::Read(ticket),
+                Step::Stands(ticket, until_us) => {
+                    if let Some(waiter) = self.waiters.get_mut(&ticket) {
+                        let (pass_us, _) = waiter.denied.unwrap_or_default();
+                        let pass_us = pass_us.max(until_us);
+                        waiter.denied_until(pass_us, until_us, ticket, &mut self.ends);
+                    }
+                }
+                Step::End => return None,
+            }
         };
-        plan_walk(&mut self.instants, place, line, next_us);
-        due
-    }
-
-    /// The wait of the first of a flow is over.
-    fn wait_ended(&mut self, ticket: Ticket, at_us: u64) {
-        let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
-        waiter.denied = None;
-        if let Some(line) = self.lines.get_mut(&waiter.place) {
-            line.wait_ended(&waiter.flow, ticket);
-            plan_walk(&mut self.instants, &waiter.place, line, at_us);
-        }
+        plan(&mut self.instants, place, line, self.now_us);
+        Some(due)
     }
 
     /// The value that a waiter joined with.
@@ -316,16 +374,27 @@ impl<W> Queues<W> {
     }
 }
 
-/// Lets the walk of a line go on at this time, unless it is planned.
-fn plan_walk(
-    instants: &mut BTreeSet<(u64, Instant)>,
-    place: &Arc<Place>,
-    line: &mut Line,
-    at_us: u64,
-) {
-    if line.walk_us.is_none() {
-        line.walk_us = Some(at_us);
-        instants.insert((at_us, Instant::Walk(Arc::clone(place))));
+impl<W> Queued<W> {
+    /// Tries it again then.
+    fn denied_until(
+        &mut self,
+        pass_us: u64,
+        again_us: u64,
+        ticket: Ticket,
+        ends: &mut BTreeSet<(u64, Ticket)>,
+    ) {
+        if let Some((_, before_us)) = self.denied.replace((pass_us, again_us)) {
+            ends.remove(&(before_us, ticket));
+        }
+        ends.insert((again_us, ticket));
+    }
+}
+
+/// Plans the next try of a line for this time, unless it is planned.
+fn plan(instants: &mut BTreeSet<(u64, Instant)>, place: &Arc<Place>, line: &mut Line, at_us: u64) {
+    if line.planned_us.is_none() {
+        line.planned_us = Some(at_us);
+        instants.insert((at_us, Instant::Try(Arc::clone(place))));
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a client asks of a line.
 
-use crate::rule::Identity;
+use super::rules::Rules;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// Identifies a waiter. Later arrivals have greater tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,13 +24,33 @@ pub struct Request {
     pub flow: Flow,
     /// The weight that the flow has from now on; at least 1.
     pub weight: u16,
-    /// The [`identities`](crate::rule::identities) of its rules.
-    pub rules: Box<[Identity]>,
+    /// Its rules.
+    pub rules: Rules,
+    /// The cost of the rules without their own: the least one if it is a range.
+    pub cost: u32,
+    /// The hold that it asks for.
+    pub hold: Option<HoldId>,
 }
 
-impl Request {
-    /// The bytes that its rules take in line, where up to four copies of them are, in trees.
-    pub const fn bytes(&self) -> usize {
-        size_of_val(&*self.rules).saturating_mul(6)
+/// What a line knows of a client.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub rules: Arc<Rules>,
+    /// The generation of policies from which the rules come.
+    pub generation: u64,
+    pub cost: u32,
+    pub hold: Option<HoldId>,
+}
+
+/// A hash of the id of a hold. Clients with equal hashes are woken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HoldId(u64);
+
+impl HoldId {
+    /// The hash of an id.
+    pub fn of(id: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        Self(hasher.finish())
     }
 }

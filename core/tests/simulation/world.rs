@@ -10,8 +10,8 @@ use ratelimit_core::limit::{
     StandingEntry, Verdict,
 };
 use ratelimit_core::parse::Settled;
-use ratelimit_core::rule::{Kind, Rule, identities};
-use ratelimit_core::waiting::{Denial, Due, Flow, Request, Ticket};
+use ratelimit_core::rule::{Identity, Kind, Rule, identities};
+use ratelimit_core::waiting::{Cause, Denial, Due, Flow, HoldId, Request, Rules, Ticket};
 
 use super::disk::Disk;
 use super::keyspace::{Keyspace, Propagated, propagated};
@@ -52,11 +52,18 @@ pub struct World {
     syncs_always: bool,
     replica: Replica,
     line: Line,
-    /// Keys that have not changed since the clock jumped, of which nobody in line is told.
-    jumped: [bool; KEYS as usize],
     requests: u64,
     /// Requests that took holds.
     held: VecDeque<Ask>,
+}
+
+/// Who is woken by an effect.
+#[derive(Clone, Debug)]
+enum Woken {
+    /// A check by the rules of this number consumed, and perhaps took a hold.
+    Consumed(usize, Option<u64>),
+    Returned(Vec<Identity>),
+    All,
 }
 
 /// How a request looks before it is decided.
@@ -96,7 +103,6 @@ impl World {
             syncs_always: rng.bool(),
             replica,
             line: Line::EMPTY,
-            jumped: [false; KEYS as usize],
             requests: 0,
             held: VecDeque::new(),
             rng,
@@ -123,12 +129,15 @@ impl World {
             30..45 => self.wait(key),
             45..55 => self.settle(),
             55..58 => self.renew(),
-            58..61 => self.change(key, Action::Refund { units: 2 }, |limiter, now_us| {
-                limiter.refund(2, now_us, &[]) > 0
-            }),
-            61..62 => self.change(key, Action::Reset, Limiter::reset),
+            58..61 => {
+                let woken = Woken::Returned(self.primary.get(key).states_refunded(&[]));
+                self.change(key, Action::Refund { units: 2 }, woken, |limiter, now_us| {
+                    limiter.refund(2, now_us, &[]) > 0
+                });
+            }
+            61..62 => self.change(key, Action::Reset, Woken::All, Limiter::reset),
             62..64 => self.block(key),
-            64..66 => self.change(key, Action::Unblock, |limiter, now_us| {
+            64..66 => self.change(key, Action::Unblock, Woken::All, |limiter, now_us| {
                 let pardons = limiter.can_be_pardoned(now_us);
                 if pardons {
                     limiter.pardon();
@@ -137,7 +146,7 @@ impl World {
             }),
             66..67 => self.pause(key),
             67..68 => self.sync(key),
-            68..69 => self.change(key, Action::Resume, |limiter, now_us| {
+            68..69 => self.change(key, Action::Resume, Woken::All, |limiter, now_us| {
                 let paused = limiter.pause_at(now_us).is_some();
                 if paused {
                     limiter.resume();
@@ -152,7 +161,7 @@ impl World {
             83..84 => (0..KEYS).for_each(|key| self.expire(key)),
             84..86 => {
                 self.wall_us = self.wall_us.saturating_add_signed(self.rng.i64(-9..=9) * 700_000);
-                self.jumped = [true; KEYS as usize];
+                (0..KEYS).for_each(|key| self.line.queues.key_changed(&[key], Cause::Changed));
             }
             86..90 => self.replica.receive(self.rng.usize(..9)),
             90..92 => self.replica.cut(),
@@ -177,11 +186,26 @@ impl World {
         for key in 0..KEYS {
             for head in self.line.heads(key) {
                 let look = self.look(head.number, head.ask);
-                let idles = matches!(look, Look::Passes(_) | Look::Repeats)
-                    && !self.is_kept_back(head, head.flow.priority);
-                assert!(!idles || self.jumped[usize::from(key)], "{head:?} is not served");
+                let idles =
+                    matches!(look, Look::Passes(_) | Look::Repeats) && !self.may_be_kept_back(head);
+                assert!(!idles, "{head:?} is not served");
             }
         }
+    }
+
+    /// Whether the first of another flow is denied, and when it was tried perhaps only by rules that
+    /// this one has too: consumption since then may have added others.
+    fn may_be_kept_back(&self, waiter: &Waiter) -> bool {
+        let rules = identities(&self.rules[waiter.ask.rules].0);
+        let heads = self.line.heads(waiter.ask.key);
+        let mut others = heads.iter().filter(|head| head.flow != waiter.flow);
+        others.any(|head| match self.look(head.number, head.ask) {
+            Look::Later(denial) => {
+                head.flow.priority >= waiter.flow.priority
+                    && (denial.by.is_empty() || denial.by.iter().any(|rule| rules.contains(rule)))
+            }
+            Look::Passes(_) | Look::Repeats | Look::Decided => false,
+        })
     }
 
     /// Whether the first of another flow, of at least this priority, is denied, and only by rules
@@ -204,13 +228,12 @@ impl World {
         let heads = self.line.heads(waiter.ask.key);
         let own = heads.iter().find(|head| head.flow == waiter.flow);
         assert!(own.is_none_or(|own| own.number >= waiter.number), "{waiter:?} overtakes {own:?}");
-        let jumped = self.jumped[usize::from(waiter.ask.key)];
         let is_kept_back = self.is_kept_back(waiter, waiter.flow.priority + 1);
-        assert!(!is_kept_back || jumped, "{waiter:?} passes one of a higher priority");
+        assert!(!is_kept_back, "{waiter:?} passes one of a higher priority");
     }
 
     /// Propagates an effect on a key, which wakes those who wait for it.
-    fn commit(&mut self, effect: &Propagated) {
+    fn commit(&mut self, effect: &Propagated, woken: &Woken) {
         self.told.apply(effect);
         self.states.push(state(&self.told));
         self.disk.append(effect);
@@ -218,8 +241,19 @@ impl World {
             self.disk.sync(self.last());
         }
         self.replica.send(effect);
-        self.line.queues.key_changed(&effect[0]);
-        self.jumped[usize::from(effect[0][0])] = false;
+        let mut id = String::new();
+        let cause = match woken {
+            Woken::Consumed(of, hold) => {
+                let hold = hold.map(|hold| {
+                    id = hold.to_string();
+                    id.as_bytes()
+                });
+                Cause::Consumed { rules: &self.rules[*of].0, hold }
+            }
+            Woken::Returned(states) => Cause::Returned(states),
+            Woken::All => Cause::Changed,
+        };
+        self.line.queues.key_changed(&effect[0], cause);
     }
 
     /// Changes a key with an action that says whether it changed anything.
@@ -227,6 +261,7 @@ impl World {
         &mut self,
         key: u8,
         action: Action<'_>,
+        woken: Woken,
         change: impl FnOnce(&mut Limiter, u64) -> bool,
     ) {
         self.expire(key);
@@ -235,15 +270,22 @@ impl World {
             let settled = [String::from("REFUND")];
             let refunds = matches!(action, Action::Settle { settled: Settled::Refund, .. });
             let words = if refunds { &settled[..] } else { &[] };
-            self.store(key, limiter, action, words);
+            self.store(key, limiter, action, words, &woken);
         }
     }
 
     /// Stores what an action has left of a key, and propagates the action.
-    fn store(&mut self, key: u8, limiter: Limiter, action: Action<'_>, words: &[String]) {
+    fn store(
+        &mut self,
+        key: u8,
+        limiter: Limiter,
+        action: Action<'_>,
+        words: &[String],
+        woken: &Woken,
+    ) {
         let expiry = self.primary.expiry(key, &limiter, self.wall_us);
         self.primary.put(key, limiter, expiry);
-        self.commit(&propagated(key, self.wall_us, expiry, action, words));
+        self.commit(&propagated(key, self.wall_us, expiry, action, words), woken);
     }
 
     /// Deletes a key that has expired, which changes no decision.
@@ -260,7 +302,7 @@ impl World {
             assert_eq!(old, new, "what has expired decides {rules:?}");
         }
         self.primary.put(key, none, Expiry::Keep);
-        self.commit(&vec![vec![key]]);
+        self.commit(&vec![vec![key]], &Woken::All);
     }
 
     fn settle(&mut self) {
@@ -271,7 +313,8 @@ impl World {
             false => (Settled::AsCharged, Settlement::AsCharged),
         };
         let id = id.as_bytes();
-        self.change(key, Action::Settle { id, settled }, |limiter, now_us| {
+        let woken = Woken::Returned(self.primary.get(key).states_settled(id, settlement));
+        self.change(key, Action::Settle { id, settled }, woken, |limiter, now_us| {
             limiter.settle(id, settlement, now_us)
         });
     }
@@ -280,7 +323,8 @@ impl World {
         let Some(&Ask { key, hold: Some(id), .. }) = self.held.front() else { return };
         let (id, end_us) = (id.to_string(), self.wall_us + 3_000 * MS_US);
         let id = id.as_bytes();
-        self.change(key, Action::Renew { id, end_us }, |limiter, now_us| {
+        let woken = Woken::Returned(self.primary.get(key).states_renewed(id, end_us));
+        self.change(key, Action::Renew { id, end_us }, woken, |limiter, now_us| {
             limiter.renew(id, end_us, now_us)
         });
     }
@@ -289,7 +333,7 @@ impl World {
         let kind = if self.rng.bool() { Standing::Block } else { Standing::Exempt };
         let until_us = Some(self.wall_us + self.rng.u64(1..3_000) * MS_US);
         let entry = StandingEntry { kind, until_us, ban_us: None, reason: b"why"[..].into() };
-        self.change(key, Action::set(&entry, None), |limiter, _| {
+        self.change(key, Action::set(&entry, None), Woken::All, |limiter, _| {
             limiter.set_standing(Some(entry.clone()));
             true
         });
@@ -297,7 +341,7 @@ impl World {
 
     fn pause(&mut self, key: u8) {
         let (until_us, reason) = (self.wall_us + self.rng.u64(1..3_000) * MS_US, b"429");
-        self.change(key, Action::Pause { until_us, reason }, |limiter, now_us| {
+        self.change(key, Action::Pause { until_us, reason }, Woken::All, |limiter, now_us| {
             limiter.pause_until(until_us, now_us, reason)
         });
     }
@@ -323,7 +367,8 @@ impl World {
         let Ok(units @ 1..) = synced else { return };
         assert_eq!(left(&limiter), had.min(remaining.into()), "what a sync leaves of {rule}");
         let action = Action::Check { recorded: Recorded::Admitted, cost: units, meta: None };
-        self.store(key, limiter, action, &[rule.to_string()]);
+        let woken = Woken::All;
+        self.store(key, limiter, action, &[rule.to_string()], &woken);
     }
 
     fn ask(&mut self, key: u8) -> Ask {
@@ -357,8 +402,9 @@ impl World {
     fn open(&mut self, key: u8) -> Limiter {
         self.expire(key);
         let mut limiter = self.primary.get(key);
+        let held = limiter.states_held();
         if limiter.lapse_if_due(self.wall_us) {
-            self.store(key, limiter.clone(), Action::Lapse, &[]);
+            self.store(key, limiter.clone(), Action::Lapse, &[], &Woken::Returned(held));
         }
         limiter
     }
@@ -366,9 +412,11 @@ impl World {
     /// Decides a request, as `RL.CHECK` does.
     fn check(&mut self, number: u64, ask: Ask) -> Verdict {
         let mut limiter = self.open(ask.key);
-        let (verdict, expiry, effects) = self.with_check(number, ask, |check| {
+        let (verdict, expiry, effects, woken) = self.with_check(number, ask, |check| {
+            let renewed = check.options.and_then(|options| options.hold);
+            let renewed = renewed.map(|hold| limiter.states_renewed(hold.id, hold.end_us));
             let Ok(outcome) = limiter.check_within(BOUNDS, check, &mut Vec::new()) else {
-                return (Verdict::Limited, Expiry::Keep, Vec::new());
+                return (Verdict::Limited, Expiry::Keep, Vec::new(), Woken::All);
             };
             assert!((ask.cost..=ask.up_to.unwrap_or(ask.cost)).contains(&outcome.cost));
             let expiry = match outcome.changed() {
@@ -388,10 +436,15 @@ impl World {
             let done = done.map(|action| of(action, rules));
             let ban = ban.map(|ban| of(Action::set(ban, limiter.bans()), &[]));
             let effects = done.into_iter().chain(ban).collect::<Vec<_>>();
-            (outcome.summary.verdict, expiry, effects)
+            let woken = match outcome.change {
+                _ if outcome.ban_changed() => Woken::All,
+                Change::Renewed => Woken::Returned(renewed.unwrap_or_default()),
+                _ => Woken::Consumed(ask.rules, ask.hold.filter(|_| outcome.held)),
+            };
+            (outcome.summary.verdict, expiry, effects, woken)
         });
         self.primary.put(ask.key, limiter, expiry);
-        effects.iter().for_each(|effect| self.commit(effect));
+        effects.iter().for_each(|effect| self.commit(effect, &woken));
         if verdict == Verdict::Allowed && ask.hold.is_some() {
             self.held.push_back(ask);
         }
@@ -432,10 +485,12 @@ impl World {
         let ask = self.ask(key);
         let key = ask.key;
         let (number, ms) = (self.requests, self.rng.u64(1..PATIENCE_MS));
-        let rules = identities(&self.rules[ask.rules].0);
+        let rules = Rules::of(&self.rules[ask.rules].0);
+        let hold = ask.hold.map(|id| HoldId::of(id.to_string().as_bytes()));
         let name = [&b""[..], b"a", b"b"][self.rng.usize(..3)].into();
         let flow = Flow { priority: self.rng.u8(..5) / 4, name };
-        let request = Request { flow: flow.clone(), weight: self.rng.u16(1..4), rules };
+        let (weight, cost) = (self.rng.u16(1..4), ask.cost);
+        let request = Request { flow: flow.clone(), weight, rules, cost, hold };
         let waiter = Waiter { number, ask, flow };
         let in_front = self.line.queues.in_front(&place(key), &request, self.steady_us);
         let denial = match self.look(number, ask) {

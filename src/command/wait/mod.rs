@@ -1,61 +1,34 @@
 //! `RL.WAIT`: replies when this request may pass, in the order of `ratelimit_core::waiting`.
 //!
 //! ```text
-//!  a key or a policy changes  ->  note: the line is due at once    (changes)
+//!  a key or a policy changes  ->  the line is told            (line)
 //!  time passes                ->  one timer, for what is due next   (alarm)
 //!
-//!  the timer   ->  look at the next in line: would it pass?
-//!                  no    look again when its wait has passed
+//!  the timer   ->  look at the next that is due: would it pass?
+//!                  no    look again when its wait is over, or something lets it pass
 //!                  yes   it leaves the line; call RL.WAIT in its place, which cannot wait
 //!                        there and so decides at once; its reply is the client's
 //! ```
 //!
-//! `note` only notes, because a change is reported in the middle of the command that makes it. The
-//! timer runs outside of commands, where the module may write. It calls `RL.WAIT` through the
+//! The timer runs outside of commands, where the module may write. It calls `RL.WAIT` through the
 //! server, which tests that this node still serves the key's slot (migrating the slot deletes the
 //! key), and propagates, counts and reports what the command does.
-//!
-//! The lock is held briefly, and never during a call of the server except to allocate memory, so a
-//! change reported during such a call can take the lock.
 
 mod look;
 
-use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::check;
+use super::line::{Waiter, Waiters, set_alarm, waiters};
 use super::scratch::Scratch;
 use crate::config;
 use crate::metrics;
-use crate::server::alarm;
-use crate::server::changes::{self, Changes};
 use crate::server::propagation::must_not_replicate;
-use crate::server::{
-    Call, ClientId, CommandError, EventContext, Texts, WaitingClient, WhileWaiting, clock,
-};
+use crate::server::{Call, ClientId, CommandError, EventContext, Texts, WhileWaiting, clock};
 use look::Look;
 use ratelimit_core::parse::WaitRequest;
-use ratelimit_core::rule::identities;
-use ratelimit_core::waiting::{Due, Flow, Place, Queues, Request, Ticket};
-
-/// A waiting client.
-#[derive(Debug)]
-struct Waiter {
-    client: WaitingClient,
-    db: i32,
-    /// A copy of its command: the server may free a client's arguments at any time.
-    args: Arc<Texts>,
-}
-
-#[derive(Debug)]
-struct Waiters {
-    queues: Queues<Waiter>,
-    tickets: BTreeMap<ClientId, Ticket>,
-}
-
-static WAITERS: Mutex<Waiters> =
-    Mutex::new(Waiters { queues: Queues::EMPTY, tickets: BTreeMap::new() });
+use ratelimit_core::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
 
 /// The command that decides for a waiter. It cannot wait, because the module calls it.
 const WAIT: &CStr = c"RL.WAIT";
@@ -63,6 +36,9 @@ const WAIT: &CStr = c"RL.WAIT";
 /// Microseconds after which one run of the timer stops deciding, so that other clients are served
 /// in between when many waiters are due or each takes long.
 const BUSY_US: u64 = 5_000;
+/// How many clients one run of the timer answers at most: the server takes longer to send the
+/// replies than the module takes to decide.
+const MOST_ANSWERS: usize = 128;
 
 /// `RL.WAIT key ms [FLOW name [WEIGHT n]] [PRIORITY p] [COST n|a..b|name=n ...] [META text]
 /// [HOLD id EX s|PX ms [REFUND]] [FULL] rule [rule ...]`
@@ -90,17 +66,20 @@ fn waits_or_is_denied(
         Look::Decided | Look::Free | Look::Later { in_time: false, .. } => return Ok(false),
     };
     let place = Place { key: call.key_name()?.bytes().into(), db: call.db() };
+    let hold = request.check.options.as_ref().and_then(|options| options.hold);
     let wanted = Request {
         flow: Flow { priority: request.priority, name: request.flow.into() },
         weight: request.weight,
-        rules: identities(&scratch.rules),
+        rules: Rules::of(&scratch.rules),
+        cost: request.check.cost,
+        hold: hold.map(|hold| HoldId::of(hold.id)),
     };
     let lens = call.args().bytes().map(<[u8]>::len);
-    let bytes = lens.chain([place.key.len(), wanted.bytes()]).fold(0, usize::saturating_add);
+    let bytes = lens.chain([place.key.len()]).fold(0, usize::saturating_add);
     let (in_front_us, has_room) = {
-        let Waiters { queues, .. } = &*waiters();
+        let Waiters { queues, .. } = &mut *waiters();
         let in_front_us = queues.in_front(&place, &wanted, clock::steady_us());
-        (in_front_us, queues.has_room(config::room_for_waiters(), bytes))
+        (in_front_us, queues.has_room(config::room_for_waiters(), &place, &wanted, bytes))
     };
     let passes = denial.is_none();
     if passes && in_front_us.is_none() {
@@ -121,9 +100,7 @@ fn waits_or_is_denied(
     if let Some(denial) = denial {
         waiters.queues.deny(ticket, denial, clock::steady_us());
     }
-    waiters.tickets.insert(id, ticket);
-    changes::listen(note);
-    waiters.counted();
+    waiters.joined(id, ticket);
     drop(waiters);
     set_alarm();
     Ok(true)
@@ -134,64 +111,17 @@ fn after(ms: u64) -> u64 {
     clock::steady_us().saturating_add(ms.saturating_mul(1_000))
 }
 
-fn waiters() -> MutexGuard<'static, Waiters> {
-    // A call that panicked while it held the lock cannot have left a queue incomplete.
-    WAITERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Waiters {
-    /// Publishes the number of waiters and their memory after a change.
-    fn counted(&self) {
-        let waiting = self.queues.waiting();
-        metrics::clients_wait(waiting, self.queues.bytes());
-        if waiting == 0 {
-            changes::stop_listening();
-        }
-    }
-
-    fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
-        let waiter = self.queues.leave(ticket);
-        self.left(waiter)
-    }
-
-    fn admit(&mut self, ticket: Ticket, cost: u32) -> Option<Waiter> {
-        let waiter = self.queues.admit(ticket, cost);
-        self.left(waiter)
-    }
-
-    fn left(&mut self, waiter: Option<Waiter>) -> Option<Waiter> {
-        self.tickets.remove(&waiter.as_ref()?.client.id());
-        self.counted();
-        waiter
-    }
-}
-
 /// Milliseconds until `at_us`, at least one.
 fn until(at_us: Option<u64>) -> u64 {
     let left_us = at_us.map_or(0, |at_us| at_us.saturating_sub(clock::steady_us()));
     left_us.div_ceil(1_000).max(1)
 }
 
-/// Notes that a key, or everything, changed.
-fn note(changed: Changes<'_>) {
-    match changed {
-        Changes::Key(key) => waiters().queues.key_changed(key),
-        Changes::Everything => waiters().queues.everything_changed(),
-    }
-    set_alarm();
-}
-
-fn set_alarm() {
-    let next_us = waiters().queues.next_us();
-    if let Some(next_us) = next_us {
-        alarm::set(next_us);
-    }
-}
-
 /// Decides for the waiters that are due.
 pub fn serve(ctx: &EventContext) {
     let mut now_us = clock::steady_us();
     let busy_until_us = now_us.saturating_add(BUSY_US);
+    let enough = waiters().queues.waiting().saturating_sub(MOST_ANSWERS);
     loop {
         let due = waiters().queues.due(now_us);
         match due {
@@ -201,7 +131,7 @@ pub fn serve(ctx: &EventContext) {
             None => break,
         }
         now_us = clock::steady_us();
-        if now_us > busy_until_us {
+        if now_us > busy_until_us || waiters().queues.waiting() <= enough {
             break;
         }
     }
@@ -235,7 +165,7 @@ fn attempt(ctx: &EventContext, ticket: Ticket) {
 /// Reads a waiter's rules again, after a change of a policy.
 fn read(ctx: &EventContext, ticket: Ticket) {
     let rules =
-        |_: &Call<'_>, _: &WaitRequest<'_>, scratch: &mut Scratch| Ok(identities(&scratch.rules));
+        |_: &Call<'_>, _: &WaitRequest<'_>, scratch: &mut Scratch| Ok(Rules::of(&scratch.rules));
     match of_waiter(ctx, ticket, rules) {
         None => {}
         Some(Ok(rules)) => waiters().queues.read(ticket, rules),

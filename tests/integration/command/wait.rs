@@ -3,11 +3,14 @@
 mod fair;
 mod many;
 mod others;
+mod starve;
 mod wakes;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ratelimit_core::rule::Rule;
+use ratelimit_core::waiting::Rules;
 use redis::{Connection, ConnectionLike, Value, cmd, pipe};
 
 use crate::support::client::{ask, attempt, command, info, refusal, verdict};
@@ -324,7 +327,7 @@ fn a_bounded_number_waits() {
         let verdict = verdict(c, "RL.WAIT k 20000 HOLD b EX 9 slots:1");
         verdict == 1 && start.elapsed() < millis(10_000)
     };
-    for (setting, value) in [("max-waiters", "1"), ("max-waiter-bytes", "400")] {
+    for (setting, value) in [("max-waiters", "1"), ("max-waiter-bytes", "150")] {
         server::on_all_with(
             |builder: Builder| builder.module_args(&[setting, value]),
             |server| {
@@ -332,10 +335,10 @@ fn a_bounded_number_waits() {
                 assert_eq!(verdict(&mut c, HELD), 0);
                 let line = "RL.WAIT k 20000 HOLD a EX 9 slots:1";
                 let first = wait_in_line(server, line);
-                // Its arguments, its key once more, and what its rule is known by.
+                // Its arguments, its key once more, and its rules.
                 let bytes: usize = line.split(' ').map(str::len).sum();
-                let known_by = 6 * size_of::<ratelimit_core::rule::Identity>();
-                let bytes = bytes + "k".len() + known_by;
+                let rule = Rule::from_text(b"slots:1").unwrap();
+                let bytes = bytes + "k".len() + Rules::of(&[rule]).bytes();
                 assert_eq!(counted(&mut c, "waiting_bytes"), bytes as f64);
                 let bound = format!("max_{}", setting.trim_start_matches("max-").replace('-', "_"));
                 assert_eq!(counted(&mut c, &bound).to_string(), value);
@@ -347,6 +350,48 @@ fn a_bounded_number_waits() {
             },
         );
     }
+}
+
+#[test]
+fn a_line_has_a_bounded_number_of_flows() {
+    server::on_all_with(
+        |builder: Builder| builder.module_args(&["max-flows", "2"]),
+        |server| {
+            let mut c = server.connect();
+            assert_eq!(verdict(&mut c, HELD), 0);
+            let wait = |flow: &str, ms: u32, id: u32| {
+                format!("RL.WAIT k {ms} FLOW {flow} HOLD {id} EX 9 slots:1")
+            };
+            let _first = wait_in_line(server, &wait("a", 600_000, 1));
+            let _second = wait_in_line(server, &wait("b", 600_000, 2));
+            assert_eq!(verdict(&mut c, &wait("c", 600_000, 3)), 1, "a third flow, at once");
+            let _third = wait_in_line(server, &wait("a", 600_000, 4));
+            let () = ask(&mut c, "CONFIG SET ratelimit.max-flows 3");
+            let _fourth = wait_in_line(server, &wait("c", 600_000, 5));
+            assert_eq!(waiting(&mut c), 4);
+        },
+    );
+}
+
+#[test]
+fn equal_rules_of_waiting_clients_take_memory_once() {
+    const CLIENTS: usize = 50;
+    server::on_all_with(
+        |builder: Builder| builder.module_args(&["max-waiter-bytes", "10000"]),
+        |server| {
+            let mut c = server.connect();
+            let rules: String =
+                (0..32).map(|n| format!(" bucket:1/h,burst=1,name=r{n:028}")).collect();
+            let () = ask(&mut c, &format!("RL.POLICY SET many{rules}"));
+            assert_eq!(verdict(&mut c, "RL.CHECK k @many"), 0);
+            let waiters = (0..CLIENTS).map(|_| wait_unread(server, "RL.WAIT k 3600000 @many"));
+            let waiters: Vec<_> = waiters.collect();
+            assert_eq!(waiting(&mut c), CLIENTS);
+            drop(waiters);
+            eventually("all to have left", || waiting(&mut c) == 0);
+            assert_eq!(counted(&mut c, "waiting_bytes"), 0.0);
+        },
+    );
 }
 
 #[test]

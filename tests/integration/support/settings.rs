@@ -28,7 +28,7 @@ pub enum Values {
 
 use Values::{Integer, Word, YesNo};
 
-pub const SETTINGS: [Setting; 11] = [
+pub const SETTINGS: [Setting; 12] = [
     Setting {
         name: "max-rules",
         default: "32",
@@ -75,6 +75,7 @@ pub const SETTINGS: [Setting; 11] = [
     },
     // Tested in `command/wait.rs`.
     Setting { name: "max-waiters", default: "10000", values: Integer(0..=1_000_000), effects: &[] },
+    Setting { name: "max-flows", default: "1024", values: Integer(1..=65_536), effects: &[] },
     Setting {
         name: "max-waiter-bytes",
         default: "16777216",

@@ -83,11 +83,17 @@ impl Limiter {
     /// Returns true if it changed the key, which must be propagated.
     #[inline(always)]
     pub fn lapse_if_due(&mut self, now_us: u64) -> bool {
-        let due = self.holds().is_some() && self.lapse_matters(now_us);
+        let due = self.lapse_is_due(now_us);
         if due {
             self.lapse(now_us);
         }
         due
+    }
+
+    /// True if holds have lapsed, and that changes what rules read.
+    #[inline(always)]
+    pub fn lapse_is_due(&self, now_us: u64) -> bool {
+        self.holds().is_some() && self.lapse_matters(now_us)
     }
 
     /// The limiter as rules read it at `now_us`, without the holds that have lapsed.

@@ -9,6 +9,7 @@
 //! check      a check's arguments, and what a check did
 //! record     what a check does to the value, once it is decided
 //! holding    what holds do to states
+//! returning  which states get something back
 //! history    the last checks, with the text that callers gave
 //! slots      what holds take of slots
 //! deadline   when the key should expire
@@ -27,5 +28,6 @@ pub mod pause;
 mod pausing;
 mod record;
 pub mod report;
+mod returning;
 pub mod slots;
 pub mod standing;

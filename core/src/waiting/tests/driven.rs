@@ -1,9 +1,9 @@
 //! What a server does: it waits for the next instant at which something is due.
 
 use super::place;
-use super::world::{Answer, Asker, Keys, Look, MS_US, START_US, Step};
-use crate::rule::{Rule, identities};
-use crate::waiting::{Due, Place, Queues, Ticket};
+use super::world::{Answer, Asker, Happened, Keys, Look, MS_US, START_US, Step};
+use crate::rule::Rule;
+use crate::waiting::{Due, Place, Queues, Rules, Ticket};
 use std::collections::BTreeMap;
 
 pub struct Driver<'a> {
@@ -35,14 +35,19 @@ impl<'a> Driver<'a> {
     }
 
     fn admit(&mut self, asker: &Asker, now_us: u64) {
-        self.keys.take(asker, now_us);
-        self.queues.key_changed(&place_of(asker.ask.key).key);
+        let happened = self.keys.take(asker, now_us);
+        self.tell(asker.ask.key, &happened);
         self.answer(asker, now_us, true);
+    }
+
+    fn tell(&mut self, key: u8, happened: &Happened) {
+        let (key, queues) = (place_of(key).key, &mut self.queues);
+        happened.tell(self.keys.rules, |cause| queues.key_changed(&key, cause));
     }
 
     /// One who is decided at once if nobody is in front, as the contract says.
     fn ask(&mut self, asker: Asker, now_us: u64) {
-        let (place, request) = (place_of(asker.ask.key), self.keys.request(&asker.ask));
+        let (place, request) = (place_of(asker.ask.key), self.keys.request(&asker));
         let in_front = self.queues.in_front(&place, &request, now_us);
         let look = self.keys.look(&asker, now_us);
         if in_front.is_none() && matches!(look, Look::Passes(_)) {
@@ -72,7 +77,7 @@ impl<'a> Driver<'a> {
                 }
                 Due::Read(ticket) => {
                     let rules = self.queues.waiter(ticket).unwrap().ask.rules;
-                    self.queues.read(ticket, identities(&self.keys.rules[rules]));
+                    self.queues.read(ticket, Rules::of(&self.keys.rules[rules]));
                 }
                 Due::Deadline(ticket) => {
                     let asker = self.queues.leave(ticket).unwrap();
@@ -101,8 +106,8 @@ impl<'a> Driver<'a> {
             }
             Step::Policy => self.queues.everything_changed(),
             _ => {
-                if let Some(key) = self.keys.change(step, now_us) {
-                    self.queues.key_changed(&place_of(key).key);
+                if let Some((key, happened)) = self.keys.change(step, now_us) {
+                    self.tell(key, &happened);
                 }
             }
         }
@@ -115,7 +120,7 @@ impl<'a> Driver<'a> {
         assert!(self.tickets.is_empty(), "forgotten: {:?}", self.tickets);
         assert!(self.queues.waiting() == 0 && self.queues.bytes == 0);
         assert!(self.queues.lines.is_empty() && self.queues.instants.is_empty());
-        assert!(self.queues.ends.is_empty());
+        assert!(self.queues.ends.is_empty() && self.queues.rules.is_empty());
         self.answers.sort_unstable();
         let twice = self.answers.windows(2).find(|pair| pair[0].0 == pair[1].0);
         assert_eq!(twice, None, "answered twice");

@@ -1,7 +1,7 @@
 //! What each flow gets: the contract's examples and the law of shares.
 
 use super::{place, request};
-use crate::waiting::{Due, Queues, Request};
+use crate::waiting::{Cause, Due, Queues, Request};
 use proptest::prelude::*;
 
 /// A line in which one unit is free at a time.
@@ -21,8 +21,8 @@ impl Line {
 
     /// Serves the next.
     fn serve(&mut self) -> (&'static str, u32) {
-        self.queues.key_changed(b"k");
-        let Some(Due::Try(ticket)) = self.queues.due(0) else { panic!("nobody is tried") };
+        self.queues.key_changed(b"k", Cause::Changed);
+        let Some(Due::Try(ticket)) = self.queues.due(9_000) else { panic!("nobody is tried") };
         let &(_, cost) = self.queues.waiter(ticket).unwrap();
         self.queues.admit(ticket, cost).unwrap()
     }

@@ -5,23 +5,26 @@ mod exhaustive;
 mod fair;
 mod laws;
 mod naive;
+mod wakes;
 mod world;
 
 use super::*;
+use crate::parse::rules_of_line;
 use crate::rule::identities;
 
-const ROOM: Room = Room { waiters: usize::MAX, bytes: usize::MAX };
+const ROOM: Room = Room { waiters: usize::MAX, flows: usize::MAX, bytes: usize::MAX };
 
 fn place(key: &str, db: i32) -> Place {
     Place { key: key.as_bytes().into(), db }
 }
 
-fn rules(line: &str) -> Box<[Identity]> {
-    identities(&crate::parse::rules_of_line(line))
+fn rules(line: &str) -> Rules {
+    Rules::of(&rules_of_line(line))
 }
 
 fn request(flow: &str, priority: u8, of: &str) -> Request {
-    Request { flow: Flow { priority, name: flow.as_bytes().into() }, weight: 1, rules: rules(of) }
+    let flow = Flow { priority, name: flow.as_bytes().into() };
+    Request { flow, weight: 1, rules: rules(of), cost: 1, hold: None }
 }
 
 /// One who names no flow.
@@ -31,7 +34,7 @@ fn plain() -> Request {
 
 /// Denied by rules for this many milliseconds.
 fn denied(wait_ms: u64, by: &str) -> Denial {
-    Denial { wait_ms, again_ms: wait_ms, by: rules(by) }
+    Denial { wait_ms, again_ms: wait_ms, by: identities(&rules_of_line(by)) }
 }
 
 fn attempt(ticket: u64) -> Option<Due> {
@@ -110,9 +113,9 @@ fn changes_wake_the_first_of_the_key_in_every_database() {
         queues.deny(ticket, denied(70, "1/s"), 0);
     }
     assert_eq!(queues.due(0), None);
-    queues.key_changed(b"a");
+    queues.key_changed(b"a", Cause::Changed);
     assert_eq!(all_due(&mut queues, 0), [0, 3].map(|n| Due::Try(Ticket(n))));
-    queues.key_changed(b"other");
+    queues.key_changed(b"other", Cause::Changed);
     assert_eq!(queues.due(0), None);
 }
 
@@ -155,15 +158,15 @@ fn those_who_lack_a_rule_that_denies_pass_others_over() {
 fn a_newcomer_lets_those_go_first_who_may_pass() {
     let mut queues = Queues::EMPTY;
     let newcomer = request("b", 0, "9/m");
-    let open = |queues: &Queues<_>, now_us| {
+    let open = |queues: &mut Queues<_>, now_us| {
         ["k", "other"].map(|key| queues.in_front(&place(key, 0), &newcomer, now_us).is_none())
     };
     for key in ["k", "other"] {
         let ticket = queues.join(place(key, 0), request("a", 0, "1/s"), 90_000, 1, 'x');
-        assert!(!open(&queues, 0)[usize::from(key == "other")], "{key} is not tried yet");
+        assert!(!open(&mut queues, 0)[usize::from(key == "other")], "{key} is not tried yet");
         queues.deny(ticket, denied(if key == "k" { 5 } else { 6 }, "1/s"), 0);
     }
-    let opens = [0, 4_999, 5_000, 6_000].map(|now_us| open(&queues, now_us));
+    let opens = [0, 4_999, 5_000, 6_000].map(|now_us| open(&mut queues, now_us));
     assert_eq!(opens, [[true; 2], [true; 2], [false, true], [false; 2]]);
 }
 
@@ -212,103 +215,46 @@ fn a_pause_denies_all() {
     assert_eq!(queues.in_front(&place("k", 0), &request("c", 0, "9/s"), 0), Some(5_000));
 }
 
-fn own_rule(number: u64) -> String {
-    format!("1/s,name=r{number}")
-}
-
-/// Flows join a line. Each has one client, with a rule that no other has.
-fn many_flows(queues: &mut Queues<char>, key: &str, flows: u64) {
-    for number in 0..flows {
-        let rule = own_rule(number);
-        queues.join(place(key, 0), request(&rule, 0, &rule), u64::MAX, 1, 'x');
-    }
-}
-
 #[test]
-fn a_walk_over_many_rests_in_between_and_comes_to_all() {
+fn room_is_bounded_in_flows() {
     let mut queues = Queues::EMPTY;
-    many_flows(&mut queues, "k", 800);
-    let mut tries = |now_us, changes| {
-        if changes {
-            queues.key_changed(b"k");
-        }
-        let mut tries = 0;
-        while let Some(due) = queues.due(now_us) {
-            let Due::Try(ticket) = due else { panic!("{due:?}") };
-            queues.deny(ticket, denied(1_000, &own_rule(ticket.0)), now_us);
-            tries += 1;
-        }
-        tries
+    let fits = |queues: &Queues<char>, key, flow| {
+        let room = Room { flows: 2, ..ROOM };
+        queues.has_room(room, &place(key, 0), &request(flow, 0, "1/s"), 1)
     };
-    // The clock has gone on while nobody waited.
-    let tried = [(9_000, false), (12_999, false), (13_000, false), (17_000, true)];
-    assert_eq!(tried.map(|(now_us, changes)| tries(now_us, changes)), [256, 0, 256, 256]);
-    let after = (21..70).step_by(4).map(|ms| tries(ms * 1_000, false));
-    assert_eq!(after.sum::<u64>(), 800 - 256, "each once after a change");
-}
-
-#[test]
-fn changes_keep_neither_the_first_nor_the_last_from_their_tries() {
-    let mut queues = Queues::EMPTY;
-    many_flows(&mut queues, "k", 2_000);
-    let mut tried = BTreeSet::new();
-    for round in 0..30 {
-        let now_us = round * 4_000;
-        let mut first = 0;
-        // Many changes in one round.
-        for _ in 0..3 {
-            while let Some(Due::Try(ticket)) = queues.due(now_us) {
-                tried.insert(ticket);
-                first += usize::from(ticket == Ticket(0));
-                queues.deny(ticket, denied(100, &own_rule(ticket.0)), now_us);
-            }
-            queues.key_changed(b"k");
-        }
-        assert!(first > 0, "the first, in round {round}");
+    for flow in ["a", "b", "a"] {
+        assert!(fits(&queues, "k", flow));
+        queues.join(place("k", 0), request(flow, 0, "1/s"), 90_000, 1, 'x');
     }
-    assert_eq!(tried.len(), 2_000);
-}
-
-#[test]
-fn a_slow_line_keeps_no_other_line_and_no_deadline_waiting() {
-    let mut queues = Queues::EMPTY;
-    many_flows(&mut queues, "a", 200);
-    let other = queues.join(place("b", 0), plain(), 300_000, 1, 'y');
-    let (mut now_us, mut slow_us, mut served_us) = (0, 0, None);
-    while queues.waiter(other).is_some() {
-        now_us = queues.next_us().unwrap().max(now_us);
-        queues.key_changed(b"a");
-        if now_us > 100_000 && served_us.is_none() {
-            queues.key_changed(b"b");
-        }
-        match queues.due(now_us) {
-            Some(Due::Try(ticket)) if ticket == other => {
-                served_us = served_us.or((now_us > 100_000).then_some(now_us));
-                queues.deny(other, denied(900, "1/s"), now_us);
-            }
-            Some(Due::Try(ticket)) => {
-                (now_us, slow_us) = (now_us + 1_300, slow_us + 1_300);
-                queues.deny(ticket, denied(900, &own_rule(ticket.0)), now_us);
-            }
-            Some(Due::Deadline(ticket)) => drop(queues.leave(ticket)),
-            Some(Due::Read(_)) | None => {}
-        }
-    }
-    assert!(served_us.is_some_and(|at_us| at_us < 110_000), "{served_us:?}");
-    assert!(now_us < 310_000, "the deadline's answer came at {now_us}");
-    assert!(slow_us * 3 < now_us, "looks took {slow_us} of {now_us} us");
+    assert_eq!(["a", "b", "c"].map(|flow| fits(&queues, "k", flow)), [true, true, false]);
+    assert!(fits(&queues, "other", "c"));
+    queues.leave(Ticket(1));
+    assert!(fits(&queues, "k", "c"));
 }
 
 #[test]
 fn room_is_bounded_in_waiters_and_in_bytes() {
     let mut queues = three();
-    let room = |waiters, bytes| Room { waiters, bytes };
-    assert_eq!((queues.waiting(), queues.bytes()), (3, 7));
-    assert!(queues.has_room(ROOM, usize::MAX - 7));
-    assert!(queues.has_room(room(4, 10), 3));
-    assert!(!queues.has_room(room(3, 10), 3), "one too many");
-    assert!(!queues.has_room(room(4, 10), 4), "a byte too many");
+    let shared = plain().rules.bytes();
+    let fits = |queues: &Queues<_>, waiters, bytes, with: usize| {
+        let room = Room { waiters, bytes, ..ROOM };
+        queues.has_room(room, &place("a", 0), &plain(), with)
+    };
+    assert_eq!((queues.waiting(), queues.bytes()), (3, 7 + shared));
+    assert!(fits(&queues, 9, usize::MAX, usize::MAX - 7 - shared));
+    assert!(fits(&queues, 4, 10 + shared, 3), "equal rules count once");
+    assert!(!fits(&queues, 3, 10 + shared, 3), "one too many");
+    assert!(!fits(&queues, 4, 10 + shared, 4), "a byte too many");
     queues.leave(Ticket(2));
-    assert!(queues.has_room(room(3, 10), 7));
-    assert!(!queues.has_room(room(0, 10), 0));
+    assert!(fits(&queues, 3, 10 + shared, 7));
+    assert!(!fits(&queues, 0, 10 + shared, 0));
+    let other = |bytes| {
+        let room = Room { bytes, ..ROOM };
+        queues.has_room(room, &place("a", 0), &request("", 0, "2/s"), 1)
+    };
+    assert_eq!([4 + shared, 4 + 2 * shared].map(other), [false, true], "other rules count too");
+    for ticket in 0..2 {
+        queues.leave(Ticket(ticket));
+    }
+    assert_eq!(queues.bytes(), 0);
 }

@@ -1,8 +1,8 @@
 //! Keys with real limits, and clients that ask them.
 
 use crate::limit::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
-use crate::rule::{Rule, identities};
-use crate::waiting::{Denial, Flow, Request};
+use crate::rule::{Identity, Kind, Rule};
+use crate::waiting::{Cause, Denial, Flow, HoldId, Request, Rules};
 
 pub const START_US: u64 = 1_000_000_000;
 pub const MS_US: u64 = 1_000;
@@ -74,6 +74,34 @@ pub enum Look {
     Never,
 }
 
+/// What happened to a key.
+#[derive(Clone, Debug)]
+pub enum Happened {
+    /// Rules of this number consumed, for an asker of this number if one took a hold.
+    Consumed(usize, Option<u64>),
+    Returned(Vec<Identity>),
+    Changed,
+}
+
+impl Happened {
+    /// Tells a line.
+    pub fn tell(&self, rules: &[Vec<Rule>], mut to: impl FnMut(Cause<'_>)) {
+        match self {
+            Self::Consumed(of, hold) => {
+                let id = hold.map(u64::to_be_bytes);
+                let hold = id.as_ref().map(|id| &id[..]);
+                to(Cause::Consumed { rules: &rules[*of], hold });
+            }
+            Self::Returned(states) => to(Cause::Returned(states)),
+            Self::Changed => to(Cause::Changed),
+        }
+    }
+}
+
+fn takes_hold(rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| rule.kind() == Kind::Slots)
+}
+
 #[derive(Clone, Debug)]
 pub struct Keys<'a> {
     limiters: [Limiter; 2],
@@ -86,9 +114,12 @@ impl<'a> Keys<'a> {
         Self { limiters: Default::default(), holds: Default::default(), rules }
     }
 
-    pub fn request(&self, ask: &Ask) -> Request {
+    pub fn request(&self, asker: &Asker) -> Request {
+        let Asker { number, ask, .. } = asker;
         let flow = Flow { priority: ask.priority, name: ask.flow.as_bytes().into() };
-        Request { flow, weight: ask.weight, rules: identities(&self.rules[ask.rules]) }
+        let hold = takes_hold(&self.rules[ask.rules]).then(|| HoldId::of(&number.to_be_bytes()));
+        let rules = Rules::of(&self.rules[ask.rules]);
+        Request { flow, weight: ask.weight, rules, cost: ask.cost, hold }
     }
 
     fn check<T>(
@@ -101,8 +132,8 @@ impl<'a> Keys<'a> {
         let id = asker.number.to_be_bytes();
         let end_us = now_us + HOLD_MS * MS_US;
         let hold = HoldRequest { id: &id, end_us, refund: false };
-        let slots = rules.iter().any(|rule| rule.kind() == crate::rule::Kind::Slots);
-        let options = CheckOptions { hold: slots.then_some(hold), ..CheckOptions::default() };
+        let hold = takes_hold(rules).then_some(hold);
+        let options = CheckOptions { hold, ..CheckOptions::default() };
         let check = Check::new(rules, asker.ask.cost, now_us).with(&options);
         body(&mut self.limiters[usize::from(asker.ask.key)], &check)
     }
@@ -122,16 +153,18 @@ impl<'a> Keys<'a> {
     }
 
     /// Takes what a client asks for, which must pass.
-    pub fn take(&mut self, asker: &Asker, now_us: u64) {
+    pub fn take(&mut self, asker: &Asker, now_us: u64) -> Happened {
         let admitted = self.check(asker, now_us, |limiter, check| {
             limiter.check(check, &mut Vec::new()).summary.verdict.code() == 0
         });
         assert!(admitted, "{asker:?} is admitted by its rules");
         self.holds[usize::from(asker.ask.key)].push(asker.number);
+        let hold = takes_hold(&self.rules[asker.ask.rules]).then_some(asker.number);
+        Happened::Consumed(asker.ask.rules, hold)
     }
 
-    /// A step that changes a key; returns that key.
-    pub fn change(&mut self, step: &Step, now_us: u64) -> Option<u8> {
+    /// A step that changes a key; returns that key, and what happened to it.
+    pub fn change(&mut self, step: &Step, now_us: u64) -> Option<(u8, Happened)> {
         let (Step::Settle(key, _)
         | Step::Refund(key, _)
         | Step::Take(key, _)
@@ -143,23 +176,39 @@ impl<'a> Keys<'a> {
         };
         let rules = self.rules.last().unwrap();
         let limiter = &mut self.limiters[usize::from(key)];
-        match *step {
+        let happened = match *step {
             Step::Settle(_, index) => {
                 let holds = &mut self.holds[usize::from(key)];
-                if !holds.is_empty() {
-                    let id = holds.remove(index % holds.len()).to_be_bytes();
-                    limiter.settle(&id, Settlement::AsCharged, now_us);
+                if holds.is_empty() {
+                    return None;
                 }
+                let id = holds.remove(index % holds.len()).to_be_bytes();
+                let states = limiter.states_settled(&id, Settlement::AsCharged);
+                limiter.settle(&id, Settlement::AsCharged, now_us);
+                Happened::Returned(states)
             }
-            Step::Refund(_, units) => drop(limiter.refund(units, now_us, rules)),
+            Step::Refund(_, units) => {
+                limiter.refund(units, now_us, rules);
+                Happened::Returned(rules.iter().map(Rule::state).collect())
+            }
             Step::Take(_, cost) => {
                 limiter.check(&Check::new(rules, cost, now_us), &mut Vec::new());
+                Happened::Consumed(self.rules.len() - 1, None)
             }
-            Step::Delete(_) => *limiter = Limiter::default(),
-            Step::Pause(_, ms) => drop(limiter.pause_until(now_us + ms * MS_US, now_us, b"")),
-            Step::Resume(_) => limiter.resume(),
-            Step::Ask(_) | Step::Leave(_) | Step::Policy => {}
-        }
-        Some(key)
+            Step::Delete(_) => {
+                *limiter = Limiter::default();
+                Happened::Changed
+            }
+            Step::Pause(_, ms) => {
+                limiter.pause_until(now_us + ms * MS_US, now_us, b"");
+                Happened::Changed
+            }
+            Step::Resume(_) => {
+                limiter.resume();
+                Happened::Changed
+            }
+            Step::Ask(_) | Step::Leave(_) | Step::Policy => return None,
+        };
+        Some((key, happened))
     }
 }

@@ -1,0 +1,65 @@
+//! Which rules the heads of a line have.
+
+use super::rules::{Rules, reads_log};
+use crate::rule::{Identity, Rule};
+use std::collections::BTreeMap;
+
+/// The heads that have rules of one identity.
+#[derive(Debug)]
+struct Heads {
+    number: usize,
+    /// The text of their rules, if it has been the same for all.
+    text: Option<u64>,
+}
+
+/// The rules of all heads, by identity.
+#[derive(Debug)]
+pub struct Having {
+    heads: BTreeMap<Identity, Heads>,
+    /// How many log rules they have.
+    logs: usize,
+}
+
+impl Having {
+    pub const NONE: Self = Self { heads: BTreeMap::new(), logs: 0 };
+
+    /// How many heads have a rule.
+    pub fn heads(&self, rule: &Identity) -> usize {
+        self.heads.get(rule).map_or(0, |heads| heads.number)
+    }
+
+    /// Counts the rules of a head, or stops counting them.
+    pub fn count(&mut self, rules: &Rules, heads: isize) {
+        for rule in rules.iter() {
+            if rule.reads_log() {
+                self.logs = self.logs.saturating_add_signed(heads);
+            }
+            let new = || Heads { number: 0, text: Some(rule.text) };
+            let having = self.heads.entry(rule.identity).or_insert_with(new);
+            having.number = having.number.saturating_add_signed(heads);
+            having.text.take_if(|text| *text != rule.text);
+            if having.number == 0 {
+                self.heads.remove(&rule.identity);
+            }
+        }
+    }
+
+    /// The states of which heads have rules with other texts than these.
+    pub fn states_of_other_texts(&self, rules: &[Rule]) -> Vec<Identity> {
+        let (mut states, mut reads, mut logs) = (Vec::new(), false, 0_usize);
+        for rule in rules {
+            let having = self.heads.get(&rule.identity());
+            let like = having.filter(|heads| heads.text == Some(rule.hash_of_limit()));
+            if reads_log(rule) {
+                reads = true;
+                logs = logs.saturating_add(like.map_or(0, |heads| heads.number));
+            } else if having.is_some() && like.is_none() {
+                states.push(rule.identity());
+            }
+        }
+        if reads && logs != self.logs {
+            states.push(Identity::LOG);
+        }
+        states
+    }
+}

@@ -1,0 +1,58 @@
+//! What the tries of a wake have shown, so that no later one has to show it again.
+
+use super::rules::Entry;
+use crate::rule::Identity;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What changed since all heads that may pass were last tried, and what rules deny since.
+#[derive(Debug)]
+pub struct Known {
+    /// By the state and the text of a rule, the least cost that it denies, and until when.
+    denied: BTreeMap<(Identity, u64), (u32, u64)>,
+    /// The states that got something back.
+    returned: BTreeSet<Identity>,
+    /// Whether something else changed, which may let any rule admit.
+    changed: bool,
+}
+
+impl Known {
+    pub const NOTHING: Self =
+        Self { denied: BTreeMap::new(), returned: BTreeSet::new(), changed: false };
+
+    /// A state got something back.
+    pub fn returned(&mut self, state: Identity) {
+        self.returned.insert(state);
+        let of_state = (state, 0)..=(state, u64::MAX);
+        self.denied.extract_if(of_state, |_, _| true).for_each(drop);
+    }
+
+    /// Any rule may admit.
+    pub fn changed(&mut self) {
+        self.changed = true;
+        self.denied.clear();
+    }
+
+    /// A rule denies a cost until then.
+    pub fn denies(&mut self, rule: &Entry, cost: u32, until_us: u64, now_us: u64) {
+        let of_rule = self.denied.entry((rule.state, rule.text)).or_insert((cost, until_us));
+        if cost <= of_rule.0 || of_rule.1 <= now_us {
+            *of_rule = (cost, until_us);
+        }
+    }
+
+    /// Until when a rule denies a cost at least; `None` if no try has shown that it does.
+    pub fn denies_until(&self, rule: &Entry, cost: u32, now_us: u64) -> Option<u64> {
+        let &(least, until_us) = self.denied.get(&(rule.state, rule.text))?;
+        (cost >= least && until_us > now_us).then_some(until_us)
+    }
+
+    /// Whether a rule that denied a cost may admit it.
+    pub fn may_admit(&self, rule: &Entry) -> bool {
+        self.changed || self.returned.contains(&rule.state)
+    }
+
+    /// All heads that may pass are tried.
+    pub fn forget(&mut self) {
+        *self = Self::NOTHING;
+    }
+}

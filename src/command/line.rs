@@ -1,0 +1,107 @@
+//! The clients that wait in line, and what their lines are told.
+//!
+//! A change is told in the middle of the command that makes it, so a line only notes it: the timer
+//! serves the clients that are due (`wait`).
+//!
+//! The lock is held briefly, and never during a call of the server except to allocate memory, so a
+//! change that is told during such a call can take the lock.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::metrics;
+use crate::server::changes::{self, Changes};
+use crate::server::{Arg, ClientId, Texts, WaitingClient, alarm};
+use ratelimit_core::waiting::{Cause, Queues, Ticket};
+
+/// A waiting client.
+#[derive(Debug)]
+pub struct Waiter {
+    pub client: WaitingClient,
+    pub db: i32,
+    /// A copy of its command: the server may free a client's arguments at any time.
+    pub args: Arc<Texts>,
+}
+
+/// All waiting clients.
+#[derive(Debug)]
+pub struct Waiters {
+    pub queues: Queues<Waiter>,
+    pub tickets: BTreeMap<ClientId, Ticket>,
+}
+
+static WAITERS: Mutex<Waiters> =
+    Mutex::new(Waiters { queues: Queues::EMPTY, tickets: BTreeMap::new() });
+
+/// Locks the waiting clients.
+pub fn waiters() -> MutexGuard<'static, Waiters> {
+    // A call that panicked while it held the lock cannot have left a queue incomplete.
+    WAITERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether any client waits, for any key.
+#[inline(always)]
+pub fn is_in_use() -> bool {
+    changes::is_heard()
+}
+
+/// Tells the line of a key what a command did to it.
+pub fn changed(key: Arg<'_>, cause: Cause<'_>) {
+    if is_in_use() {
+        waiters().queues.key_changed(key.bytes(), cause);
+        set_alarm();
+    }
+}
+
+/// Notes that the server changed a key, or anything.
+fn note(changed: Changes<'_>) {
+    match changed {
+        Changes::Key(key) => waiters().queues.key_changed(key, Cause::Changed),
+        Changes::Everything => waiters().queues.everything_changed(),
+    }
+    set_alarm();
+}
+
+/// Sets the timer for what is due next.
+pub fn set_alarm() {
+    let next_us = waiters().queues.next_us();
+    if let Some(next_us) = next_us {
+        alarm::set(next_us);
+    }
+}
+
+impl Waiters {
+    /// Publishes the number of waiters and their memory after a change.
+    fn counted(&self) {
+        let waiting = self.queues.waiting();
+        metrics::clients_wait(waiting, self.queues.bytes());
+        if waiting == 0 {
+            changes::stop_listening();
+        }
+    }
+
+    /// A client has joined.
+    pub fn joined(&mut self, id: ClientId, ticket: Ticket) {
+        self.tickets.insert(id, ticket);
+        changes::listen(note);
+        self.counted();
+    }
+
+    /// Removes a client that is not admitted by its rules.
+    pub fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.queues.leave(ticket);
+        self.left(waiter)
+    }
+
+    /// Removes a client that is admitted at this cost.
+    pub fn admit(&mut self, ticket: Ticket, cost: u32) -> Option<Waiter> {
+        let waiter = self.queues.admit(ticket, cost);
+        self.left(waiter)
+    }
+
+    fn left(&mut self, waiter: Option<Waiter>) -> Option<Waiter> {
+        self.tickets.remove(&waiter.as_ref()?.client.id());
+        self.counted();
+        waiter
+    }
+}
