@@ -103,7 +103,7 @@ impl<'a> View<'a> {
                 Decision::admits(rule, reading, check)
             }
         };
-        let to_guess = cost.filter(|_| rule.kind() == Kind::Log);
+        let to_guess = cost.filter(|_| state.log().is_some_and(|log| !log.may_end_before(rule)));
         // The first lapse after which it holds at once is one of `places`, or comes later. If all
         // guesses are right, it is at `guessed` or before.
         let mut places = holds.lapses_between(now_us, latest);

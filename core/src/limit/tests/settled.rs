@@ -235,7 +235,9 @@ proptest! {
         meter.consume_excess(&charged(&rule, rate, capped), at_us, units);
         let Meter::Debt(mut debt) = meter else { unreachable!() };
         let period = u128::from(rule.period_us());
-        let drained = before.owed().saturating_sub(u128::from(gap_us) * u128::from(rate));
+        let left = |rate: u32| before.owed().saturating_sub(u128::from(gap_us) * u128::from(rate));
+        // At its own rate the debt has ended once nothing is left.
+        let drained = if left(before.limit) == 0 { 0 } else { left(rate) };
         prop_assert_eq!(before.owed_at(rate, at_us), drained);
         let full = drained + u128::from(units) * period;
         let capacity = if rate == 0 { 0 } else { u128::from(rule.capacity()) * period };

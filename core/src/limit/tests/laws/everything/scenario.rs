@@ -19,9 +19,11 @@ const LOGS: &[&str] = &[
     "12/10s,name=free",
     "3/500ms",
     "6/3s,count=all",
+    "4/20s",
 ];
 
-/// Rules of the other algorithms. Four of them share a name.
+/// Rules of the other algorithms. Some share a name, with other periods and algorithms, and some
+/// have no name but the same period, with other limits.
 const OTHERS: &[&str] = &[
     "fixed:5/2s",
     "window:6/s",
@@ -36,6 +38,14 @@ const OTHERS: &[&str] = &[
     "fixed:7/2s,name=x",
     "window:4/s,name=x",
     "window:4/2s,name=x",
+    "bucket:5/9s,name=x",
+    "bucket:3/5s,refill=interval,name=x",
+    "fixed:4/6s,align=first,name=x",
+    "bucket:1/s,burst=6",
+    "leaky:1/s,queue=3",
+    "leaky:5/s,queue=2,name=y",
+    "leaky:2/4s,queue=2,name=y",
+    "bucket:9/s,burst=3,name=y",
 ];
 
 /// Steps on a key, each after some time.
