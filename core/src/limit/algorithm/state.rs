@@ -7,14 +7,14 @@
 //! the state as it is; under a name it may also bring another period, other options or another
 //! algorithm. If the shape changed, the state is reshaped; if the algorithm changed, it is dropped.
 //!
-//! But no rule that finds a state outlives it: a state [ends](Meter::ends) when it would for the
-//! rule that consumed last, as it then was. So a wait follows from the state and the time, whether
-//! or not something else in the key keeps it alive.
+//! A state [ends](Meter::ends) when nothing in it counts any more for the rule that consumed last,
+//! as that rule then was. Until then the key lives, and from then on every rule reads the state as
+//! empty. So a wait follows from the state and the time, whether or not the key lives longer.
 //!
 //! ```text
-//! bucket:1/s,name=n consumes              |==========)            1 s
-//! bucket:1/h,name=n reads it, denies          |======)            not an hour
-//! bucket:1/h,name=n consumes                         |=====...    an hour
+//! bucket:1/s,name=n   consumes    |==========)            until a second later
+//! bucket:1/h,name=n   is denied        |=====)            its wait is not an hour
+//! bucket:1/h,name=n   consumes               |=====...    until an hour later
 //! ```
 
 use super::log::Log;

@@ -83,6 +83,7 @@ impl<'a> View<'a> {
     ///
     /// Giving units back to a log copies its entries. So most looks for a cost only guess whether
     /// a log rule admits it before the next lapse, and the lapse that they find is looked at again.
+    /// A guess does not know when the log ends, so none is made if that may let the rule admit.
     ///
     /// # Errors
     /// A lower bound of it, if the command has spent its budget.

@@ -224,7 +224,7 @@ impl Owned {
     }
 
     pub fn has_ended(&self, at: Micros) -> bool {
-        at >= self.last && self.meter.has_ended(self.last, at)
+        self.meter.has_ended(self.last, at.max(self.last))
     }
 
     /// What a rule sees of the state; `None` if it sees nothing.

@@ -6,7 +6,7 @@ use crate::rule::{Kind, MS_US, Rule, SECOND_US};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::subsequence;
+use proptest::sample::{select, subsequence};
 use std::fmt;
 
 /// Log rules, which share the key's log.
@@ -19,11 +19,9 @@ const LOGS: &[&str] = &[
     "12/10s,name=free",
     "3/500ms",
     "6/3s,count=all",
-    "4/20s",
 ];
 
-/// Rules of the other algorithms. Some share a name, with other periods and algorithms, and some
-/// have no name but the same period, with other limits.
+/// Rules of the other algorithms. Four of them share a name.
 const OTHERS: &[&str] = &[
     "fixed:5/2s",
     "window:6/s",
@@ -38,14 +36,19 @@ const OTHERS: &[&str] = &[
     "fixed:7/2s,name=x",
     "window:4/s,name=x",
     "window:4/2s,name=x",
-    "bucket:5/9s,name=x",
-    "bucket:3/5s,refill=interval,name=x",
-    "fixed:4/6s,align=first,name=x",
-    "bucket:1/s,burst=6",
-    "leaky:1/s,queue=3",
-    "leaky:5/s,queue=2,name=y",
-    "leaky:2/4s,queue=2,name=y",
-    "bucket:9/s,burst=3,name=y",
+];
+
+/// Forms of rules that get any limit L and any period P, with a name or without. So one state is
+/// read by rules of other limits and, under a name, of other periods, shapes and algorithms.
+const FORMS: &[&str] = &[
+    "L/P",
+    "fixed:L/P",
+    "fixed:L/P,align=first",
+    "window:L/P",
+    "window:L/P,res=3",
+    "bucket:L/P,burst=6",
+    "bucket:L/P,refill=interval",
+    "leaky:L/P,queue=3",
 ];
 
 /// Steps on a key, each after some time.
@@ -91,11 +94,21 @@ pub struct Ask {
 
 pub const START_US: u64 = 1_700_000_000_000_000;
 
+/// A rule of one of the forms.
+fn formed() -> impl Strategy<Value = String> {
+    let period = select(&["500ms", "1s", "2s", "9s"][..]);
+    let name = select(&["", ",name=x", ",name=x", ",name=y"][..]);
+    (select(FORMS), 1..9u32, period, name).prop_map(|(form, limit, period, name)| {
+        form.replace('L', &limit.to_string()).replace('P', period) + name
+    })
+}
+
 fn group() -> impl Strategy<Value = Vec<Rule>> {
     let logs = subsequence(LOGS, 0..=3);
     let others = subsequence(OTHERS, 0..=2);
-    (logs, others).prop_map(|(logs, others)| {
-        let texts: Vec<&str> = logs.into_iter().chain(others).collect();
+    (logs, others, vec(formed(), 0..=2)).prop_map(|(logs, others, formed)| {
+        let formed = formed.iter().map(String::as_str);
+        let texts: Vec<&str> = formed.chain(logs).chain(others).collect();
         let texts = if texts.is_empty() { LOGS[0].to_string() } else { texts.join(" ") };
         rules(&texts)
     })
