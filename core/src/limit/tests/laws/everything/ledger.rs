@@ -214,7 +214,8 @@ impl Ledger {
             if !self.asked.contains(rule) {
                 self.asked.push(*rule);
             }
-            if admitted && !is_log(rule) {
+            // A log rule, too, drops what has its name and another algorithm.
+            if admitted {
                 self.forget(|other| !is_log(other) && other.same_identity(rule) && other != rule);
             }
             let window = if is_log(rule) { longest_window(rules) } else { period(rule) };
