@@ -72,12 +72,12 @@ fn no_wait_reaches_beyond_the_end_of_a_state() {
 fn a_longer_period_makes_no_empty_threat() {
     server::on_all(|server| {
         let mut c = server.connect();
-        let () = ask(&mut c, "RL.POLICY SET p 5/3s");
         for (key, used_up, asked, most_ms) in [
             ("k", "bucket:1/1s,name=n", "bucket:1/1h,name=n", 1_001),
             ("p", "COST 5 @p", "@p", 3_001),
         ] {
             assert!(allowed(&mut c, &format!("RL.CHECK {key} fixed:9/d,name=other")));
+            let () = ask(&mut c, "RL.POLICY SET p 5/3s");
             assert!(allowed(&mut c, &format!("RL.CHECK {key} {used_up}")));
             let () = ask(&mut c, "RL.POLICY SET p 5/1h");
             let start = Instant::now();
