@@ -95,7 +95,7 @@ impl<'c> Opened<'c> {
         cause: Cause<'_>,
         args: impl FnOnce() -> EffectArgs<'e>,
     ) {
-        let expiry = self.move_expiry();
+        let expiry = self.move_expiry(!action.takes_at());
         self.propagate(expiry, || Some((action, args())));
         self.key.call().signal_modified(self.key.name());
         line::changed(self.key.name(), cause);
@@ -125,7 +125,7 @@ impl<'c> Opened<'c> {
         if !outcome.changed() {
             return;
         }
-        let expiry = self.move_expiry();
+        let expiry = self.move_expiry(false);
         self.propagate(expiry, || {
             let action = Action::of_check(check, outcome.change)?;
             // Renewing a hold needs no rules.
@@ -166,16 +166,33 @@ impl<'c> Opened<'c> {
     }
 
     /// Deletes the key if it is empty; otherwise moves its expiry if needed.
-    fn move_expiry(&mut self) -> Expiry {
+    fn move_expiry(&mut self, without_at: bool) -> Expiry {
         let Some(limiter) = self.key.value() else { return Expiry::Keep };
         if limiter.is_empty() {
             self.key.delete();
             return Expiry::Keep;
         }
-        let expires_at_ms = self.key.expires_at_ms();
-        let expiry = limiter.deadline().expiry(self.at_us, self.clock_us, expires_at_ms);
+        let expiry = self.expiry_of(limiter, without_at);
         self.set_expiry(expiry);
         expiry
+    }
+
+    /// What to do with the expiry of the key, whose value this is. `without_at` if the command takes
+    /// no `AT`.
+    fn expiry_of(&self, limiter: &Limiter, without_at: bool) -> Expiry {
+        let expires_ms = self.key.expires_at_ms();
+        let deadline = if without_at {
+            limiter.deadline_without_at(self.clock_us, expires_ms)
+        } else {
+            limiter.deadline()
+        };
+        deadline.expiry(self.at_us, self.clock_us, expires_ms)
+    }
+
+    /// True if the key expires earlier than a command that takes no `AT` wants it to, or much later:
+    /// a user has moved its expiry.
+    pub fn expires_wrongly(&self) -> bool {
+        self.key.value().is_some_and(|limiter| self.expiry_of(limiter, true) != Expiry::Keep)
     }
 
     /// Sends an effect, if there is one, to the replicas and the append-only file.

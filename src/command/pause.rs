@@ -24,8 +24,11 @@ pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
     })?;
     let action = Action::Pause { until_us, reason };
     if grew {
-        opened.changed(action, Cause::Changed, EffectArgs::default);
         metrics::PAUSES.add(1);
+    }
+    // A caller who is told how long the pause lasts relies on the key to live until then.
+    if grew || opened.expires_wrongly() {
+        opened.changed(action, Cause::Changed, EffectArgs::default);
     }
     call.reply_integer(left_ms);
     opened.close(action.event().filter(|_| grew));

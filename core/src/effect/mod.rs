@@ -211,6 +211,23 @@ impl<'a> Action<'a> {
         Self::Set { kind, until_us, ban, reason }
     }
 
+    /// True if its command can be told by `AT` when it happened.
+    pub const fn takes_at(&self) -> bool {
+        match self {
+            Self::Check { .. }
+            | Self::Settle { .. }
+            | Self::Lapse
+            | Self::Renew { .. }
+            | Self::Refund { .. } => true,
+            Self::Reset
+            | Self::Set { .. }
+            | Self::Unblock
+            | Self::Unexempt
+            | Self::Pause { .. }
+            | Self::Resume => false,
+        }
+    }
+
     const fn word(&self) -> Word {
         match self {
             Self::Check { recorded, .. } => match recorded {

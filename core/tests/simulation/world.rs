@@ -26,7 +26,7 @@ const PATIENCE_MS: u64 = 20_000;
 /// The bounds of each key.
 const BOUNDS: Bounds = Bounds { max_states: 12, max_holds: 6 };
 
-const RULES: [&str; 8] = [
+const RULES: [&str; 9] = [
     "3/s",
     "bucket:2/s,burst=4 10/m,count=all",
     "slots:2",
@@ -35,6 +35,8 @@ const RULES: [&str; 8] = [
     "window:4/s,ban=2s:5s,name=w",
     "log:6/3s bucket:3/s,refill=interval,name=r",
     "fixed:4/s,align=first,keep=2",
+    // States of rules above, under a lower limit and a longer period.
+    "bucket:1/s,burst=4 window:4/9s,name=w",
 ];
 
 pub struct World {

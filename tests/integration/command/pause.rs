@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
-use crate::support::client::{ask, dump, exists, info, now_ms, replica_of, replicated, verdict};
+use crate::support::client::{
+    ask, dump, exists, expires_ms, info, now_ms, replica_of, replicated, verdict,
+};
 use crate::support::server::{self, eventually};
 use crate::support::waiters::wait_in_line;
 
@@ -129,6 +131,30 @@ fn a_pause_survives_a_restart_a_copy_and_a_failover() {
         let () = ask(&mut r, "DEBUG RELOAD");
         assert_paused(&mut r, "RL.CHECK k 10/h", 600_000);
         assert_eq!(field(&mut r, "k", "pause_reason"), Value::BulkString(b"busier".into()));
+    });
+}
+
+#[test]
+fn a_pause_that_does_not_grow_mends_an_expiry_that_a_user_shortened() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let replica = replica_of(server);
+        let mut r = replica.connect();
+        assert_left(ask(&mut c, "RL.PAUSE k EX 3000"), 3_000_000);
+        for shortened in [true, false] {
+            if shortened {
+                let () = ask(&mut c, "PEXPIRE k 60000");
+            }
+            let before = expires_ms(&mut c, server.flavor(), "k");
+            assert_left(ask(&mut c, "RL.PAUSE k EX 30 REASON shorter"), 3_000_000);
+            let after = expires_ms(&mut c, server.flavor(), "k");
+            assert!(after >= now_ms(&mut c) + 2_900_000, "the pause ends later");
+            assert_eq!(after == before, !shortened, "a right expiry stays");
+            replicated(&mut c);
+            assert_eq!(expires_ms(&mut r, server.flavor(), "k"), after);
+            assert_eq!(dump(&mut r, "k"), dump(&mut c, "k"));
+        }
+        assert_eq!(info(&mut c, "ratelimit", "ratelimit_pauses"), 1.0);
     });
 }
 

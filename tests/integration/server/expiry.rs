@@ -88,3 +88,37 @@ fn an_expiry_set_by_a_client_holds_until_a_check_consumes() {
         }
     });
 }
+
+/// A block or a pause has the server's clock only, by which a replay's states are long over.
+#[test]
+fn a_command_without_at_keeps_the_states_of_a_replay() {
+    const AT_US: u64 = 1_500_000_000_000_000;
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        for lines in [
+            &["RL.BLOCK k PX 900", "RL.UNBLOCK k"][..],
+            &["RL.EXEMPT k PX 900", "RL.UNEXEMPT k"],
+            &["RL.PAUSE k PX 900", "RL.RESUME k"],
+            &[
+                "RL.EXEMPT k",
+                "RL.BLOCK k EX 9999999",
+                "RL.PAUSE k EX 9",
+                "RL.UNBLOCK k",
+                "RL.RESUME k",
+            ],
+        ] {
+            let () = ask(&mut c, "DEL k");
+            assert!(allowed(&mut c, &format!("RL.CHECK k AT {AT_US} COST 3 5/h")));
+            let due_ms = now_us(&mut c) as i64 / 1_000 + 3_590_000;
+            for line in lines {
+                let _: Value = ask(&mut c, line);
+                let expires = expires_ms(&mut c, server.flavor(), "k");
+                assert!(expires == -1 || expires >= due_ms, "{line}: {expires}, not {due_ms}");
+            }
+            let ttl = ask::<i64>(&mut c, "PTTL k");
+            assert!((3_500_000..=4_050_000).contains(&ttl), "{lines:?}: {ttl} ms");
+            let peek = format!("RL.PEEK k AT {} 5/h", AT_US + 1_800_000_000);
+            assert_eq!(ask::<[i64; 5]>(&mut c, &peek), [0, 5, 2, 0, 1_800_000], "{lines:?}");
+        }
+    });
+}

@@ -9,6 +9,7 @@ mod co_loading;
 mod configuration;
 mod counters;
 mod defrag;
+mod ends;
 mod events;
 mod expiry;
 mod install;

@@ -120,9 +120,15 @@ impl Debt {
         product(u64::from(self.units), self.period_us()).wrapping_add(self.rem.get().into())
     }
 
-    /// The debt at `at_us >= last_us`, in fractions of the period.
+    /// The debt at `at_us >= last_us`, in fractions of the period. At a lower limit than its own it
+    /// drains more slowly, until it ends.
     pub fn owed_at(&self, limit: u32, at_us: u64) -> u128 {
-        self.owed().saturating_sub(product(at_us.saturating_sub(self.last_us), u64::from(limit)))
+        let drained = |limit: u32| product(at_us.saturating_sub(self.last_us), u64::from(limit));
+        let owed = self.owed();
+        if limit < self.limit && owed <= drained(self.limit) {
+            return 0;
+        }
+        owed.saturating_sub(drained(limit))
     }
 
     /// Units owed at `at_us >= last_us` at its own limit, rounded up.
@@ -143,12 +149,9 @@ impl Debt {
             (over, limit) => Moment::At(at_us.saturating_add(ceil_div(over, limit))),
         };
         let turn_us = if self.is_leaky() { at_us.saturating_add(ceil_div(owed, limit)) } else { 0 };
-        Reading {
-            at_us,
-            remaining: capacity.saturating_sub(ceil_div(owed, period_us)),
-            admits,
-            turn_us,
-        }
+        let remaining = capacity.saturating_sub(ceil_div(owed, period_us));
+        let reading = Reading { at_us, remaining, admits, turn_us };
+        if rule.limit() < self.limit && owed > 0 { reading.until(self.ends()) } else { reading }
     }
 
     /// Adds to the debt up to the capacity.
@@ -181,9 +184,9 @@ impl Debt {
         u64::from(self.burst_or_queue.units()).saturating_add(self.is_leaky().into())
     }
 
-    /// Gives back up to `units`, and returns how many of them were owed.
-    pub fn refund(&mut self, limit: u32, at_us: u64, units: u32) -> u64 {
-        let owed = self.owed_at(limit, at_us);
+    /// Gives back up to `units`, and returns how many of them were owed at its own limit.
+    pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
+        let owed = self.owed_at(self.limit, at_us);
         if owed == 0 {
             return 0;
         }
@@ -203,15 +206,18 @@ impl Debt {
         self.rem = Uint48::saturating(narrow(rem));
     }
 
-    /// When the debt has drained to 0 at `limit`.
+    /// When the debt has drained to 0 at `limit`, or has ended.
     #[inline(always)]
     pub fn clears(&self, limit: u32) -> Moment {
-        match (self.owed(), limit) {
-            (0, _) => Moment::At(0),
-            (_, 0) => Moment::Never,
-            (owed, limit) => {
-                Moment::At(self.last_us.saturating_add(ceil_div(owed, u64::from(limit))))
-            }
-        }
+        let rate = u64::from(limit.max(self.limit));
+        Moment::At(match self.owed() {
+            0 => 0,
+            owed => self.last_us.saturating_add(ceil_div(owed, rate)),
+        })
+    }
+
+    /// When the debt has drained to 0 at its own limit.
+    pub fn ends(&self) -> Moment {
+        self.clears(self.limit)
     }
 }

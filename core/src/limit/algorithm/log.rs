@@ -108,6 +108,30 @@ impl Log {
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        if self.may_end_before(rule) {
+            return self.read_until_end(rule, at_us, cost);
+        }
+        self.read_in_window(rule, at_us, cost)
+    }
+
+    /// True if the log may end while the rule's window still has entries: the window is longer than
+    /// those of the check that consumed last.
+    #[inline(always)]
+    pub fn may_end_before(&self, rule: &Rule) -> bool {
+        rule.period_us() > self.needs().window_us
+    }
+
+    #[cold]
+    fn read_until_end(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let end_us = self.matters_until_us();
+        if end_us <= at_us {
+            return Reading::untouched(rule, at_us);
+        }
+        self.read_in_window(rule, at_us, cost).until(Moment::At(end_us))
+    }
+
+    #[inline(always)]
+    fn read_in_window(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let limit = u64::from(rule.limit());
         let charged = self.charged_for(rule);
         let out_us = at_us.checked_sub(rule.period_us());
@@ -194,7 +218,8 @@ impl Log {
         self.consume(Needs { units: most, ..needs }, at_us, units, false, true);
     }
 
-    /// Remembers the needs of this check, and returns how much to keep for it and earlier ones.
+    /// Remembers the needs of this check, and returns how much to keep for it and earlier ones. If
+    /// the log has ended, it drops everything.
     #[inline]
     fn remember(&mut self, latest: Needs, at_us: u64) -> Retention {
         let packed = latest.pack();
@@ -207,7 +232,9 @@ impl Log {
 
     #[cold]
     fn remember_others(&mut self, latest: Needs, at_us: u64) {
-        if !self.is_empty() {
+        if self.matters_until_us() <= at_us {
+            self.clear();
+        } else if !self.is_empty() {
             let needs = self.admitted.needs();
             let previous = PastNeeds { needs, until_us: self.latest_until_us() };
             needs::remember(&mut self.admitted.extras_or_new().past, previous, latest, at_us);
@@ -300,11 +327,13 @@ impl Log {
         self.admitted.tidy();
     }
 
-    /// When the last entry that `rule` sees leaves its window.
+    /// When the last entry that `rule` sees leaves its window, or the log has ended.
     pub fn clears(&self, rule: &Rule) -> Moment {
         let charged = self.charged_for(rule).and_then(Series::newest_us);
         let newest = self.admitted.newest_us().max(charged);
-        Moment::At(newest.map_or(0, |us| us.saturating_add(rule.period_us())))
+        let leaves_us = newest.map_or(0, |us| us.saturating_add(rule.period_us()));
+        let ends_before = self.may_end_before(rule);
+        Moment::At(if ends_before { leaves_us.min(self.matters_until_us()) } else { leaves_us })
     }
 
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {

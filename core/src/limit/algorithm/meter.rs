@@ -103,12 +103,13 @@ impl Meter {
         }
     }
 
-    /// Converts the meter to the shape of a rule of its kind. A debt converts exactly; another
-    /// meter converts to its units that still count, all consumed at its last time.
+    /// Converts the meter to the shape of a rule of its kind, as if the rule had consumed. A debt
+    /// converts exactly; another meter converts to its units that still count, all consumed at its
+    /// last time.
     pub fn reshaped(&self, rule: &Rule) -> Self {
         let mut of_units = Self::of_units(rule, self.last_us(), self.consumed(self.last_us()));
         if let (Self::Debt(debt), Self::Debt(converted)) = (self, &mut of_units) {
-            **converted = debt.with_period(rule.period_us());
+            **converted = Debt { limit: converted.limit, ..debt.with_period(rule.period_us()) };
         }
         of_units
     }
@@ -185,34 +186,44 @@ impl Meter {
     /// `at_us`, which may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
-        let clears = self.clears_for(Some(rule));
+        let clears = match self {
+            Self::Log(log) => log.clears(rule),
+            Self::Debt(debt) => debt.clears(rule.limit()),
+            Self::Window(_)
+            | Self::Fixed(_)
+            | Self::FixedWithPast(_)
+            | Self::Interval(_)
+            | Self::Slots(_) => self.ends(),
+        };
         if clears <= Moment::At(at_us) { Moment::At(0) } else { clears }
     }
 
-    /// When it clears under `rule`. Without one, under the rule that consumed last, or for a log
-    /// under all rules that did.
+    /// When it ends: when nothing in it counts any more by the rule that consumed last, as it then
+    /// was, or for a log by all rules that did. From then on every rule reads it as empty.
     #[inline(always)]
-    pub fn clears_for(&self, rule: Option<&Rule>) -> Moment {
+    pub fn ends(&self) -> Moment {
         match self {
-            Self::Log(log) => match rule {
-                Some(rule) => log.clears(rule),
-                None => Moment::At(log.matters_until_us()),
-            },
+            Self::Log(log) => Moment::At(log.matters_until_us()),
             Self::Window(window) => window.clears(),
             Self::Fixed(fixed) => fixed.clears(),
             Self::FixedWithPast(past) => past.fixed.clears(),
-            Self::Debt(debt) => debt.clears(rule.map_or(debt.limit, Rule::limit)),
+            Self::Debt(debt) => debt.ends(),
             Self::Interval(interval) => interval.clears(),
             Self::Slots(_) => Moment::At(0),
         }
     }
 
-    /// Until when a decision or a reader may need it.
+    pub fn has_ended(&self, at_us: u64) -> bool {
+        self.ends() <= Moment::At(at_us)
+    }
+
+    /// Until when a decision or a reader may need it. Past windows are kept for graphs, so they may
+    /// be read after the end.
     pub fn matters_until(&self) -> Moment {
         if let Self::FixedWithPast(past) = self {
             return Moment::At(past.matters_until_us());
         }
-        self.clears_for(None)
+        self.ends()
     }
 
     /// Consumes for a rule of its shape at `at_us >= last_us`. A log consumed from here keeps only
@@ -258,17 +269,15 @@ impl Meter {
     }
 
     /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
-    /// because a refund that gave nothing back is not propagated.
-    ///
-    /// A debt drains at the rate of `rule`, or else of the rule that consumed last. A log gives
-    /// back only entries within the window.
-    pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, at_us: u64, units: u32) -> u64 {
+    /// because a refund that gave nothing back is not propagated. A log gives back only entries
+    /// within the window.
+    pub fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
         match self {
             Self::Log(log) => log.refund(at_us.checked_sub(window_us), units),
             Self::Window(window) => window.refund(at_us, units.into()),
             Self::Fixed(fixed) => fixed.refund(at_us, units.into()),
             Self::FixedWithPast(past) => past.fixed.refund(at_us, units.into()),
-            Self::Debt(debt) => debt.refund(rule.map_or(debt.limit, Rule::limit), at_us, units),
+            Self::Debt(debt) => debt.refund(at_us, units),
             Self::Interval(interval) => interval.refund(at_us, units.into()),
             Self::Slots(_) => 0,
         }

@@ -40,6 +40,14 @@ impl Reading {
         Self { at_us: now_us, remaining: rule.capacity(), admits: Moment::At(now_us), turn_us: 0 }
     }
 
+    /// The reading of a state that ends at `end`, and has not ended yet: by then it is empty.
+    #[must_use]
+    pub fn until(self, end: Moment) -> Self {
+        let turn_us =
+            if let Moment::At(end_us) = end { self.turn_us.min(end_us) } else { self.turn_us };
+        Self { admits: self.admits.min(end), turn_us, ..self }
+    }
+
     /// What a rule reads if `cost` passes under `limit` now, or else at a later time.
     #[inline(always)]
     pub fn of_used(

@@ -6,6 +6,16 @@
 //! A state outlives the rule that created it. The next call may bring another limit, which leaves
 //! the state as it is; under a name it may also bring another period, other options or another
 //! algorithm. If the shape changed, the state is reshaped; if the algorithm changed, it is dropped.
+//!
+//! A state [ends](Meter::ends) when nothing in it counts any more for the rule that consumed last,
+//! as that rule then was. Until then the key lives, and from then on every rule reads the state as
+//! empty. So a wait follows from the state and the time, whether or not the key lives longer.
+//!
+//! ```text
+//! bucket:1/s,name=n   consumes    |==========)            until a second later
+//! bucket:1/h,name=n   is denied        |=====)            its wait is not an hour
+//! bucket:1/h,name=n   consumes               |=====...    until an hour later
+//! ```
 
 use super::log::Log;
 use super::meter::Meter;
@@ -136,23 +146,26 @@ impl State {
         rule.name().is_some_and(|name| self.is_named(name)) && !self.meter().has_shape_of(rule)
     }
 
-    /// Reshapes the state for a rule that takes over its name. Returns `false` if the rule is of
-    /// another algorithm, and the caller must drop the state.
-    pub fn take_over(&mut self, rule: &Rule) -> bool {
+    /// Reshapes the state for a rule that takes over its name, or empties it if it has ended.
+    /// Returns `false` if the rule is of another algorithm, and the caller must drop the state.
+    pub fn take_over(&mut self, rule: &Rule, now_us: u64) -> bool {
         let fits = self.meter().is_of_kind(rule.kind());
         if fits {
-            *self = Self::named(rule.name(), self.meter().reshaped(rule));
+            *self = match self.seen_by(rule, now_us) {
+                Some(meter) => Self::named(rule.name(), meter.into_owned()),
+                None => Self::new(rule, now_us),
+            };
         }
         fits
     }
 
-    /// The meter, reshaped for a rule that this state belongs to; `None` if it is of another
-    /// algorithm.
-    pub fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Meter>> {
+    /// The meter, reshaped for a rule that this state belongs to; `None` if the rule sees nothing,
+    /// because the meter is of another algorithm or has ended.
+    pub fn seen_by(&self, rule: &Rule, at_us: u64) -> Option<Cow<'_, Meter>> {
         let meter = self.meter();
         if meter.has_shape_of(rule) {
             Some(Cow::Borrowed(meter))
-        } else if meter.is_of_kind(rule.kind()) {
+        } else if meter.is_of_kind(rule.kind()) && !meter.has_ended(at_us) {
             Some(Cow::Owned(meter.reshaped(rule)))
         } else {
             None
@@ -163,16 +176,21 @@ impl State {
     /// clock may have stepped back.
     pub fn read(&self, rule: &Rule, window_us: u64, now_us: u64, cost: u32) -> Option<Reading> {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us)?;
-        Some(self.seen_by(rule)?.read(rule, at_us, cost))
+        Some(match self.seen_by(rule, at_us)? {
+            Cow::Borrowed(meter) => meter.read(rule, at_us, cost),
+            Cow::Owned(meter) => meter.read(rule, at_us, cost).until(self.meter().ends()),
+        })
     }
 
     /// When the rule has nothing consumed here any more.
     #[inline]
     pub fn clears(&self, rule: &Rule, window_us: u64, now_us: u64) -> Moment {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us);
-        match (at_us, self.seen_by(rule)) {
-            (Some(at_us), Some(meter)) => meter.clears(rule, at_us),
-            (None, _) | (_, None) => Moment::At(0),
+        let seen = at_us.and_then(|at_us| Some((at_us, self.seen_by(rule, at_us)?)));
+        match seen {
+            Some((at_us, Cow::Borrowed(meter))) => meter.clears(rule, at_us),
+            Some((at_us, Cow::Owned(meter))) => meter.clears(rule, at_us).min(self.meter().ends()),
+            None => Moment::At(0),
         }
     }
 
@@ -188,24 +206,13 @@ impl State {
         at_us.is_none()
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Without a rule, uses the rule
-    /// that consumed last. `window_us` is how far the clock may have stepped back, and how far back
-    /// a log gives units.
-    pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, now_us: u64, units: u32) -> u64 {
-        let last_us = self.meter().last_us();
-        let Some(at_us) = effective_time(now_us, last_us, window_us) else { return 0 };
-        let Some(reshaping) = rule.filter(|rule| !self.meter().has_shape_of(rule)) else {
-            return self.meter_mut().refund(rule, window_us, at_us, units);
-        };
-        let mut reshaped = self.clone();
-        if !reshaped.take_over(reshaping) {
-            return 0;
-        }
-        let given = reshaped.meter_mut().refund(rule, window_us, at_us, units);
-        if given > 0 {
-            *self = reshaped;
-        }
-        given
+    /// Gives back up to `units`, newest first, and returns how many, as the rule that consumed last
+    /// sees them. `window_us` is how far the clock may have stepped back, and how far back a log
+    /// gives units.
+    pub fn refund(&mut self, window_us: u64, now_us: u64, units: u32) -> u64 {
+        let at_us = effective_time(now_us, self.meter().last_us(), window_us);
+        let Some(at_us) = at_us.filter(|&at_us| !self.meter().has_ended(at_us)) else { return 0 };
+        self.meter_mut().refund(window_us, at_us, units)
     }
 
     /// Visits each heap allocation.

@@ -307,8 +307,7 @@ impl KeyCheck<'_> {
         };
         let rules = self.check.rules;
         let consumes = rules.iter().any(|rule| self.check.consumes_from(rule, change));
-        let renames = || change == Change::Admitted && self.limiter.loses_a_name_to(rules);
-        if consumes || renames() { change } else { Change::Nothing }
+        if consumes { change } else { Change::Nothing }
     }
 
     /// Tests how much the key would hold after the check.

@@ -83,6 +83,7 @@ impl<'a> View<'a> {
     ///
     /// Giving units back to a log copies its entries. So most looks for a cost only guess whether
     /// a log rule admits it before the next lapse, and the lapse that they find is looked at again.
+    /// A guess does not know when the log ends, so none is made if that may let the rule admit.
     ///
     /// # Errors
     /// A lower bound of it, if the command has spent its budget.
@@ -103,7 +104,7 @@ impl<'a> View<'a> {
                 Decision::admits(rule, reading, check)
             }
         };
-        let to_guess = cost.filter(|_| rule.kind() == Kind::Log);
+        let to_guess = cost.filter(|_| state.log().is_some_and(|log| !log.may_end_before(rule)));
         // The first lapse after which it holds at once is one of `places`, or comes later. If all
         // guesses are right, it is at `guessed` or before.
         let mut places = holds.lapses_between(now_us, latest);

@@ -5,6 +5,7 @@ use crate::limit::algorithm::fixed::Past;
 use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::Moment;
+use crate::limit::algorithm::uint48::Uint48;
 use crate::limit::holds::{Charge, Detail};
 use crate::limit::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, Needs};
 use crate::parse::rules_of_line;
@@ -140,6 +141,33 @@ fn graph(meter: &Meter) -> Vec<Past> {
     past.past.iter().copied().chain([last]).filter(|window| window.count > 0).collect()
 }
 
+/// What holds cost beyond their charges adds up, at most to what the state can count, and never
+/// wraps.
+#[test]
+fn every_state_saturates() {
+    let (debt, counter) = (u64::from(u32::MAX), Uint48::MAX);
+    for (text, most) in [
+        ("bucket:1/d", debt),
+        ("bucket:1/d,refill=interval", debt),
+        ("leaky:1/d", debt),
+        ("window:1/d", counter),
+        ("fixed:1/d", counter),
+        ("fixed:1/d,keep=2", counter),
+        ("1/d", MAX_RETAINED_UNITS),
+    ] {
+        let rule = rule(text);
+        let (mut meter, mut consumed) = (untouched(&rule), 0);
+        for _ in 0..=counter / u64::from(MAX_UNITS) {
+            meter.consume_excess(&charged(&rule, 1, false), START_US, MAX_UNITS);
+            let now = meter.consumed(START_US);
+            assert!(now == most || now == consumed + u64::from(MAX_UNITS), "{text}: {now}");
+            consumed = now;
+        }
+        assert_eq!(consumed, most, "{text}");
+        assert_eq!(meter.read(&rule, START_US, 1).remaining, 0, "{text}");
+    }
+}
+
 proptest! {
     #![proptest_config(super::laws::cases(1_500))]
 
@@ -235,7 +263,9 @@ proptest! {
         meter.consume_excess(&charged(&rule, rate, capped), at_us, units);
         let Meter::Debt(mut debt) = meter else { unreachable!() };
         let period = u128::from(rule.period_us());
-        let drained = before.owed().saturating_sub(u128::from(gap_us) * u128::from(rate));
+        let left = |rate: u32| before.owed().saturating_sub(u128::from(gap_us) * u128::from(rate));
+        // At its own rate the debt has ended once nothing is left.
+        let drained = if left(before.limit) == 0 { 0 } else { left(rate) };
         prop_assert_eq!(before.owed_at(rate, at_us), drained);
         let full = drained + u128::from(units) * period;
         let capacity = if rate == 0 { 0 } else { u128::from(rule.capacity()) * period };

@@ -40,6 +40,12 @@ impl Deadline {
         Self { until: self.until.max(other.until), window_us: self.window_us.max(other.window_us) }
     }
 
+    /// True if a key with this deadline may have expired.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn has_passed(self, at_us: u64) -> bool {
+        self.until <= Moment::At(at_us)
+    }
+
     /// What to do with the expiry of a key with this deadline.
     ///
     /// `decided_us` is the time of the decision, `server_us` the server's clock (they differ under

@@ -114,7 +114,7 @@ impl Limiter {
         }
         let level = |state: &State| {
             let at_us = effective_time(check.now_us, state.meter().last_us(), rule.period_us())?;
-            Some(state.seen_by(rule)?.level(rule.limit(), at_us))
+            Some(state.seen_by(rule, at_us)?.level(rule.limit(), at_us))
         };
         self.states().get(index).and_then(level).unwrap_or_default()
     }

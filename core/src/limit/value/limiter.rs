@@ -106,11 +106,6 @@ impl Limiter {
         self.states().iter().find(|state| state.belongs_to(rule))
     }
 
-    /// True if one of these rules has the name of a state of another algorithm or shape.
-    pub(crate) fn loses_a_name_to(&self, rules: &[Rule]) -> bool {
-        rules.iter().any(|rule| self.states().iter().any(|state| state.is_taken_over_by(rule)))
-    }
-
     /// The content of a limiter that holds anything besides one state.
     pub(super) fn compound(&self) -> Option<&Compound> {
         match &self.contents {
@@ -211,23 +206,15 @@ impl Limiter {
         self.lapse_if_due(now_us);
         let check = Check::new(rules, units, now_us);
         let mut most = 0;
-        let (states, mut holds) = self.states_and_holds();
-        for (place, state) in states.iter_mut().enumerate() {
-            let rule = rules.iter().find(|rule| state.belongs_to(rule));
-            let window_us = match rule {
+        for state in self.states_mut() {
+            let reads =
+                |rule: &&Rule| state.belongs_to(rule) && state.meter().is_of_kind(rule.kind());
+            let window_us = match rules.iter().find(reads) {
                 Some(rule) => check.window_us_of(rule),
                 None if rules.is_empty() => state.meter().period_us(),
                 None => continue,
             };
-            let stays = rule.is_none_or(|rule| state.fits(rule));
-            let given = state.refund(rule, window_us, now_us, units);
-            if given > 0
-                && !stays
-                && let Some(holds) = &mut holds
-            {
-                holds.replace_state(place);
-            }
-            most = most.max(given);
+            most = most.max(state.refund(window_us, now_us, units));
         }
         if most > 0 {
             self.drop_ended(now_us);

@@ -37,9 +37,8 @@ impl Limiter {
         let hold = check.hold().filter(|_| change == Change::Admitted);
         let mut levels: Vec<(&Rule, u128)> = Vec::new();
         let consumes = |rule: &&Rule| check.consumes_from(rule, change);
-        let takes_name = |rule: &&Rule| change == Change::Admitted || consumes(rule);
-        for rule in check.rules.iter().filter(takes_name) {
-            self.take_over_name(rule);
+        for rule in check.rules.iter().filter(consumes) {
+            self.take_over_name(rule, check.now_us);
         }
         for rule in check.rules.iter().filter(consumes) {
             if rule.kind() != Kind::Log {
@@ -104,12 +103,12 @@ impl Limiter {
 
     /// Reshapes the state of a rule's name for the rule, or drops it if it is of another algorithm.
     /// Holds charged on it then lose their state.
-    fn take_over_name(&mut self, rule: &Rule) {
+    fn take_over_name(&mut self, rule: &Rule, now_us: u64) {
         let (states, holds) = self.states_and_holds();
         let mut places = states.iter_mut().enumerate();
         let taken = places.find(|(_, state)| state.is_taken_over_by(rule));
         let Some((place, state)) = taken else { return };
-        if state.take_over(rule) {
+        if state.take_over(rule, now_us) {
             if let Some(holds) = holds {
                 holds.replace_state(place);
             }
@@ -130,8 +129,7 @@ impl Limiter {
 
     /// Drops states that have not mattered for two windows, so that a key does not grow when it is
     /// checked under new rules again and again. (Two, so that a clock that steps back by one window
-    /// still finds them.) Keeps the states of this check's rules, which may still matter under this
-    /// check's limits.
+    /// still finds them.) Keeps the states of this check's rules, on which it may take a hold.
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state, held| {
             let grace_us = state.meter().period_us().saturating_mul(2);

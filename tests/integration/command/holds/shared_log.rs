@@ -31,7 +31,7 @@ const EXAMPLES: &[Example] = &[
             ("0", "CHECK k COST 5 5/d", "0 5 0 0 86400000"),
             ("1.5", "CHECK k COST 8 HOLD h EX 60 10/s", "0 10 2 0 1000"),
             ("2", "SETTLE k h COST 1", "1"),
-            ("2", "CHECK k COST 2 5/d", "1 5 0 86398000 86399500"),
+            ("2", "CHECK k COST 2 5/d", "1 5 0 86398000 86398000"),
         ],
     ),
     (
@@ -111,6 +111,9 @@ fn a_key_that_loses_its_only_state_to_a_name_is_gone() {
         let mut c = server.connect();
         let _: Vec<i64> = ask(&mut c, "RL.CHECK k bucket:5/m,name=x");
         let _: Vec<i64> = ask(&mut c, "RL.CHECK k COST 0 window:4/m,name=x");
+        assert!(exists(&mut c, "k"), "nothing was consumed");
+        let _: Vec<i64> = ask(&mut c, "RL.CHECK k window:4/m,name=x");
+        let _: i64 = ask(&mut c, "RL.REFUND k 1");
         assert!(!exists(&mut c, "k"));
     });
 }

@@ -318,7 +318,7 @@ fn a_changed_rate_keeps_units_where_redis_cell_keeps_seconds() {
         let mut c = server.connect();
         // Ten units of a second each become units of ten seconds, and the reverse.
         let slower = in_turn(&mut c, &[[19, 60, 60, 10], [19, 6, 60, 0]]);
-        assert_eq!(slower[1], ([0, 20, 10, -1, 100], [0, 20, 19, -1, 9]));
+        assert_eq!(slower[1], ([0, 20, 10, -1, 10], [0, 20, 19, -1, 9]));
         let faster = in_turn(&mut c, &[[19, 6, 60, 10], [19, 60, 60, 0]]);
         assert_eq!(faster[1], ([0, 20, 10, -1, 10], [1, 20, 0, 79, 99]));
         // The same rate over another period changes neither.

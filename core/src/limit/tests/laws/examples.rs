@@ -1,9 +1,12 @@
 //! The worked examples of the documentation.
 
-use super::{check, peek, rule, spec};
-use crate::limit::{Change, Check, Decision, Limiter, Verdict};
+use super::{check, peek, rule, spec, would_pass};
+use crate::limit::{
+    Change, Check, CheckOptions, Decision, Foresight, HoldRequest, Limiter, Settlement, Verdict,
+};
+use crate::parse::rules_of_line;
 use crate::rule::Kind;
-use crate::rule::{Rule, RuleSpec, SECOND_US, Unit};
+use crate::rule::{NamedCost, Rule, RuleSpec, SECOND_US, Unit};
 
 /// 2024-01-01T00:00:00Z, the start of a minute, an hour and a day.
 const START_US: u64 = 1_704_067_200 * SECOND_US;
@@ -247,18 +250,18 @@ fn a_charge_causes_no_ban() {
     assert_eq!(check(&mut limiter, &rules, 1, at(62)).0.summary.verdict, Verdict::Blocked);
 }
 
-/// A new state makes room by dropping old ones, but never one that a rule of this check reads.
+/// A new state makes room by dropping old ones, but never one that this check may take a hold on.
 #[test]
-fn a_charge_drops_no_state_of_its_check() {
-    let ms = |kind, limit, count| spec(kind, limit, count, Unit::Millisecond);
-    let first = [ms(Kind::Log, 1, 1).validate().unwrap()];
-    let counts_all = RuleSpec { count_all: true, ..ms(Kind::Window, 2, 1) };
-    let second = [ms(Kind::Log, 1, 8).validate().unwrap(), counts_all.validate().unwrap()];
+fn a_hold_drops_no_state_of_its_check() {
+    let rules = rules_of_line("bucket:1/1s,cost=0,name=a bucket:1/1s,name=b");
     let mut limiter = Limiter::default();
-    assert_eq!(passing(&mut limiter, &first, 1, START_US), 1);
-    let denied = check(&mut limiter, &second, 1, START_US + 3_000).0;
-    assert_eq!((denied.summary.verdict, denied.summary.wait_ms), (Verdict::Limited, 5));
-    assert_eq!(denied.change, Change::Charged);
+    assert_eq!(passing(&mut limiter, &rules_of_line("bucket:1/1s,name=a"), 1, at(0)), 1);
+    let hold = HoldRequest { id: b"h", end_us: at(99), refund: false };
+    let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
+    limiter.check(&Check::new(&rules, 1, at(30)).with(&options), &mut Vec::new());
+    let named = [NamedCost { name: *rules[0].name().unwrap(), cost: 1 }];
+    assert!(limiter.settle(b"h", Settlement::Costs { default: None, named: &named }, at(30)));
+    assert!(!would_pass(&limiter, &rules_of_line("bucket:1/1s,name=a"), 1, at(30)));
 }
 
 /// A refund to several log rules reaches as far back as the longest of them, in any order of
@@ -296,5 +299,77 @@ fn a_queue_with_a_limit_of_0_gives_no_turns() {
     assert_eq!(passing(&mut limiter, &rules, 1, at(1)), 1);
     let none = [rule(Kind::Leaky, 0, 1, Unit::Second)];
     let summary = check(&mut limiter, &none, 0, at(0)).0.summary;
-    assert_eq!((summary.verdict, summary.wait_ms, summary.reset_ms), (Verdict::Allowed, 0, -1));
+    assert_eq!((summary.verdict, summary.wait_ms, summary.reset_ms), (Verdict::Allowed, 0, 1_500));
+}
+
+/// A rule that was used up, another one of its identity, and when the latter passes: at the end that
+/// the former gave the state.
+#[test]
+fn no_wait_reaches_beyond_the_end_of_a_state() {
+    for (consumed, units, asked, end_ms) in [
+        ("bucket:1/1s,name=n", 1, "bucket:1/1h,name=n", 1_000),
+        ("leaky:1/1s,queue=0,name=n", 1, "leaky:1/1h,queue=0,name=n", 1_000),
+        ("window:1/1s,name=n", 1, "window:1/1h,name=n", 2_000),
+        ("window:1/1s,res=4,name=n", 1, "window:1/1h,res=4,name=n", 1_250),
+        ("fixed:1/1s,name=n", 1, "fixed:1/1h,name=n", 1_000),
+        ("fixed:1/1s,align=first,name=n", 1, "fixed:1/1h,align=first,name=n", 1_000),
+        ("bucket:1/1s,refill=interval,name=n", 1, "bucket:1/1h,refill=interval,name=n", 1_000),
+        ("bucket:100/s", 100, "bucket:1/s,burst=100", 1_000),
+        ("leaky:100/s,queue=99", 100, "leaky:1/s,queue=99", 1_000),
+        ("5/3s", 5, "5/1h", 3_000),
+        ("3/s", 3, "1/h,count=all", 1_000),
+    ] {
+        let [consumed, asked] = [consumed, asked].map(rules_of_line);
+        let mut limiter = Limiter::default();
+        assert_eq!(
+            check(&mut limiter, &consumed, units, at(0)).0.summary.verdict,
+            Verdict::Allowed
+        );
+        let (denied, _) = peek(&limiter, &asked, 1, at(0));
+        let summary = denied.summary;
+        assert_eq!((summary.verdict, summary.wait_ms), (Verdict::Limited, end_ms), "{asked:?}");
+        assert_eq!(summary.reset_ms, end_ms, "{asked:?}");
+        let check_at = Check::new(&asked, 0, at(0));
+        let next = limiter.outlooks(&check_at, &Foresight::of_command()).next().unwrap().next_ms;
+        assert!(0 < next && next <= end_ms, "{next}");
+        let end_us = at(0) + end_ms.cast_unsigned() * 1_000;
+        assert!(!would_pass(&limiter, &asked, 1, end_us - 1));
+        let (empty, _) = peek(&Limiter::default(), &asked, 1, end_us);
+        assert_eq!(peek(&limiter, &asked, 1, end_us).0, empty, "{asked:?}");
+        assert_eq!(limiter.report(end_us)[0].consumed, 0);
+        assert_eq!(limiter.clone().refund(1, end_us, &asked), 0);
+        // Consumed from as empty too, and until the end that this rule gives it.
+        let mut fresh = Limiter::default();
+        for limiter in [&mut limiter, &mut fresh] {
+            check(limiter, &asked, 1, end_us);
+        }
+        let later_us = end_us + 500;
+        assert_eq!(peek(&limiter, &asked, 1, later_us), peek(&fresh, &asked, 1, later_us));
+    }
+}
+
+/// A cost above the capacity never passes, whatever ends.
+#[test]
+fn never_stays_never() {
+    let mut limiter = Limiter::default();
+    check(&mut limiter, &rules_of_line("bucket:5/s"), 5, at(0));
+    for (asked, cost) in [("bucket:0/s", 1), ("bucket:5/s", 6), ("bucket:1/s", 2)] {
+        let summary = peek(&limiter, &rules_of_line(asked), cost, at(0)).0.summary;
+        assert_eq!((summary.verdict, summary.wait_ms), (Verdict::Limited, -1), "{asked}");
+    }
+}
+
+/// A check at no cost consumes nothing, so it gives a state no other end.
+#[test]
+fn a_check_at_no_cost_takes_over_no_state() {
+    let mut limiter = Limiter::default();
+    check(&mut limiter, &rules_of_line("bucket:5/s,name=n"), 5, at(0));
+    for rule in ["bucket:5/h,name=n", "window:5/h,name=n"] {
+        let before = limiter.clone();
+        assert_eq!(
+            check(&mut limiter, &rules_of_line(rule), 0, at(0)).0.summary.verdict,
+            Verdict::Allowed
+        );
+        assert_eq!(limiter, before);
+    }
 }

@@ -1,11 +1,13 @@
 //! A key that expires at its deadline decides like one that never expires, and it does
-//! not outlive its deadline by much.
+//! not outlive its deadline by much. A state that has ended is empty for every rule, whatever else
+//! keeps its key alive.
 
-use super::rules::rule_set;
-use super::traffic::{Action, Call, Clock, Traffic, steady};
-use super::{cases, check, peek};
+use super::rules::{any_namesakes, rule_set};
+use super::traffic::{Action, Call, Clock, Traffic, changing_on, one_at_a_time_on, steady};
+use super::{act, cases, check, peek, unblocked};
+use crate::limit::algorithm::reading::Moment;
 use crate::limit::{Expiry, Limiter};
-use crate::rule::{Algorithm, FixedParams, Rule, SECOND_US};
+use crate::rule::{Algorithm, FixedParams, MAX_TIME_US, Rule, SECOND_US};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -37,7 +39,7 @@ impl Key {
     }
 }
 
-/// After all its rules have reset, the key expires within an eighth of the longest window, or a
+/// While the rules do not change: after all of them have reset, the key expires within an eighth of the longest window, or a
 /// second if that is more. Exceptions: `keep=N`, a block, counted bans, a limit of 0 (which
 /// never resets), and log rules of which only some count denials: a log lives for the longest
 /// window after its newest entry, even if the rule of that window does not count the entry.
@@ -62,6 +64,35 @@ fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
         "{:?} is later than {latest_ms}",
         key.expires_ms
     );
+    Ok(())
+}
+
+/// After the traffic, asks every rule when each state ends and later, and takes units as it would
+/// from a key without that state.
+fn ended_states_are_empty(traffic: &Traffic) -> TestCaseResult {
+    let (mut limiter, mut last_us) = (Limiter::default(), 0);
+    for Call { rules, now_us, action } in traffic.calls() {
+        limiter = unblocked(&limiter);
+        act(&mut limiter, rules, now_us, action);
+        last_us = now_us;
+    }
+    for state in limiter.states() {
+        let Moment::At(end_us) = state.meter().ends() else { continue };
+        // Time stands still for a state that is ahead of the clock.
+        let earliest_us = end_us.max(last_us).max(state.meter().last_us());
+        let times = [0, 1, state.meter().period_us()].map(|us| earliest_us.saturating_add(us));
+        for at_us in times.into_iter().filter(|&at_us| at_us <= MAX_TIME_US) {
+            for rules in &traffic.rule_sets {
+                let (mut ended, mut untouched) = (Limiter::default(), Limiter::default());
+                ended.add(state.clone());
+                prop_assert_eq!(ended.refund(9, at_us, rules), 0);
+                for cost in [1, 3] {
+                    let theirs = check(&mut untouched, rules, cost, at_us);
+                    prop_assert_eq!(check(&mut ended, rules, cost, at_us), theirs);
+                }
+            }
+        }
+    }
     Ok(())
 }
 
@@ -91,7 +122,7 @@ fn expiring_changes_nothing(traffic: &Traffic, ahead_us: u64) -> TestCaseResult 
             }
         }
         key.settle(now_us, now_us + ahead_us);
-        if ahead_us == 0 {
+        if ahead_us == 0 && traffic.rule_sets.len() == 1 {
             is_not_late(&key, rules, now_us)?;
         }
     }
@@ -117,5 +148,29 @@ proptest! {
         ahead_us in 0..1_000_000_000_000_000u64,
     ) {
         expiring_changes_nothing(&traffic, ahead_us)?;
+    }
+
+    #[test]
+    fn expiry_is_never_early_for_changing_rules(traffic in changing_on(3, 50, Clock::Forward)) {
+        expiring_changes_nothing(&traffic, 0)?;
+    }
+
+    #[test]
+    fn expiry_is_never_early_for_rules_of_one_name(
+        traffic in one_at_a_time_on(any_namesakes(4), 50, Clock::Forward)
+    ) {
+        expiring_changes_nothing(&traffic, 0)?;
+    }
+
+    #[test]
+    fn a_state_that_has_ended_is_empty_for_every_rule(traffic in changing_on(4, 50, Clock::StepsBack)) {
+        ended_states_are_empty(&traffic)?;
+    }
+
+    #[test]
+    fn a_state_that_has_ended_is_empty_for_rules_of_its_name(
+        traffic in one_at_a_time_on(any_namesakes(4), 50, Clock::StepsBack)
+    ) {
+        ended_states_are_empty(&traffic)?;
     }
 }

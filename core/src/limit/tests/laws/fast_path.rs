@@ -158,7 +158,7 @@ fn paths_agree_on_a_log() {
 /// Some rules are shadows, and some charge denials, which the others do not count.
 #[test]
 fn paths_agree_on_a_log_under_changing_rules() {
-    paths_agree(changing_between((any_logs(3), any_logs(3)), CALLS), 3_000, 25);
+    paths_agree(changing_between((any_logs(3), any_logs(3)), CALLS, Clock::StepsBack), 3_000, 25);
 }
 
 /// A check without rules has no needs of the log, and must not empty it.

@@ -1,9 +1,6 @@
 //! The honest wait: without other traffic, a denied request is allowed after `wait_ms` and
-//! denied 1 ms earlier, and `wait_ms` is -1 if and only if the request can never pass.
-//!
-//! Left out by name: a log rule that never consumed from a log that other rules keep. Its key may
-//! expire for those before the wait is over, and then the request passes earlier. These limiters
-//! never expire.
+//! denied 1 ms earlier, and `wait_ms` is -1 if and only if the request can never pass. All that
+//! whether or not the key expires meanwhile: it may from its deadline on.
 
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -25,19 +22,24 @@ pub(super) fn is_honest(
     wait_ms: i64,
 ) -> TestCaseResult {
     prop_assert_eq!(wait_ms == -1, hopeless(rules, cost));
+    let deadline = limiter.deadline();
+    let expired = Limiter::default();
+    let passes = |at_us: u64| {
+        let passes = would_pass(limiter, rules, cost, at_us);
+        let may_expire = now_us < at_us && deadline.has_passed(at_us);
+        prop_assert!(!may_expire || would_pass(&expired, rules, cost, at_us) == passes);
+        Ok(passes)
+    };
     if wait_ms == -1 {
         for later_us in [0, 1, 1_000, DAY_US, MAX_PERIOD_US, 1_000 * MAX_PERIOD_US] {
-            prop_assert!(!would_pass(limiter, rules, cost, now_us + later_us));
+            prop_assert!(!passes(now_us + later_us)?);
         }
         return Ok(());
     }
     prop_assert!(wait_ms > 0, "a denial that need not wait");
     if let Some(then_us) = later(now_us, wait_ms) {
-        prop_assert!(would_pass(limiter, rules, cost, then_us), "denied after {wait_ms} ms");
-        prop_assert!(
-            !would_pass(limiter, rules, cost, then_us - 1_000),
-            "allowed before {wait_ms} ms"
-        );
+        prop_assert!(passes(then_us)?, "denied after {wait_ms} ms");
+        prop_assert!(!passes(then_us - 1_000)?, "allowed before {wait_ms} ms");
     }
     Ok(())
 }

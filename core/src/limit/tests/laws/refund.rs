@@ -7,7 +7,7 @@ use crate::limit::{Change, Limiter, Verdict};
 use crate::parse::rules_of_line;
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
-use proptest::test_runner::TestCaseResult;
+use proptest::test_runner::{TestCaseError, TestCaseResult};
 
 const START_US: u64 = 1_700_000_000_000_000;
 
@@ -41,19 +41,31 @@ fn undoes_a_check(traffic: &Traffic, named: bool) -> TestCaseResult {
         if outcome.change != Change::Admitted || !fits || !sees_all_states(&before, rules, now_us) {
             continue;
         }
-        let mut undone = limiter.clone();
-        // Log rules share one log and have one cost.
-        let (logs, others): (Vec<Rule>, Vec<Rule>) =
-            rules.iter().partition(|rule| rule.kind() == Kind::Log);
-        for of in std::iter::once(&*logs).chain(others.chunks(1)) {
-            let Some(rule) = of.first() else { continue };
-            let cost = cost_of(rule, cost);
-            let back = undone.refund(cost, now_us, if named { of } else { &[] });
-            prop_assert_eq!(back, u64::from(cost));
-        }
+        let undone = undone(&limiter, rules, cost, now_us, named)?;
         prop_assert_eq!(answers(&undone, rules, now_us), answers(&before, rules, now_us));
     }
     Ok(())
+}
+
+/// The limiter after a check at this default cost has been refunded.
+fn undone(
+    limiter: &Limiter,
+    rules: &[Rule],
+    cost: u32,
+    now_us: u64,
+    named: bool,
+) -> Result<Limiter, TestCaseError> {
+    let mut undone = limiter.clone();
+    // Log rules share one log and have one cost.
+    let (logs, others): (Vec<Rule>, Vec<Rule>) =
+        rules.iter().partition(|rule| rule.kind() == Kind::Log);
+    for of in std::iter::once(&*logs).chain(others.chunks(1)) {
+        let Some(rule) = of.first() else { continue };
+        let cost = cost_of(rule, cost);
+        let back = undone.refund(cost, now_us, if named { of } else { &[] });
+        prop_assert_eq!(back, u64::from(cost));
+    }
+    Ok(undone)
 }
 
 #[test]
@@ -68,24 +80,52 @@ fn a_refund_of_everything_empties_the_key() {
     }
 }
 
+/// A longer period would give what is left another end.
 #[test]
-fn a_refund_of_nothing_reshapes_no_state() {
-    let (mut limiter, rules) = (Limiter::default(), rules_of_line("window:9/m,name=a"));
+fn a_refund_reshapes_no_state() {
+    let (mut limiter, rules) = (Limiter::default(), rules_of_line("bucket:9/m,name=a"));
     check(&mut limiter, &rules, 3, START_US);
-    let before = limiter.clone();
-    let other = rules_of_line("window:9/m,res=2,name=a");
-    assert_eq!(limiter.refund(0, START_US, &other), 0);
-    assert_eq!(limiter, before);
-    assert_eq!(limiter.refund(1, START_US, &other), 1);
-    assert_eq!(peek(&limiter, &other, 1, START_US).0.summary.remaining, 7);
+    let longer = rules_of_line("bucket:9/h,name=a");
+    let ends_ms = 2 * 60_000 / 9 + 1;
+    assert_eq!(limiter.refund(1, START_US, &longer), 1);
+    let left = peek(&limiter, &longer, 1, START_US).0.summary;
+    assert_eq!((left.remaining, left.reset_ms), (7, ends_ms));
+    let ends_us = START_US + 1_000 * ends_ms.cast_unsigned();
+    assert_eq!(limiter.refund(1, ends_us, &longer), 0, "the state has ended");
 }
 
 proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn a_refund_undoes_a_check(traffic in changing(4, 50)) {
+    fn a_refund_undoes_a_check(traffic in steady(rule_set(4), 50, Clock::StepsBack)) {
         undoes_a_check(&traffic, true)?;
+    }
+
+    /// What counted before may count longer: a check under other rates or needs gives it another
+    /// end, which a refund leaves.
+    #[test]
+    fn a_refund_under_changing_rules_frees_no_more_than_it_took(traffic in changing(4, 50)) {
+        let mut limiter = Limiter::default();
+        for Call { rules, now_us, action } in traffic.calls() {
+            limiter = unblocked(&limiter);
+            let Action::Check(cost) = action else { continue };
+            let before = limiter.clone();
+            let (outcome, decisions) = check(&mut limiter, rules, cost, now_us);
+            let fits = decisions.iter().all(|decision| decision.verdict == Verdict::Allowed);
+            if outcome.change != Change::Admitted || !fits || !sees_all_states(&before, rules, now_us) {
+                continue;
+            }
+            let undone = undone(&limiter, rules, cost, now_us, true)?;
+            let longest_us = rules.iter().map(Rule::period_us).max().unwrap_or(0);
+            for after_us in [0, 1_000, longest_us / 3, longest_us, 2 * longest_us] {
+                let [(_, was), (_, is)] =
+                    [&before, &undone].map(|limiter| peek(limiter, rules, 0, now_us + after_us));
+                for (was, is) in was.iter().zip(is) {
+                    prop_assert!(is.remaining <= was.remaining, "{is:?}, was {was:?}");
+                }
+            }
+        }
     }
 
     #[test]

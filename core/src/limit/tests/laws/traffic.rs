@@ -150,19 +150,32 @@ pub fn one_at_a_time(
     rules: impl Strategy<Value = Vec<Rule>>,
     most: usize,
 ) -> impl Strategy<Value = Traffic> {
+    one_at_a_time_on(rules, most, Clock::StepsBack)
+}
+
+pub fn one_at_a_time_on(
+    rules: impl Strategy<Value = Vec<Rule>>,
+    most: usize,
+    clock: Clock,
+) -> impl Strategy<Value = Traffic> {
     let singly = |rules: Vec<Rule>| rules.into_iter().map(|rule| vec![rule]).collect();
-    under(rules.prop_map(singly), most, Clock::StepsBack)
+    under(rules.prop_map(singly), most, clock)
 }
 
 /// Traffic under rules that change: mostly their limits, sometimes everything.
 pub fn changing(most_rules: usize, most: usize) -> impl Strategy<Value = Traffic> {
-    changing_between((rule_set(most_rules), rule_set(most_rules)), most)
+    changing_on(most_rules, most, Clock::StepsBack)
+}
+
+pub fn changing_on(most_rules: usize, most: usize, clock: Clock) -> impl Strategy<Value = Traffic> {
+    changing_between((rule_set(most_rules), rule_set(most_rules)), most, clock)
 }
 
 /// Traffic under two sets of rules, and under the first set with other limits.
 pub fn changing_between(
     both: impl Strategy<Value = (Vec<Rule>, Vec<Rule>)>,
     most: usize,
+    clock: Clock,
 ) -> impl Strategy<Value = Traffic> {
     let other_limits = prop::collection::vec(any_limits(), 8);
     let rule_sets = (both, other_limits).prop_map(|((rules, others), limits)| {
@@ -171,7 +184,7 @@ pub fn changing_between(
         };
         vec![rules.clone(), relimited(&limits[..4]), relimited(&limits[4..]), others]
     });
-    under(rule_sets, most, Clock::StepsBack)
+    under(rule_sets, most, clock)
 }
 
 /// One line per call.

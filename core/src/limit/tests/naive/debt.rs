@@ -19,18 +19,23 @@ impl NaiveDebt {
         Self { period, owed: units * period, limit: i128::from(rule.limit()).max(1) }
     }
 
-    /// Rounded up.
-    pub fn with_period(&self, period: i128) -> Self {
-        let owed = (self.owed * period + self.period - 1) / self.period;
-        Self { period, owed, limit: self.limit }
+    /// The debt as if this rule had consumed it, rounded up.
+    pub fn taken_by(&self, rule: &Rule) -> Self {
+        let none = Self::of_units(rule, 0);
+        Self { owed: (self.owed * none.period + self.period - 1) / self.period, ..none }
     }
 
     pub fn whole_units(&self) -> i128 {
         (self.owed + self.period - 1) / self.period
     }
 
+    /// Whether nothing is owed any more for the rule that consumed last.
+    pub fn has_ended(&self, last: Micros, at: Micros) -> bool {
+        (at - last) * self.limit >= self.owed
+    }
+
     pub fn owed_at(&self, limit: i128, last: Micros, at: Micros) -> i128 {
-        (self.owed - (at - last) * limit).max(0)
+        if self.has_ended(last, at) { 0 } else { (self.owed - (at - last) * limit).max(0) }
     }
 
     pub fn fits(&self, rule: &Rule, last: Micros, at: Micros, cost: i128) -> bool {
@@ -57,8 +62,8 @@ impl NaiveDebt {
         self.owed = self.owed_at(rule.limit().into(), last, at) + units * self.period;
     }
 
-    pub fn refund(&mut self, limit: i128, last: Micros, at: Micros, units: i128) -> i128 {
-        let owed = self.owed_at(limit, last, at);
+    pub fn refund(&mut self, last: Micros, at: Micros, units: i128) -> i128 {
+        let owed = self.owed_at(self.limit, last, at);
         let back = units * self.period;
         if back < owed {
             self.owed -= back;

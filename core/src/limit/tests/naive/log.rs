@@ -89,6 +89,9 @@ impl NaiveLog {
 
     pub fn take(&mut self, rules: &[Rule], at: Micros, cost: i128, denied: bool) {
         let needs = NaiveNeeds::of(rules);
+        if !self.keeps_all && at >= self.needed_until() {
+            self.clear();
+        }
         if let Some(last) = self.last() {
             self.past.push((self.latest, last + self.latest.window));
             self.past.retain(|(past, until)| *until > at && !needs.covers(past));

@@ -105,7 +105,7 @@ impl NaiveMeter {
             (
                 Self::Debt(debt),
                 Algorithm::Leaky(_) | Algorithm::Bucket(BucketParams { refill: Refill::Even, .. }),
-            ) => Self::Debt(debt.with_period(rule.period_us().into())),
+            ) => Self::Debt(debt.taken_by(rule)),
             _ => Self::of_units(rule, last, self.whole_units(last)),
         }
     }
@@ -140,12 +140,22 @@ impl NaiveMeter {
         }
     }
 
-    /// Whether the meter has not mattered since `at`, under the limit of its last consumption.
+    /// Whether nothing counts any more for the rule that consumed last; `last <= at`. What it
+    /// consumed does not count longer for any other rule.
+    pub fn has_ended(&self, last: Micros, at: Micros) -> bool {
+        match self {
+            Self::Debt(debt) => debt.has_ended(last, at),
+            Self::Window(_) | Self::Fixed(_) | Self::Interval(_) => self.is_clear(0, last, at),
+        }
+    }
+
+    /// Whether the meter has not mattered since `at`, not even for a graph.
     pub fn is_over(&self, last: Micros, at: Micros) -> bool {
         match self {
             Self::Fixed(fixed) => fixed.is_over(at),
-            Self::Debt(debt) => at >= last && debt.owed_at(debt.limit, last, at) == 0,
-            Self::Window(_) | Self::Interval(_) => at >= last && self.is_clear(0, last, at),
+            Self::Debt(_) | Self::Window(_) | Self::Interval(_) => {
+                at >= last && self.has_ended(last, at)
+            }
         }
     }
 
@@ -178,16 +188,12 @@ impl NaiveMeter {
         }
     }
 
-    /// Gives units back, newest first, as `rule` sees them; `None`: as the rule that consumed
-    /// last.
-    pub fn refund(&mut self, rule: Option<&Rule>, last: Micros, at: Micros, units: i128) -> i128 {
+    /// Gives units back, newest first, as the rule that consumed last sees them.
+    pub fn refund(&mut self, last: Micros, at: Micros, units: i128) -> i128 {
         match self {
             Self::Window(window) => window.refund(at, units),
             Self::Fixed(fixed) => fixed.refund(at, units),
-            Self::Debt(debt) => {
-                let limit = rule.map_or(debt.limit, |rule| rule.limit().into());
-                debt.refund(limit, last, at, units)
-            }
+            Self::Debt(debt) => debt.refund(last, at, units),
             Self::Interval(interval) => interval.refund(at, units),
         }
     }
@@ -217,9 +223,13 @@ impl Owned {
         }
     }
 
+    pub fn has_ended(&self, at: Micros) -> bool {
+        self.meter.has_ended(self.last, at.max(self.last))
+    }
+
     /// What a rule sees of the state; `None` if it sees nothing.
-    pub fn seen_by(&self, rule: &Rule) -> Option<NaiveMeter> {
-        if self.kind != rule.kind() {
+    pub fn seen_by(&self, rule: &Rule, at: Micros) -> Option<NaiveMeter> {
+        if self.kind != rule.kind() || self.has_ended(at) {
             None
         } else if self.shape == NaiveShape::of(rule) {
             Some(self.meter.clone())
@@ -232,9 +242,14 @@ impl Owned {
         self.kind == rule.kind() && self.shape == NaiveShape::of(rule)
     }
 
-    /// Takes the shape that a rule gives it.
-    pub fn take_shape(&mut self, rule: &Rule) {
-        if !self.has_shape_of(rule) {
+    /// Takes the shape that a rule gives it when it consumes.
+    pub fn take_shape(&mut self, rule: &Rule, now: Micros) {
+        if self.has_shape_of(rule) {
+            return;
+        }
+        if self.has_ended(now) {
+            *self = Self::new(rule, now);
+        } else {
             self.meter = self.meter.reshaped(rule, self.last);
             self.shape = NaiveShape::of(rule);
             self.period = rule.period_us().into();

@@ -55,11 +55,12 @@ impl Model {
         if rule.kind() == Kind::Log {
             let last = self.log.last()?;
             let at = effective_time(now, last, longest_window(rules))?;
-            return Some(View { at, last, meter: None });
+            let needed = at < self.log.needed_until();
+            return needed.then_some(View { at, last, meter: None });
         }
         let state = self.states.iter().find(|state| state.identity == Identity::of(rule))?;
         let at = effective_time(now, state.last, rule.period_us().into())?;
-        Some(View { at, last: state.last, meter: Some(state.seen_by(rule)?) })
+        Some(View { at, last: state.last, meter: Some(state.seen_by(rule, at)?) })
     }
 
     pub fn fits(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> bool {
@@ -164,11 +165,7 @@ impl Model {
         let denials = denying(&decisions);
         let mut change = Change::Nothing;
         if denials.is_empty() {
-            let takes_over = |rule: &Rule| {
-                let of_rule = |state: &&Owned| state.identity == Identity::of(rule);
-                self.states.iter().find(of_rule).is_some_and(|state| !state.has_shape_of(rule))
-            };
-            if (!rules.iter().all(is_free) || rules.iter().any(takes_over)) && consume {
+            if !rules.iter().all(is_free) && consume {
                 change = Change::Admitted;
                 self.consume(rules, cost, now, false);
                 for (rule, decision) in rules.iter().zip(&mut decisions) {
@@ -293,13 +290,13 @@ impl Model {
         self.states.retain(|state| !state.meter.is_empty());
     }
 
-    /// Drains a rule's debt at its limit until `now`, which is no earlier than the time of the
-    /// state.
+    /// A check by a rule that cost nothing in the end. It drained the debt at its limit until `now`,
+    /// which is no earlier than the time of the state, and is what gave the state its end.
     pub fn drain(&mut self, rule: &Rule, now: Micros) {
         let identity = Identity::of(rule);
         for state in self.states.iter_mut().filter(|state| state.identity == identity) {
             if let NaiveMeter::Debt(debt) = &mut state.meter {
-                debt.take_excess(rule, state.last, now, 0);
+                debt.take(rule, state.last, now, 0);
                 state.last = now;
             }
         }
@@ -308,14 +305,13 @@ impl Model {
     pub fn consume(&mut self, rules: &[Rule], cost: u32, now: Micros, denied: bool) {
         let charged = |rule: &&Rule| !denied || rule.counts_all();
         let consuming = || rules.iter().filter(charged).filter(|rule| cost_of(rule, cost) > 0);
-        // A name that changes its algorithm loses its state at any cost, and one that changes its
-        // shape changes its state's.
-        let charged_cost = |rule: &&Rule| !denied || charged(rule) && cost_of(rule, cost) > 0;
-        for rule in rules.iter().filter(charged_cost) {
+        // A name that changes its algorithm loses its state, and one that changes its shape changes
+        // its state's.
+        for rule in consuming() {
             let identity = Identity::of(rule);
             self.states.retain(|state| state.identity != identity || state.kind == rule.kind());
             if let Some(state) = self.states.iter_mut().find(|state| state.identity == identity) {
-                state.take_shape(rule);
+                state.take_shape(rule, now);
             }
         }
         for rule in consuming() {
@@ -381,20 +377,14 @@ impl Model {
                 continue;
             }
             let window = rule.map_or(state.period, |rule| rule.period_us().into());
-            let Some(at) = effective_time(now, state.last, window) else { continue };
-            let mut after = state.clone();
-            if let Some(rule) = rule {
-                after.take_shape(rule);
-            }
-            let back = after.meter.refund(rule, after.last, at, units);
-            if back > 0 {
-                *state = after;
-            }
-            most = most.max(back);
+            let at = effective_time(now, state.last, window);
+            let Some(at) = at.filter(|&at| !state.has_ended(at)) else { continue };
+            most = most.max(state.meter.refund(state.last, at, units));
         }
         let window = if rules.is_empty() { self.log.window() } else { longest_window(rules) };
         if window > 0
             && let Some(at) = self.log.last().and_then(|last| effective_time(now, last, window))
+            && at < self.log.needed_until()
         {
             most = most.max(self.log.refund(window, at, units));
         }

@@ -74,11 +74,12 @@ impl Limiter {
     fn report_of(&self, place: usize, state: &State, now_us: u64) -> StateReport {
         let meter = state.meter();
         let at_us = effective_time(now_us, meter.last_us(), meter.period_us());
+        let at_us = at_us.filter(|&at_us| !meter.has_ended(at_us));
         let mut report = StateReport {
             rule: last_rule(state),
             consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
             last_ms: meter.last_us() / MS_US,
-            reset_ms: meter.clears_for(None).ms_after(now_us),
+            reset_ms: meter.ends().ms_after(now_us),
             log: None,
             window: None,
             windows: None,

@@ -30,6 +30,8 @@ pub struct Ledger {
     unclear: bool,
     /// Whether the clock ever stepped back.
     reeled: bool,
+    /// Every rule that was asked.
+    asked: Vec<Rule>,
     checks: usize,
 }
 
@@ -226,8 +228,12 @@ impl Ledger {
         let now = Micros::from(now_us);
         let mut times = Vec::new();
         for (rule, &cost) in rules.iter().zip(costs) {
-            if admitted && !is_log(rule) && rule.name().is_some() {
-                self.forget(|other| !is_log(other) && other.name() == rule.name() && other != rule);
+            if !self.asked.contains(rule) {
+                self.asked.push(*rule);
+            }
+            // A log rule, too, drops what has its name and another algorithm.
+            if admitted {
+                self.forget(|other| !is_log(other) && other.same_identity(rule) && other != rule);
             }
             let window = if is_log(rule) { longest_window(rules) } else { period(rule) };
             let last = last(before, rule).unwrap_or(now);
@@ -335,7 +341,8 @@ impl Ledger {
     }
 
     pub fn reset(&mut self) {
-        *self = Self { checks: self.checks, reeled: self.reeled, ..Self::default() };
+        let asked = std::mem::take(&mut self.asked);
+        *self = Self { checks: self.checks, reeled: self.reeled, asked, ..Self::default() };
     }
 
     /// Whether a rule may admit a cost at a time, over the checks that contain it.
@@ -370,7 +377,9 @@ impl Ledger {
             // A leaky bucket gives back only its last turn.
             Kind::Leaky => true,
             Kind::Window | Kind::Fixed | Kind::Bucket => {
-                let unclear = self.reeled || self.refunded || rule.name().is_some();
+                let shares = |other: &Rule| other.same_identity(rule) && other != rule;
+                let shared = rule.name().is_some() || self.asked.iter().any(shares);
+                let unclear = self.reeled || self.refunded || shared;
                 unclear || !is_list(rule) || !self.fits(rule, units, at)
             }
         }

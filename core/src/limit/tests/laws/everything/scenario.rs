@@ -6,7 +6,7 @@ use crate::rule::{Kind, MS_US, Rule, SECOND_US};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::subsequence;
+use proptest::sample::{select, subsequence};
 use std::fmt;
 
 /// Log rules, which share the key's log.
@@ -36,6 +36,19 @@ const OTHERS: &[&str] = &[
     "fixed:7/2s,name=x",
     "window:4/s,name=x",
     "window:4/2s,name=x",
+];
+
+/// Forms of rules that get any limit L and any period P, with a name or without. So one state is
+/// read by rules of other limits and, under a name, of other periods, shapes and algorithms.
+const FORMS: &[&str] = &[
+    "L/P",
+    "fixed:L/P",
+    "fixed:L/P,align=first",
+    "window:L/P",
+    "window:L/P,res=3",
+    "bucket:L/P,burst=6",
+    "bucket:L/P,refill=interval",
+    "leaky:L/P,queue=3",
 ];
 
 /// Steps on a key, each after some time.
@@ -81,11 +94,21 @@ pub struct Ask {
 
 pub const START_US: u64 = 1_700_000_000_000_000;
 
+/// A rule of one of the forms.
+fn formed() -> impl Strategy<Value = String> {
+    let period = select(&["500ms", "1s", "2s", "9s"][..]);
+    let name = select(&["", ",name=x", ",name=x", ",name=y"][..]);
+    (select(FORMS), 1..9u32, period, name).prop_map(|(form, limit, period, name)| {
+        form.replace('L', &limit.to_string()).replace('P', period) + name
+    })
+}
+
 fn group() -> impl Strategy<Value = Vec<Rule>> {
     let logs = subsequence(LOGS, 0..=3);
     let others = subsequence(OTHERS, 0..=2);
-    (logs, others).prop_map(|(logs, others)| {
-        let texts: Vec<&str> = logs.into_iter().chain(others).collect();
+    (logs, others, vec(formed(), 0..=2)).prop_map(|(logs, others, formed)| {
+        let formed = formed.iter().map(String::as_str);
+        let texts: Vec<&str> = formed.chain(logs).chain(others).collect();
         let texts = if texts.is_empty() { LOGS[0].to_string() } else { texts.join(" ") };
         rules(&texts)
     })

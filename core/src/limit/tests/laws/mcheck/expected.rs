@@ -140,7 +140,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     for ((key, check), (outcome, decisions)) in asked.iter().zip(&before) {
         let ruled = outcome.standing.is_none();
         let mut costly = check.rules.iter().filter(|rule| check.cost_of(rule) > 0);
-        let consumes = costly.clone().next().is_some() || keys[*key].loses_a_name_to(check.rules);
+        let consumes = costly.clone().next().is_some();
         let change = if ruled && !denied && consumes {
             Change::Admitted
         } else if ruled && charges && costly.any(Rule::counts_all) {
