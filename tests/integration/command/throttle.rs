@@ -110,8 +110,8 @@ fn a_rate_of_zero_denies_everything() {
             ("k 4 0 60 0", [0, 5, 0, -1, 0]),
             ("k 4 24 86400 2", [0, 5, 3, -1, 7_200]),
             // At a rate of zero nothing passes, and the state ends all the same.
-            ("k 4 0 60", [1, 5, 0, NEVER, 120]),
-            ("k 4 0 60 -1", [0, 5, 0, -1, 60]),
+            ("k 4 0 60", [1, 5, 0, NEVER, 7_200]),
+            ("k 4 0 60 -1", [0, 5, 0, -1, 3_600]),
             ("k 4 24 86400 0", [0, 5, 4, -1, 3_600]),
         ];
         assert_replies(&mut c, &[], &expected);
