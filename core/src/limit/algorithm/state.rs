@@ -189,9 +189,12 @@ impl State {
         let seen = at_us.and_then(|at_us| Some((at_us, self.seen_by(rule, at_us)?)));
         match seen {
             Some((at_us, Cow::Borrowed(meter))) => meter.clears(rule, at_us),
-            // At a limit of 0 nothing drains before the end.
-            Some((_, Cow::Owned(_))) if rule.limit() == 0 => self.meter().ends(),
-            Some((at_us, Cow::Owned(meter))) => meter.clears(rule, at_us).min(self.meter().ends()),
+            Some((at_us, Cow::Owned(meter))) => {
+                let ends = self.meter().ends();
+                // At a limit of 0 a debt drains nothing before its end.
+                let drains = rule.limit() > 0 || !matches!(meter, Meter::Debt(_));
+                if drains { meter.clears(rule, at_us).min(ends) } else { ends }
+            }
             None => Moment::At(0),
         }
     }

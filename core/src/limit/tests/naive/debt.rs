@@ -9,7 +9,7 @@ pub struct NaiveDebt {
     period: i128,
     /// In `1/period` units, as of the last consumption.
     owed: i128,
-    /// The limit of the rule that consumed last; not 0.
+    /// The limit of the rule that consumed last, or that reads it in another shape.
     pub limit: i128,
 }
 

@@ -234,7 +234,11 @@ impl Owned {
         } else if self.shape == NaiveShape::of(rule) {
             Some(self.meter.clone())
         } else {
-            Some(self.meter.reshaped(rule, self.last))
+            let mut seen = self.meter.reshaped(rule, self.last);
+            if let NaiveMeter::Debt(debt) = &mut seen {
+                debt.limit = rule.limit().into(); // at 0 nothing drains
+            }
+            Some(seen)
         }
     }
 

@@ -6,7 +6,7 @@ use crate::limit::tests::laws::traffic::{Action, Call, Traffic};
 use crate::limit::{
     Bounds, Check, CheckOptions, Decision, Foresight, HoldRequest, Limiter, Outcome, Settlement,
 };
-use crate::rule::{MAX_PERIOD_US, Name, NamedCost, Rule};
+use crate::rule::{DAY_US, MAX_PERIOD_US, MS_US, Name, NamedCost, Rule, SECOND_US};
 use proptest::option;
 use proptest::prelude::*;
 use std::fmt;
@@ -163,10 +163,12 @@ pub fn live_ids(limiter: &Limiter, now_us: u64) -> impl Iterator<Item = &'static
 }
 
 impl Length {
+    /// Commands give milliseconds. A long hold's length is stored in seconds.
     fn end_us(self, now_us: u64, rules: &[Rule]) -> u64 {
         let window_us = rules.first().map_or(0, Rule::period_us);
         let length_us = window_us / 1_000 * self.mille + self.jitter_us;
-        now_us + length_us.clamp(1_000, MAX_PERIOD_US)
+        let grain_us = if length_us < 24 * DAY_US { MS_US } else { SECOND_US };
+        now_us + length_us.next_multiple_of(grain_us).clamp(MS_US, MAX_PERIOD_US)
     }
 }
 
