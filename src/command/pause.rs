@@ -37,6 +37,8 @@ pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// `RL.RESUME key`
 pub fn resume(call: &Call<'_>) -> Result<(), CommandError> {
-    let paused = |limiter: &Limiter, now_us| limiter.pause_at(now_us).is_some();
+    // Also a pause ahead of a clock that stepped back, which would come back with the clock.
+    let paused =
+        |limiter: &Limiter, now_us| limiter.pause().is_some_and(|pause| pause.until_us > now_us);
     lift(call, Action::Resume, paused, Limiter::resume)
 }

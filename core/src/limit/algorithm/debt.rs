@@ -174,6 +174,13 @@ impl Debt {
         self.last_us = at_us;
     }
 
+    /// Lowers its own limit, which says when it ends, to that of a hold that consumes more.
+    pub fn drain_no_faster_than(&mut self, limit: u32) {
+        if limit > 0 {
+            self.limit = self.limit.min(limit);
+        }
+    }
+
     /// Subtracts fractions of the period from the debt at `last_us`, stopping at 0.
     pub fn take_off(&mut self, fractions: u128) {
         self.set(self.owed().saturating_sub(fractions));

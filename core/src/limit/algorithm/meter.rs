@@ -103,7 +103,7 @@ impl Meter {
         }
     }
 
-    /// Converts the meter to the shape of a rule of its kind, as if the rule had consumed. A debt
+    /// Converts the meter to the shape of a rule of its kind, with the rule's limit. A debt
     /// converts exactly; another meter converts to its units that still count, all consumed at its
     /// last time.
     pub fn reshaped(&self, rule: &Rule) -> Self {

@@ -13,10 +13,11 @@
 //!
 //! The honest wait: a rule's wait is the least time after which it admits the cost
 //! if nothing else happens, so the longest wait of the rules that deny is the
-//! check's. Each rule, once it admits, goes on admitting, with two exceptions: a rule
+//! check's. Each rule, once it admits, goes on admitting, with three exceptions: a rule
 //! ignores a state that lies more than a window ahead of the clock, and sees it again
-//! once the clock has come near it; and where the check repeats a hold, no rule is
-//! evaluated before the hold ends. `later_denials` lengthens the wait by these.
+//! once the clock has come near it; a pause that lies ahead of the clock comes back in
+//! the same way; and where the check repeats a hold, no rule is evaluated before the
+//! hold ends. `later_denials` lengthens the wait by these.
 //!
 //! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed,
 //! it is granted the largest cost in the range that every rule with the default cost admits: the

@@ -59,7 +59,10 @@ impl Meter {
             Self::Window(window) => window.add(at_us, units),
             Self::Fixed(fixed) => drop(fixed.add(at_us, units)),
             Self::FixedWithPast(past) => past.add(at_us, units),
-            Self::Debt(debt) => debt.add(charge.limit, at_us, units, most(debt.capacity())),
+            Self::Debt(debt) => {
+                debt.add(charge.limit, at_us, units, most(debt.capacity()));
+                debt.drain_no_faster_than(charge.limit);
+            }
             Self::Interval(interval) => interval.add(at_us, units, most(interval.burst.into())),
             Self::Slots(_) => {}
         }

@@ -80,6 +80,14 @@ impl Holds {
         self.none_ahead_us = self.none_ahead_us.max(not_before_us(end_us, length.micros()));
     }
 
+    /// Called when a hold ended or was renewed. If the clock is behind, that hold may have been the
+    /// last one ahead of it, and checks need not look for such holds any more.
+    pub fn look_ahead_again(&mut self, now_us: u64) {
+        if now_us < self.none_ahead_us {
+            self.note_lengths();
+        }
+    }
+
     /// Notes the lengths of all holds.
     pub(super) fn note_lengths(&mut self) {
         let lives_from_us = self.by_end.iter().map(|lapse| self.lives_from_us(lapse));

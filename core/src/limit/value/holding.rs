@@ -175,20 +175,27 @@ impl Limiter {
             return false;
         }
         self.drop_ended(now_us);
-        if let Some(hold) = self.holds_mut().and_then(|holds| holds.end(id)) {
+        let end = |holds: &mut Holds| {
+            let hold = holds.end(id);
+            holds.look_ahead_again(now_us);
+            hold
+        };
+        if let Some(hold) = self.holds_mut().and_then(end) {
             self.close(&hold, settlement, now_us, None);
         }
         self.drop_closed();
         true
     }
 
-    /// Moves the end of a live hold, which is as long as the time until then. Returns false, and changes nothing, if there is no such hold.
+    /// Moves the end of a live hold: from now on its length is the time until then. Returns false,
+    /// and changes nothing, if there is no such hold.
     pub fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) -> bool {
         let lives = self.live_hold(id, now_us).is_some();
         if lives {
             self.drop_ended(now_us);
             if let Some(holds) = self.holds_mut() {
                 holds.renew(id, end_us, Length::new(end_us.saturating_sub(now_us)));
+                holds.look_ahead_again(now_us);
             }
         }
         lives

@@ -57,9 +57,12 @@ impl NaiveDebt {
         }
     }
 
-    /// Takes units even above the capacity.
+    /// Takes units even above the capacity. From then on it drains no faster than this rule says.
     pub fn take_excess(&mut self, rule: &Rule, last: Micros, at: Micros, units: i128) {
         self.owed = self.owed_at(rule.limit().into(), last, at) + units * self.period;
+        if rule.limit() > 0 {
+            self.limit = self.limit.min(rule.limit().into());
+        }
     }
 
     pub fn refund(&mut self, last: Micros, at: Micros, units: i128) -> i128 {

@@ -104,6 +104,18 @@ fn a_hold_returns_nothing_to_a_state_that_has_ended() {
     }
 }
 
+/// What a hold consumes beyond its charge ends no sooner than its own rule says.
+#[test]
+fn an_excess_drains_no_faster_than_its_rule_says() {
+    let (mut key, fast, slow) = (key(), "bucket:100/s,burst=100", "bucket:1/s,burst=100");
+    for (at, id, rule) in [(0.0, "a", fast), (0.5, "b", slow)] {
+        key.check_with(at, Some((id, 60.0, false)), 0, rule);
+        assert!(key.settle(at, id, costs(100)));
+    }
+    assert_eq!(key.peek(3.0, slow)[2], 0, "197 units are owed");
+    assert_eq!(key.peek(199.0, slow)[2], 99);
+}
+
 #[test]
 fn a_state_that_a_step_back_replaced_has_no_charges() {
     let (mut key, rule) = (key(), "bucket:5/10s");
