@@ -60,11 +60,14 @@ def test_a_wrong_configuration_is_reported_at_once_and_then_each_minute() -> Non
         breaker.failed(ERROR, at, "load the module")
     assert [event.answered for event in told] == [1, 60, 60]
     assert {event.advice for event in told} == {"load the module"}
-    breaker.served()
     breaker.failed(ERROR, 131, "give the password")
-    assert told[3].advice == "give the password", "anew after an answer"
+    assert told[3].advice == "give the password", "another fault at once"
     breaker.failed(ERROR, 132)
     assert len(told) == 4, "an outage is another thing"
+    for at in range(133, 180):
+        breaker.served()  # a key that the rights cover
+        breaker.failed(ERROR, at, "load the module")
+    assert len(told) == 4, "answers to other keys do not make it new"
 
 
 def test_without_a_listener_outages_are_logged(caplog: pytest.LogCaptureFixture) -> None:
