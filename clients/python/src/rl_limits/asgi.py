@@ -70,7 +70,7 @@ class RateLimitMiddleware:
     ) -> None:
         for name, function in (("key", key), ("cost", cost), ("skip", skip), ("refusal", refusal)):
             given.function(name, function)
-        if limits and not callable(limits):
+        if not callable(limits):
             given.rules("limits", limits)
         check_options(count, headers)
         networks = Networks(prefix)
