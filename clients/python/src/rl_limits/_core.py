@@ -173,6 +173,8 @@ class Core:
         return (yield from self._decide(words, Question([Limit(key, rules)], units), to_reply, Report.reply))
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
+        if refund or cost is not None:
+            self._forget(key)
         if self.local.settle(key, id, cost, refund):
             return True
         return (yield from self.send(commands.settle(key, id, cost, refund), bool))
@@ -204,8 +206,6 @@ class Core:
     def end_all(self, keys: Iterable[str], id: str, *, refund: bool) -> Flow[None]:
         """Settles a hold of each key. What cannot be settled stays charged, and nobody's request fails for it."""
         for key in keys:
-            if refund:
-                self._forget(key)
             try:
                 yield from self.settle(key, id, None, refund)
             except Exception as error:
