@@ -258,7 +258,11 @@ class Core:
         report = yield from self.peek_all(key, rule)
         return any(rule.remaining > left for rule in report.rules)
 
-    def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
+    def call(self, words: Words) -> Flow[Any]:
+        """Sends any command. That the server does not know it, or forbids it, says nothing of checks."""
+        return (yield from self.send(words, lambda reply: reply, judged=False))
+
+    def send(self, words: Words, read: Callable[[Any], Answer], *, judged: bool = True) -> Flow[Answer]:
         """Sends what has no other answer than the server's: without it, an error."""
         if not self.breaker.may_ask(time.monotonic()):
             raise self.breaker.error.with_traceback(None)
@@ -268,7 +272,8 @@ class Core:
             self.breaker.missed()
             raise self.breaker.error.with_traceback(None) from None
         except Exception as error:
-            self._judge(error)
+            if judged or not advice(error):
+                self._judge(error)
             raise
         self.breaker.served()
         return read(sent)

@@ -166,7 +166,7 @@ class RateLimiter(Counters):
 
     def call(self, name: str, key: str, *words: str | int) -> Any:
         """Sends any other command whose first argument is its key, such as `RL.INFO`."""
-        return self.run(self.core.send((name, key, *words), lambda reply: reply))
+        return self.run(self.core.call((name, key, *words)))
 
     def run(self, flow: Flow[Answer], pause: Callable[[float], object] = time.sleep) -> Answer:
         try:
@@ -321,7 +321,7 @@ class AsyncRateLimiter(Counters):
         return await self.run(self.core.follow(key, status, headers, remaining))
 
     async def call(self, name: str, key: str, *words: str | int) -> Any:
-        return await self.run(self.core.send((name, key, *words), lambda reply: reply))
+        return await self.run(self.core.call((name, key, *words)))
 
     async def run(self, flow: Flow[Answer]) -> Answer:
         try:
