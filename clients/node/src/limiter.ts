@@ -198,6 +198,7 @@ export class RateLimiter {
 
   /** Ends a hold, where it was taken: `RL.SETTLE`; `false` if there was none. */
   async settle(key: string, id: string, { cost, refund = false }: SettleOptions = {}): Promise<boolean> {
+    if (refund || cost !== undefined) this.#forget(key);
     if (this.#local.settle(key, id, refund)) return true;
     const how = refund ? ['REFUND'] : cost === undefined ? [] : words({ cost });
     return Number(await this.#asking.ask([['RL.SETTLE'], [key], [id, ...how]])) === 1;

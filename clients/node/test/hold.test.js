@@ -178,6 +178,11 @@ onEachServer(test, 'denials are remembered, those of slots are not', async (t, n
   assert.equal(await sources(rate, rate, rate), 'server server denial');
   await limiter.refund('rate', 1);
   assert.equal((await rate()).verdict, 'allowed');
+  const held = () => limiter.check('held', '1/h');
+  const hold = await limiter.hold('held', '1/h', { ttlMs: 60_000 });
+  assert.equal(await sources(held, held), 'server denial');
+  await hold.refund();
+  assert.equal((await held()).verdict, 'allowed', 'what a hold gives back is seen');
   const policy = () => limiter.check('policy', '@free');
   assert.equal(await sources(policy, policy, policy), 'server server server');
   for (const rules of ['1/h', '@free']) {
