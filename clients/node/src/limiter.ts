@@ -11,6 +11,7 @@ import { ignoreOutage, kindOf, undecided } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { type CheckOptions, type Cost, costsApart, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
+import { looksLikeRules } from './rule.js';
 import type { Command, Server } from './server.js';
 import { type AnswerHeaders, fieldsOf, pauseMs, remaining } from './upstream.js';
 import { WaitingConnections } from './waiting.js';
@@ -84,6 +85,7 @@ export class RateLimiter {
 
   constructor(server: Server, options: LimiterOptions = {}) {
     inOrder('limiter', options, FORMS);
+    for (const rules of Object.values(options.policies ?? {})) looksLikeRules(rules);
     this.#notices = new Notices(options);
     this.#asking = new Asking(server, this.#notices, options);
     this.#waiting = new WaitingConnections(server);
