@@ -184,7 +184,7 @@ export class RateLimiter {
     const reply = await (waitMs === undefined
       ? this.check(key, rules, taking)
       : this.wait(key, rules, waitMs, { ...taking, ...(signal && { signal }) }));
-    if (reply.verdict !== 'allowed') throw new Denied(key, reply);
+    if (reply.verdict !== 'allowed') throw new Denied(reply);
     const sinceMs = waitMs === undefined && reply.source === 'server' ? performance.now() - asked : 0;
     const hold = new Hold(id, reply, this.#keeper(reply, key, id, ttlMs), ttlMs, ttlMs - sinceMs);
     const turn = reply.waitMs > 0 ? sleep(reply.waitMs, undefined, { signal }) : undefined; // under a `leaky` rule

@@ -53,7 +53,7 @@ onEachServer(test, 'a hold renews itself, is settled at the end of its block, an
     const hold = await take();
     await until(async () => (await renewed()) >= 8); // each of two holds for longer than it lasts
     assert.equal(hold.lost.aborted, false);
-    await assert.rejects(take(), (error) => error instanceof Denied && error.reply.verdict === 'limited');
+    await assert.rejects(take(), (error) => error instanceof Denied && error.reply.verdict === 'limited' && /^limited(, wait \d+ ms)?$/.test(error.message));
     await hold[Symbol.asyncDispose]();
     const next = await take(); // its slot is free
     assert.equal(next.lost.aborted, false);
