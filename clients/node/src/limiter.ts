@@ -295,6 +295,8 @@ export class RateLimiter {
   }
 
   async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
+    // Its hold would let the second check pass.
+    if (new Set(limits.map(({ key }) => key)).size < limits.length) throw new TypeError('a key is given twice, expected each key once');
     const costs = costsApart(options.cost ?? 1, limits);
     const own = receipt(APART_MS);
     const held: HeldKey[] = [];

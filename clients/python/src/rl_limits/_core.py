@@ -140,6 +140,8 @@ class Core:
 
     def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         """One key after the other. The first denial gives back what those before it have consumed."""
+        if len({limit.key for limit in limits}) < len(limits):  # its hold would let the second check pass
+            raise ValueError("a key is given twice, expected each key once")
         own, reports = held or Held.new(SEPARATE_MS), list[Report]()
         for limit, own_cost in zip(limits, commands.costs_apart(cost, limits), strict=True):
             asked_for = [one.key for one in limits[: len(reports)]]
