@@ -27,12 +27,13 @@ def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
     assert breaker.may_ask(11), "one request tries"
     assert not breaker.may_ask(11.1), "and others do not, until it is answered"
     breaker.failed(ERROR, 11.2)
-    assert not breaker.may_ask(12.1)
-    assert breaker.may_ask(12.2)
+    breaker.failed(ERROR, 11.9)  # a wait that began before
+    assert not breaker.may_ask(11.95)
+    assert breaker.may_ask(12)
     breaker.served()
-    assert told[1:] == [Outage(False, ERROR, 6)]
+    assert told[1:] == [Outage(False, ERROR, 7)]
     assert breaker.may_ask(12.2) and breaker.may_ask(12.2)
-    assert (breaker.outages, breaker.away) == (11, False)
+    assert (breaker.outages, breaker.away) == (12, False)
 
 
 def test_a_try_that_never_ends_lets_another_try_a_second_later() -> None:

@@ -81,7 +81,8 @@ class Breaker:
             report = self._report(error, advice, now_s)
             event = None
             if self._failures >= self.FAILURES:
-                self._until_s = now_s + self.PAUSE_S
+                if not self.away:  # what fails later, such as a wait, does not put off the next try
+                    self._until_s = now_s + self.PAUSE_S
                 event = self._turn(True)
         if report:
             _tell(self.on_misconfigured, report)
