@@ -19,11 +19,11 @@ export type Limits<Request> = Rules | ((request: Request) => Limit | Limit[] | P
 
 export interface GuardOptions<Request> {
   /** Whom to count by rules without keys: by default `ip:` and the client's network. */
-  key?: (request: Request) => string;
+  key?: (request: Request) => string | Promise<string>;
   /** The length of the network's prefix in IPv6: 64 by default. */
   prefix?: number;
   /** What a request costs: 1 by default. */
-  cost?: (request: Request) => Cost;
+  cost?: (request: Request) => Cost | Promise<Cost>;
   /** Requests that are not limited. */
   skip?: (request: Request) => boolean | Promise<boolean>;
   /** Which requests count: others get back what they cost after the response. A status from 400 on is a failure. */
@@ -55,8 +55,8 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
   const { key = byNetwork(prefix) } = options;
   return async (request: Request, response: ServerResponse, tell: (fields: Record<string, string>) => void): Promise<Report | undefined> => {
     if (await skip?.(request)) return undefined;
-    const wanted = typeof limits === 'function' ? [await limits(request)].flat() : [{ key: key(request), rules: limits }];
-    const units = cost(request);
+    const wanted = typeof limits === 'function' ? [await limits(request)].flat() : [{ key: await key(request), rules: limits }];
+    const units = await cost(request);
     const { report, hold } = await whereRoom(count === 'all' ? undefined : receipt(RESPONSE_MS), async (hold) => ({
       report: await limiter.checkAll(wanted, { cost: units, ...(hold && { hold }) }),
       hold,

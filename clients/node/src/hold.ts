@@ -5,8 +5,9 @@ export class Denied extends Error {
   override readonly name = 'Denied';
   readonly reply: Reply;
 
-  constructor(key: string, reply: Reply) {
-    super(`${key}: ${reply.verdict}${reply.waitMs > 0 ? `, wait ${reply.waitMs} ms` : ''}`);
+  /** Its message has no key: a framework may show it to a client. */
+  constructor(reply: Reply) {
+    super(`${reply.verdict}${reply.waitMs > 0 ? `, wait ${reply.waitMs} ms` : ''}`);
     this.reply = reply;
   }
 }

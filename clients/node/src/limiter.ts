@@ -11,6 +11,7 @@ import { ignoreOutage, kindOf, undecided } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { type CheckOptions, type Cost, costsApart, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
+import { looksLikeRules } from './rule.js';
 import type { Command, Server } from './server.js';
 import { type AnswerHeaders, fieldsOf, pauseMs, remaining } from './upstream.js';
 import { WaitingConnections } from './waiting.js';
@@ -84,6 +85,7 @@ export class RateLimiter {
 
   constructor(server: Server, options: LimiterOptions = {}) {
     inOrder('limiter', options, FORMS);
+    for (const rules of Object.values(options.policies ?? {})) looksLikeRules(rules);
     this.#notices = new Notices(options);
     this.#asking = new Asking(server, this.#notices, options);
     this.#waiting = new WaitingConnections(server);
@@ -182,7 +184,7 @@ export class RateLimiter {
     const reply = await (waitMs === undefined
       ? this.check(key, rules, taking)
       : this.wait(key, rules, waitMs, { ...taking, ...(signal && { signal }) }));
-    if (reply.verdict !== 'allowed') throw new Denied(key, reply);
+    if (reply.verdict !== 'allowed') throw new Denied(reply);
     const sinceMs = waitMs === undefined && reply.source === 'server' ? performance.now() - asked : 0;
     const hold = new Hold(id, reply, this.#keeper(reply, key, id, ttlMs), ttlMs, ttlMs - sinceMs);
     const turn = reply.waitMs > 0 ? sleep(reply.waitMs, undefined, { signal }) : undefined; // under a `leaky` rule
@@ -198,6 +200,7 @@ export class RateLimiter {
 
   /** Ends a hold, where it was taken: `RL.SETTLE`; `false` if there was none. */
   async settle(key: string, id: string, { cost, refund = false }: SettleOptions = {}): Promise<boolean> {
+    if (refund || cost !== undefined) this.#forget(key);
     if (this.#local.settle(key, id, refund)) return true;
     const how = refund ? ['REFUND'] : cost === undefined ? [] : words({ cost });
     return Number(await this.#asking.ask([['RL.SETTLE'], [key], [id, ...how]])) === 1;
@@ -292,6 +295,8 @@ export class RateLimiter {
   }
 
   async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
+    // Its hold would let the second check pass.
+    if (new Set(limits.map(({ key }) => key)).size < limits.length) throw new TypeError('a key is given twice, expected each key once');
     const costs = costsApart(options.cost ?? 1, limits);
     const own = receipt(APART_MS);
     const held: HeldKey[] = [];

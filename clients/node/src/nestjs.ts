@@ -3,6 +3,7 @@ import type { ThrottlerStorage } from '@nestjs/throttler';
 import { seconds } from './http.js';
 import type { RateLimiter } from './limiter.js';
 import { inOrder, oneOf, periodMs, TEXT } from './options.js';
+import { ignoreOutage } from './outage.js';
 import { hide } from './shown.js';
 
 type Record = Awaited<ReturnType<ThrottlerStorage['increment']>>;
@@ -43,7 +44,7 @@ export class RateLimitThrottlerStorage implements ThrottlerStorage {
     let waitMs = reply.waitMs;
     if (reply.verdict === 'limited' && reply.source === 'server' && ban && blockDuration < ttl) {
       // The library begins anew after a block, even where earlier hits would count for longer.
-      await this.#limiter.reset(limited);
+      await this.#limiter.reset(limited).catch(ignoreOutage).catch(hide); // the denial stands
       waitMs = blockDuration;
     }
     const timeToBlockExpire = waitMs < 0 ? NO_END_S : seconds(waitMs);

@@ -64,7 +64,7 @@ test('handlers find the report, and options say cost and refusal', async (t) => 
   const { port } = await startServer(t);
   const limiter = ioredis(connect(t, port));
   const options = {
-    cost: (req) => Number(req.query.cost),
+    cost: async (req) => Number(req.query.cost),
     refuse: (report, _req, res) => res.status(429).send(`come back in ${report.waitMs} ms`),
   };
   const app = express().get('/', rateLimit(limiter, async () => ({ key: 'k', rules: ['5/h'] }), options), (_req, res) =>

@@ -80,6 +80,14 @@ onEachServer(test, 'the storage says for how long, in seconds', async (t, name) 
   assert.deepEqual(await increment(0), { totalHits: 0, timeToExpire: 0, isBlocked: false, timeToBlockExpire: 0 });
 });
 
+test('a denial stands though the server goes away before the reset', async () => {
+  const check = async () => ({ verdict: 'limited', limit: 1, remaining: 0, waitMs: 60_000, resetMs: 60_000, source: 'server' });
+  const lost = { check, reset: () => Promise.reject(new Error('Connection is closed.')) };
+  assert.equal((await new RateLimitThrottlerStorage(lost).increment('k', 60_000, 1, 30_000, 'short')).isBlocked, true);
+  const refused = { check, reset: () => Promise.reject(new Error('WRONGTYPE of the key p:short:k')) };
+  await assert.rejects(new RateLimitThrottlerStorage(refused).increment('k', 60_000, 1, 30_000, 'short'), { message: 'Internal Server Error' });
+});
+
 test('other algorithms are a word', async (t) => {
   const { port } = await startServer(t);
   const client = connect(t, port);

@@ -62,6 +62,11 @@ test('fixed rules that are none are errors at once', () => {
   }
 });
 
+test('policies whose rules are none are errors at once', () => {
+  for (const rules of ['', '5 per minute', ['5/m', 5], null]) assert.throws(() => ioredis(CLIENT, { policies: { free: rules } }), TypeError, String(rules));
+  assert.doesNotThrow(() => ioredis(CLIENT, { policies: { free: ['5/m', 'slots:2'], none: [] } }));
+});
+
 test('parts of a millisecond are rounded up, and what no rule can last is refused at start', async (t) => {
   assert.equal(counter(60_000 / 7), 'fixed:1000000000/8572ms,align=first');
   const none = [0, -1, NaN, Infinity, 366 * 86_400_000 + 1];

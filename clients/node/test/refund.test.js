@@ -165,3 +165,11 @@ test('clients without an address share a key, which is said once', async (t) => 
   assert.equal((await limiter.peek('ip:unknown', '2/h')).remaining, 0);
   assert.deepEqual(console.warn.mock.calls.map(({ arguments: [line] }) => /no address/.test(line)), [true]);
 });
+
+test('a key that is given twice is refused, since the hold of its first check would let the second pass', async (t) => {
+  const { port } = await startServer(t);
+  const limits = [{ key: 'k', rules: '3/m,name=a' }, { key: 'k', rules: '1/h,name=b' }, { key: 'z', rules: '100/m' }];
+  for (const separately of [false, true]) {
+    await assert.rejects(ioredis(connect(t, port), { separately }).checkAll(limits), /given twice, expected each key once/);
+  }
+});

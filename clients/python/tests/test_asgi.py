@@ -141,7 +141,7 @@ async def test_a_key_a_skip_and_no_rules(newest: Server) -> None:
     ):
         assert [(await client.get("/health")).status_code for _ in range(2)] == [200, 200]
         assert [(await client.get("/")).status_code for _ in range(2)] == [200, 429]
-    for limits in ([], lambda scope: [], ""):
+    for limits in ([], lambda scope: []):
         async for client in asked(newest, limits=limits):
             assert (await client.get("/")).json() is None
     with newest.client() as redis:

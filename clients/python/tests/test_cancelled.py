@@ -4,7 +4,7 @@ import asyncio
 import random
 from typing import Any
 
-from rl_limits import AsyncLease, AsyncRateLimiter
+from rl_limits import AsyncLease, AsyncRateLimiter, Limit
 from servers import Server, until
 from test_holds import holds, left, waiting
 
@@ -126,3 +126,15 @@ def test_ctrl_c_while_a_hold_is_taken_gives_it_back(newest: Server) -> None:
     except KeyboardInterrupt:
         pass
     assert left(newest, rule="slots:1") == 1
+
+
+async def test_what_a_denial_gives_back_is_given_back_though_the_task_is_cancelled(newest: Server) -> None:
+    async with newest.async_limiter(separately=True) as limiter:
+        await limiter.check("full", "1/d")
+        limits = [Limit(name, "1000/d") for name in ("k", "l", "m")] + [Limit("full", "1/d")]
+        for _ in range(20):
+            tasks = [asyncio.create_task(limiter.check_all(limits)) for _ in range(8)]
+            await asyncio.sleep(random.uniform(0, 0.008))
+            await cancel(tasks)
+    for key in ("k", "l", "m"):
+        assert left(newest, key, "1000/d") == 1000

@@ -70,6 +70,10 @@ def test_a_denied_client_costs_the_server_nothing(server: Server) -> None:
     assert limiter.check("a", rules, cost=2).source == "server", "another cost is another question"
     assert limiter.refund("a", 1) == 1
     assert limiter.check("a", rules).allowed, "what was given back counts at once"
+    with limiter.hold("b", rules, ttl=30) as hold:
+        assert [limiter.check("b", rules).source for _ in range(2)] == ["server", "denial"]
+        hold.refund()
+        assert limiter.check("b", rules).allowed, "so does what a hold gives back"
 
 
 def test_reports_are_remembered_and_policies_if_their_rules_are_rates(newest: Server) -> None:

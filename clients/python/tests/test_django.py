@@ -59,6 +59,10 @@ def user_of(request: HttpRequest) -> str:
     return "user:42"
 
 
+async def later(request: HttpRequest) -> str:
+    return "k"
+
+
 def refuse(request: HttpRequest, report: Report) -> HttpResponse:
     return HttpResponseRedirect("/wait")
 
@@ -161,7 +165,7 @@ def test_a_key_a_skip_a_refusal_and_older_fields(newest: Server) -> None:
         assert (refused.status_code, refused["Location"]) == (302, "/wait")
     with newest.client() as redis:
         assert redis.keys() == ["user:42"]
-    for limits in ([], ""):
+    for limits in ([], ()):
         with using(newest, LIMITS=limits):
             assert Client().get("/").json() == {"verdict": None}
 
@@ -244,6 +248,11 @@ def test_no_client_sees_a_key_a_rule_or_the_servers_text(newest: Server) -> None
         ({"HEADERS": "all"}, "headers is 'all'"),
         ({"LIMITS": "5/m", "PREFIX": 129}, "prefix is 129"),
         ({"LIMITS": ["10/s 20/m"]}, "LIMITS has '10/s 20/m'"),
+        ({"LIMITS": ""}, "LIMITS has ''"),
+        ({"LIMITS": None}, "LIMITS is None"),
+        ({"SKIP": f"{__name__}.RATES"}, "SKIP is .*, expected a function"),
+        ({"KEY": f"{__name__}.later", "LIMITS": "5/m"}, "KEY is .* not async"),
+        ({"LIMITER": f"{__name__}.hello"}, "LIMITER is .*, expected a RateLimiter"),
     ],
 )
 def test_settings_are_tested_when_the_application_starts(newest: Server, more: dict[str, Any], message: str) -> None:

@@ -131,6 +131,16 @@ def test_what_a_denial_gives_back_is_its_own(newest: Server) -> None:
         assert other.peek(rule, rule).remaining == 0
 
 
+@pytest.mark.parametrize("separately", [False, True])
+async def test_a_key_that_is_given_twice_is_refused(newest: Server, separately: bool) -> None:
+    limits = [Limit("k", "3/m,name=a"), Limit("k", "1/h,name=b"), Limit("z", "100/m")]
+    with pytest.raises((RedisError, ValueError), match="given twice, expected each key once"):
+        newest.limiter(separately=separately).check_all(limits)
+    async with newest.async_limiter(separately=separately) as limiter:
+        with pytest.raises((RedisError, ValueError), match="given twice, expected each key once"):
+            await limiter.check_all(limits)
+
+
 def test_slots_cannot_be_asked_for_separately(newest: Server) -> None:
     limiter = newest.limiter(separately=True)
     for first, second in (("slots:1", "5/m"), ("5/m", "slots:1")):

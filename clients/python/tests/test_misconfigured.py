@@ -142,4 +142,17 @@ def test_the_server_is_asked_again_when_it_is_set_right(newest: Server) -> None:
         servers.until(lambda: limiter.check("a", "9/m").source == "server")
         assert not limiter.away
         client.execute_command("ACL", "SETUSER", "late", "-@ratelimit")
-        assert limiter.check("a", "1/m").source == "local" and len(told) == 2, "it is told anew"
+        assert limiter.check("a", "1/m").source == "local" and len(told) == 1, "once a minute"
+
+
+async def test_a_command_that_the_application_misspells_stops_no_limit(newest: Server) -> None:
+    told: list[Misconfigured] = []
+    limiter = newest.limiter(outage="allow", on_misconfigured=told.append)
+    async with newest.async_limiter(outage="allow", on_misconfigured=told.append) as asynchronous:
+        for _ in range(3):
+            with pytest.raises(redis.ResponseError, match="unknown command"):
+                limiter.call("RL.CHEKC", "a")
+            with pytest.raises(redis.ResponseError, match="unknown command"):
+                await asynchronous.call("RL.CHEKC", "a")
+        assert [limiter.check("a", "1/h").allowed for _ in range(2)] == [True, False]
+        assert not limiter.away and not asynchronous.away and not told

@@ -76,6 +76,15 @@ def test_right_options_are_taken() -> None:
     RateLimiter.from_url("redis+cluster://localhost", require_full_coverage=False, **options)
 
 
+async def later(scope: object) -> bool:
+    return False
+
+
+class Later:
+    async def __call__(self, scope: object) -> str:
+        return "k"
+
+
 @pytest.mark.parametrize("rules", ["5", "5 per minute", "log:/m", ["5/m", "10/s 20/m"], "slots:"])
 def test_what_is_surely_no_rule_is_refused_at_once(rules: Any) -> None:
     limiter, asynchronous = RateLimiter(redis.Redis()), AsyncRateLimiter(redis.asyncio.Redis())
@@ -97,6 +106,10 @@ def test_what_is_surely_no_rule_is_refused_at_once(rules: Any) -> None:
         ({"prefix": 129}, r"prefix is 129, expected an integer 0\.\.128"),
         ({"key": "ip"}, "key is 'ip', expected a function"),
         ({"skip": True}, "skip is True, expected a function"),
+        ({"skip": later}, "skip is .*, expected a function that is not async"),
+        ({"key": Later()}, "key is .*, expected a function that is not async"),
+        ({"limits": ""}, "limits has ''"),
+        ({"limits": None}, "limits is None, expected the text of a rule"),
         ({"limits": [5]}, "limits has 5, expected the text of a rule"),
         ({"limit": "5/m"}, "limit"),
     ],

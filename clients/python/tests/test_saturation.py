@@ -19,6 +19,7 @@ from limits.storage import storage_from_string
 
 import rl_limits.storage  # noqa: F401  registers its schemes
 from rl_limits import AsyncRateLimiter, Limit, Outage, RateLimiter, Reply, Saturated
+from rl_limits._places import AsyncPlaces
 from servers import Server
 
 #: A busy machine may take longer than an application should wait.
@@ -187,3 +188,13 @@ async def test_storages_of_limits_wait_too(newest: Server) -> None:
     with ThreadPoolExecutor(300) as threads:
         hits = threads.map(lambda _: limits.strategies.MovingWindowRateLimiter(sync).hit(item, "bob"), range(300))
         assert sum(hits) == 50
+
+
+async def test_replies_of_errors_add_places_as_others_do() -> None:
+    places = AsyncPlaces(50, 5)
+    for reply in (redis.ResponseError("WRONGTYPE"), redis.ConnectionError("gone")):
+        for _ in range(AsyncPlaces.STEP * AsyncPlaces.FIRST):
+            with pytest.raises(type(reply)):
+                async with places:
+                    raise reply
+        assert places._size == (16 if isinstance(reply, redis.ResponseError) else 8)

@@ -62,6 +62,13 @@ async def main(document, port):
     assert [status for status, _ in answers].count(200) == 50, "more at once than connections"
     await busy.redis.aclose()
 
+    in_vain = middleware["RateLimit"](application, "50/h", url=f"redis://127.0.0.1:{port}")
+    in_vain.redis.connection_pool.timeout = 0.001
+    answers = await asyncio.gather(*(get(in_vain, "192.0.2.6") for _ in range(600)))
+    assert [status for status, _ in answers].count(200) <= 50, "who finds no connection in time does not pass"
+    assert (429, {b"retry-after": b"1"}) in answers
+    await in_vain.redis.aclose()
+
     live = middleware["RateLimit"](accepting, "3/h", url=f"redis://127.0.0.1:{port}")
     for address, client in (("192.0.2.5", ("192.0.2.5", 1)), ("unknown", None)):
         handshakes = [await connect(live, client) for _ in range(4)]

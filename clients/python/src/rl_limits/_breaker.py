@@ -34,7 +34,7 @@ class Breaker:
 
     FAILURES = 3
     PAUSE_S = 1.0
-    #: How often a wrong configuration is reported while it lasts.
+    #: How often a wrong configuration is reported while it lasts, though other keys are answered meanwhile.
     REPORT_S = 60.0
 
     def __init__(
@@ -53,7 +53,8 @@ class Breaker:
         self._failures = 0
         self._told = 0
         self._reported = 0
-        self._report_at_s: float | None = None
+        #: When to report each advice again.
+        self._report_at_s: dict[str, float] = {}
         self._until_s = 0.0
 
     def may_ask(self, now_s: float) -> bool:
@@ -80,7 +81,8 @@ class Breaker:
             report = self._report(error, advice, now_s)
             event = None
             if self._failures >= self.FAILURES:
-                self._until_s = now_s + self.PAUSE_S
+                if not self.away:  # what fails later, such as a wait, does not put off the next try
+                    self._until_s = now_s + self.PAUSE_S
                 event = self._turn(True)
         if report:
             _tell(self.on_misconfigured, report)
@@ -92,7 +94,7 @@ class Breaker:
         if not self._failures:
             return
         with self._lock:
-            self._failures, self._report_at_s = 0, None
+            self._failures = 0
             event = self._turn(False)
         if event:
             _tell(self.on_outage, event)
@@ -106,9 +108,9 @@ class Breaker:
         return event
 
     def _report(self, error: Exception, advice: str | None, now_s: float) -> Misconfigured | None:
-        if advice is None or (self._report_at_s is not None and now_s < self._report_at_s):
+        if advice is None or now_s < self._report_at_s.get(advice, now_s):
             return None
-        self._report_at_s = now_s + self.REPORT_S
+        self._report_at_s[advice] = now_s + self.REPORT_S
         event = Misconfigured(error, advice, self.outages - self._reported)
         self._reported = self.outages
         return event

@@ -140,6 +140,8 @@ class Core:
 
     def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         """One key after the other. The first denial gives back what those before it have consumed."""
+        if len({limit.key for limit in limits}) < len(limits):  # its hold would let the second check pass
+            raise ValueError("a key is given twice, expected each key once")
         own, reports = held or Held.new(SEPARATE_MS), list[Report]()
         for limit, own_cost in zip(limits, commands.costs_apart(cost, limits), strict=True):
             asked_for = [one.key for one in limits[: len(reports)]]
@@ -173,6 +175,8 @@ class Core:
         return (yield from self._decide(words, Question([Limit(key, rules)], units), to_reply, Report.reply))
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
+        if refund or cost is not None:
+            self._forget(key)
         if self.local.settle(key, id, cost, refund):
             return True
         return (yield from self.send(commands.settle(key, id, cost, refund), bool))
@@ -204,8 +208,6 @@ class Core:
     def end_all(self, keys: Iterable[str], id: str, *, refund: bool) -> Flow[None]:
         """Settles a hold of each key. What cannot be settled stays charged, and nobody's request fails for it."""
         for key in keys:
-            if refund:
-                self._forget(key)
             try:
                 yield from self.settle(key, id, None, refund)
             except Exception as error:
@@ -258,7 +260,11 @@ class Core:
         report = yield from self.peek_all(key, rule)
         return any(rule.remaining > left for rule in report.rules)
 
-    def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
+    def call(self, words: Words) -> Flow[Any]:
+        """Sends any command. That the server does not know it, or forbids it, says nothing of checks."""
+        return (yield from self.send(words, lambda reply: reply, judged=False))
+
+    def send(self, words: Words, read: Callable[[Any], Answer], *, judged: bool = True) -> Flow[Answer]:
         """Sends what has no other answer than the server's: without it, an error."""
         if not self.breaker.may_ask(time.monotonic()):
             raise self.breaker.error.with_traceback(None)
@@ -268,7 +274,8 @@ class Core:
             self.breaker.missed()
             raise self.breaker.error.with_traceback(None) from None
         except Exception as error:
-            self._judge(error)
+            if judged or not advice(error):
+                self._judge(error)
             raise
         self.breaker.served()
         return read(sent)

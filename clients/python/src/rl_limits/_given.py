@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ._commands import texts
@@ -49,6 +50,8 @@ def yes_or_no(name: str, given: object) -> None:
 def function(name: str, given: object) -> None:
     if given is not None and not callable(given):
         raise TypeError(f"{name} is {given!r}, expected a function")
+    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
+        raise TypeError(f"{name} is {given!r}, expected a function that is not async: nobody would await it")
 
 
 def mapping(name: str, given: object) -> None:
@@ -58,6 +61,8 @@ def mapping(name: str, given: object) -> None:
 
 def rules(name: str, given: Any) -> None:
     """Refuses what is surely no rule."""
+    if not isinstance(given, Sequence):
+        raise TypeError(f"{name} is {given!r}, expected the text of a rule, or a list of these")
     for text in texts(given):
         if not isinstance(text, str):
             raise TypeError(f"{name} has {text!r}, expected the text of a rule")

@@ -7,7 +7,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from ._errors import Saturated
+from ._errors import Saturated, is_answer
 
 
 def size(client: Any, concurrency: int) -> int:
@@ -39,7 +39,7 @@ class AsyncPlaces:
     """`async with places:`, first come, first served.
 
     One loop that opens many connections at once takes longer for each than a command may take. So few places are free
-    at first: each `STEP` commands that are answered add one, and each that fails takes one away.
+    at first: each `STEP` replies, also of errors, add one, and each command without one takes one away.
     """
 
     FIRST = 8
@@ -65,7 +65,7 @@ class AsyncPlaces:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if error is None or is_answer(error):
             self._answered += 1
             if self._answered % self.STEP == 0 and self._size < self._most:
                 self._size += 1

@@ -70,7 +70,7 @@ class RateLimitMiddleware:
     ) -> None:
         for name, function in (("key", key), ("cost", cost), ("skip", skip), ("refusal", refusal)):
             given.function(name, function)
-        if limits and not callable(limits):
+        if not callable(limits):
             given.rules("limits", limits)
         check_options(count, headers)
         networks = Networks(prefix)
@@ -93,7 +93,7 @@ class RateLimitMiddleware:
         keys = [limit.key for limit in wanted]
         asking = core.check_all(wanted, self.cost(scope), None, held)
         try:
-            report = await (self.limiter.take(asking, keys, held.id) if held else self.limiter.run(asking))
+            report = await (self.limiter.take(asking, keys, held.id) if held else self.limiter.ask_all(asking))
         except Saturated:
             return await _problem(SATURATED)(scope, receive, Answer(scope, send, fields(SATURATED)))
         scope.setdefault("state", {})["rate_limit"] = report

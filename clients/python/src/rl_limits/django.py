@@ -49,8 +49,8 @@ class RateLimitMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
         self.limits = limits_of(setting("LIMITS"))
-        self.skip = named("SKIP") or (lambda request: False)
-        self.refusal = named("REFUSAL") or (lambda request, report: _refuse(report))
+        self.skip = named_function("SKIP") or (lambda request: False)
+        self.refusal = named_function("REFUSAL") or (lambda request, report: _refuse(report))
         self.count = optional("COUNT", "all")
         self.headers = optional("HEADERS", "draft-11")
         with configuration():
@@ -86,14 +86,14 @@ class RateLimitMiddleware:
 def limits_of(limits: Any) -> Callable[[HttpRequest], Sequence[Limit]]:
     """What the setting says of each request. A text with a slash or a policy's `@` is a rule, any other names a
     function."""
-    if not limits:
-        return lambda request: []
-    if isinstance(limits, str) and "/" not in limits and not limits.startswith("@"):
-        found: Callable[[HttpRequest], Sequence[Limit]] = import_string(limits)
+    if isinstance(limits, str) and "." in limits and "/" not in limits and not limits.startswith("@"):
+        found: Callable[[HttpRequest], Sequence[Limit]] = named_function("LIMITS")
         return found
     checked_rules("LIMITS", limits)
+    if not limits:
+        return lambda request: []
     counted = networks()
-    key = named("KEY") or (lambda request: f"ip:{counted(request.META.get('REMOTE_ADDR'))}")
+    key = named_function("KEY") or (lambda request: f"ip:{counted(request.META.get('REMOTE_ADDR'))}")
     return lambda request: [Limit(key(request), limits)]
 
 
@@ -111,8 +111,10 @@ def _refuse(report: Report) -> HttpResponse:
 def limiter() -> RateLimiter:
     """The limiter of this process, as the settings say."""
     made = named("LIMITER")
+    if isinstance(made, RateLimiter):
+        return made
     if made is not None:
-        return made  # type: ignore[no-any-return]
+        raise ImproperlyConfigured(f"RL_LIMITS: LIMITER is {made!r}, expected a RateLimiter")
     with configuration():
         return RateLimiter.from_url(setting("URL"), **optional("OPTIONS", {}))
 
@@ -152,6 +154,13 @@ def named(name: str) -> Any:
     """What a setting names, or nothing."""
     path = optional(name, None)
     return path and import_string(path)
+
+
+def named_function(name: str) -> Any:
+    found = named(name)
+    with configuration():
+        given.function(name, found)
+    return found
 
 
 def _settings() -> dict[str, Any]:

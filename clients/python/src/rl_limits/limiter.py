@@ -166,7 +166,7 @@ class RateLimiter(Counters):
 
     def call(self, name: str, key: str, *words: str | int) -> Any:
         """Sends any other command whose first argument is its key, such as `RL.INFO`."""
-        return self.run(self.core.send((name, key, *words), lambda reply: reply))
+        return self.run(self.core.call((name, key, *words)))
 
     def run(self, flow: Flow[Answer], pause: Callable[[float], object] = time.sleep) -> Answer:
         try:
@@ -246,6 +246,10 @@ class AsyncRateLimiter(Counters):
         elif asking.result().allowed:
             await self.run(self.core.end_all(keys, id, refund=True))
 
+    async def ask_all(self, asking: Flow[Report]) -> Report:
+        """Asks. Keys that are asked for separately get back what a denial gives back, though the task is cancelled."""
+        return await (self.finish(self.run(asking)) if self.core.separately else self.run(asking))
+
     async def finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Does it to its end, though the task that waits for it is cancelled."""
         return await asyncio.shield(self.begin(work))
@@ -273,7 +277,7 @@ class AsyncRateLimiter(Counters):
         return await self.run(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta))
 
     async def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
-        return await self.run(self.core.check_all(limits, cost, meta))
+        return await self.ask_all(self.core.check_all(limits, cost, meta))
 
     async def peek_all(self, key: str, rules: Rules) -> Report:
         return await self.run(self.core.peek_all(key, rules))
@@ -321,7 +325,7 @@ class AsyncRateLimiter(Counters):
         return await self.run(self.core.follow(key, status, headers, remaining))
 
     async def call(self, name: str, key: str, *words: str | int) -> Any:
-        return await self.run(self.core.send((name, key, *words), lambda reply: reply))
+        return await self.run(self.core.call((name, key, *words)))
 
     async def run(self, flow: Flow[Answer]) -> Answer:
         try:
