@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import servers
 from rl_limits import AsyncRateLimiter, RateLimiter
 from servers import Server
+from test_holds import waiting
 
 #: A second between tries, and a busy machine.
 BACK_S = 1.1 + 0.9
@@ -123,3 +124,16 @@ async def test_what_is_under_way_when_the_limiter_stops_asking_is_answered_at_on
             stop(limiter)
             assert {answer.source for answer in await asyncio.gather(*checks)} == {"outage"}
             assert time.monotonic() - began_s < 2, "their time-outs are longer"
+
+
+async def test_a_try_that_waits_in_line_keeps_no_other_waiting(newest: Server) -> None:
+    """Where all ask by waits, too."""
+    async with newest.async_limiter(outage="allow") as limiter, limiter.hold("jobs", "slots:1", ttl=60):
+        stop(limiter)
+        await asyncio.sleep(limiter.core.breaker.PAUSE_S + 0.01)
+        hold = limiter.hold("jobs", "slots:1", ttl=60, wait=60)
+        task = asyncio.create_task(hold.__aenter__())
+        await asyncio.to_thread(servers.until, lambda: waiting(newest) == 1)
+        assert not limiter.away and (await limiter.check("k", "1/m")).source == "server"
+        task.cancel()
+        await asyncio.wait([task])

@@ -297,6 +297,9 @@ class Core:
         until_s = time.monotonic() + (wait_s or 0)
         while self.breaker.may_ask(time.monotonic()):
             try:
+                if wait_s is not None and self.breaker.away:  # a try that cannot take long
+                    yield Command(commands.peek(question.limits[0].key, "1/s", 1), always=True)
+                    self.breaker.served()
                 sent = yield Command(words, wait_s, always=self.breaker.away)
             except NotAsked:
                 self.breaker.missed()
