@@ -21,22 +21,22 @@
 //! microseconds of any clock that never steps back.
 //!
 //! ```text
-//! request  what a client asks of a line
-//! rules    its rules, as far as a line needs them
-//! cause    what changed a key
-//! denial   why a request is denied
-//! denials  which rules deny heads, and whom that keeps back
-//! having   which rules heads have
-//! known    what tries have shown about rules
-//! turn     the order of flows
-//! present  where the flows of a priority are
-//! line     the clients that wait for one key
+//! request        what a client asks of a line
+//! rules          its rules, as far as a line needs them
+//! cause          what changed a key
+//! denial         why a request is denied
+//! denials        which rules deny heads, and whom that keeps back
+//! heads_by_rule  how many heads a rule has
+//! known          what tries have shown about rules
+//! turn           the order of flows
+//! present        where a flow that comes begins
+//! line           the clients that wait for one key
 //! ```
 
 mod cause;
 mod denial;
 mod denials;
-mod having;
+mod heads_by_rule;
 mod known;
 mod line;
 mod present;
@@ -117,7 +117,7 @@ pub struct Queues<W> {
     /// Counts changes of everything, and how many of them the lines have seen.
     generation: u64,
     seen: u64,
-    /// The latest time given. What is due at once is due then.
+    /// The latest time that a caller gave. A wake is planned for this time.
     now_us: u64,
 }
 
@@ -156,8 +156,8 @@ impl<W> Queues<W> {
             && has_flow
     }
 
-    /// When a client before a newcomer may pass; `None` if the newcomer may be decided at once,
-    /// because nobody waits for its key or all who do are passed over.
+    /// `None` if a newcomer may be decided at once. Otherwise a client in front of it may pass at
+    /// this time.
     pub fn in_front(&mut self, place: &Place, request: &Request, now_us: u64) -> Option<u64> {
         self.wake(now_us);
         let Request { flow, weight, rules, .. } = request;
@@ -166,7 +166,7 @@ impl<W> Queues<W> {
         (!is_open).then(|| self.passes_us(line, flow))
     }
 
-    /// When a client before this waiter may pass; `None` if this waiter may be decided.
+    /// `None` if this waiter may be decided. Otherwise a client in front of it may pass at this time.
     pub fn behind(&self, ticket: Ticket) -> Option<u64> {
         let waiter = self.waiters.get(&ticket)?;
         let line = self.lines.get(&waiter.place)?;
@@ -311,10 +311,13 @@ impl<W> Queues<W> {
     /// The rules of a waiter as they are now.
     pub fn read(&mut self, ticket: Ticket, rules: Rules) {
         let rules = self.share(rules);
-        let Some(waiter) = self.waiters.get(&ticket) else { return self.unshare(&rules) };
-        let Some(line) = self.lines.get_mut(&waiter.place) else { return self.unshare(&rules) };
-        let before = line.read(&waiter.flow, ticket, rules);
-        self.unshare(&before);
+        let waiter = self.waiters.get(&ticket);
+        let line = waiter.and_then(|waiter| Some((self.lines.get_mut(&waiter.place)?, waiter)));
+        let unused = match line {
+            Some((line, waiter)) => line.read(&waiter.flow, ticket, rules),
+            None => rules,
+        };
+        self.unshare(&unused);
     }
 
     /// When something is due next.
