@@ -40,7 +40,7 @@ const WAIT: &CStr = c"RL.WAIT";
 const BUSY_US: u64 = 5_000;
 /// How many clients one run of the timer answers at most: the server takes longer to send the
 /// replies than the module takes to decide.
-const MOST_ANSWERS: usize = 128;
+const MOST_ANSWERS: usize = 64;
 
 /// `RL.WAIT key ms [FLOW name [WEIGHT n]] [PRIORITY p] [COST n|a..b|name=n ...] [META text]
 /// [HOLD id EX s|PX ms [REFUND]] [FULL] rule [rule ...]`
