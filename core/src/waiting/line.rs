@@ -324,11 +324,15 @@ impl Line {
         self.woken.extend(self.heads.keys().filter(|turn| !self.due.contains(turn)));
     }
 
-    /// Wakes all heads, whose rules come from another generation of policies now.
-    pub fn begin_generation(&mut self, generation: u64) {
-        self.generation = generation;
-        self.heads_by_rule = HeadsByRule::NONE;
-        self.wake_all();
+    /// Wakes all heads if their rules come from another generation of policies. Returns whether.
+    pub fn begin_generation(&mut self, generation: u64) -> bool {
+        let is_new = self.generation != generation;
+        if is_new {
+            self.generation = generation;
+            self.heads_by_rule = HeadsByRule::NONE;
+            self.wake_all();
+        }
+        is_new
     }
 
     /// The wait of a head that was denied is over.
