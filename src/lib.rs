@@ -89,8 +89,10 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
 fn on_server_event(ctx: &EventContext, event: ServerEvent) {
     unreadable::on_server_event(event);
     policy::on_server_event(ctx, event);
-    if event == ServerEvent::Alarm {
-        command::serve_waiters(ctx);
+    match event {
+        ServerEvent::Alarm => command::serve_waiters(ctx),
+        ServerEvent::ClusterTick => command::refuse_unserved_waiters(ctx),
+        _ => {}
     }
 }
 

@@ -70,7 +70,8 @@ counters! {
         WAITS_ADMITTED = c"waits_admitted";
         /// Clients that waited until their deadlines.
         WAITS_EXPIRED = c"waits_expired";
-        /// Clients that waited until their key was blocked or their request could never pass.
+        /// Clients that waited until their key was blocked, its slot was not served, or their request
+        /// could never pass.
         WAITS_REFUSED = c"waits_refused";
         LOG_RULES = c"log_rules";
         WINDOW_RULES = c"window_rules";

@@ -311,7 +311,10 @@ pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
         ServerEvent::AofRewriteStarted => {
             all().iter().for_each(|policy| policy.propagate(ctx, ReplicateTo::Aof));
         }
-        ServerEvent::LoadingFailed | ServerEvent::Promoted | ServerEvent::Alarm => {}
+        ServerEvent::LoadingFailed
+        | ServerEvent::Promoted
+        | ServerEvent::Alarm
+        | ServerEvent::ClusterTick => {}
     }
 }
 

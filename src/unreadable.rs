@@ -154,7 +154,8 @@ pub fn on_server_event(event: ServerEvent) {
         | ServerEvent::AofWriteStarted
         | ServerEvent::WriteEnded
         | ServerEvent::AofRewriteStarted
-        | ServerEvent::Alarm => {}
+        | ServerEvent::Alarm
+        | ServerEvent::ClusterTick => {}
     }
 }
 

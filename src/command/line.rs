@@ -7,6 +7,7 @@
 //! change that is told during such a call can take the lock.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metrics;
@@ -28,10 +29,12 @@ pub struct Waiter {
 pub struct Waiters {
     pub queues: Queues<Waiter>,
     pub tickets: BTreeMap<ClientId, Ticket>,
+    /// The last that [`Waiters::next_in_round`] returned in this round.
+    visited: Option<ClientId>,
 }
 
 static WAITERS: Mutex<Waiters> =
-    Mutex::new(Waiters { queues: Queues::EMPTY, tickets: BTreeMap::new() });
+    Mutex::new(Waiters { queues: Queues::EMPTY, tickets: BTreeMap::new(), visited: None });
 
 /// Locks the waiting clients.
 pub fn waiters() -> MutexGuard<'static, Waiters> {
@@ -85,6 +88,14 @@ impl Waiters {
         self.tickets.insert(id, ticket);
         changes::listen(note);
         self.counted();
+    }
+
+    /// Visits all clients, in any order, again and again. `None` ends a round.
+    pub fn next_in_round(&mut self) -> Option<Ticket> {
+        let from = self.visited.map_or(Unbounded, Excluded);
+        let next = self.tickets.range((from, Unbounded)).next();
+        self.visited = next.map(|(&id, _)| id);
+        next.map(|(_, &ticket)| ticket)
     }
 
     /// Removes a client that is not admitted by its rules.

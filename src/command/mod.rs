@@ -50,7 +50,7 @@ mod throttle;
 mod top;
 mod wait;
 
-pub use wait::serve as serve_waiters;
+pub use wait::{refuse_unserved as refuse_unserved_waiters, serve as serve_waiters};
 
 use std::ffi::CStr;
 

@@ -29,8 +29,13 @@ impl CommandError {
     pub const WRONG_TYPE: Self =
         Self::whole("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub(super) const NOT_SERVED: Self =
-        Self::whole("UNBLOCKED the key's slot has moved to another node of the cluster");
+        Self::whole("UNBLOCKED this node no longer serves the key's slot");
     pub(super) const CLUSTER_DOWN: Self = Self::whole("CLUSTERDOWN The cluster is down");
+
+    /// True if this node does not serve the key of a call that the module made.
+    pub fn is_of_cluster(&self) -> bool {
+        [Self::NOT_SERVED, Self::CLUSTER_DOWN].contains(self)
+    }
 
     const fn whole(error: &'static str) -> Self {
         Self::Whole(Cow::Borrowed(error))

@@ -51,6 +51,9 @@ pub enum ServerEvent {
     AofRewriteStarted,
     /// The timer of `alarm` ran, perhaps before the time it was set for.
     Alarm,
+    /// In a cluster, while somebody listens to changes: the server's cron ran, ten times a second
+    /// by default. Dispatched from the timer, which may call commands.
+    ClusterTick,
 }
 
 /// Where to replicate to.
@@ -124,6 +127,9 @@ unsafe extern "C" fn on_event(
                 if READY_IS_DUE.load(Ordering::Relaxed) {
                     alarm::set(AT_ONCE);
                 }
+                if changes::is_heard() && ctx.is_in_cluster() {
+                    dispatch_soon(&TICK_IS_DUE);
+                }
             }
             raw::REDISMODULE_EVENT_LOADING => ctx.on_loading(subevent),
             raw::REDISMODULE_EVENT_FORK_CHILD => ctx.on_child(subevent),
@@ -190,6 +196,8 @@ static READY_IS_DUE: AtomicBool = AtomicBool::new(true);
 /// server would take what the module replicates for an effect of that command, and propagate the
 /// command itself too.
 static REWRITE_IS_DUE: AtomicBool = AtomicBool::new(false);
+/// Set when `ClusterTick` is to be dispatched in the event loop.
+static TICK_IS_DUE: AtomicBool = AtomicBool::new(false);
 
 fn dispatch_soon(is_due: &AtomicBool) {
     is_due.store(true, Ordering::Relaxed);
@@ -210,6 +218,9 @@ fn on_alarm(ctx: *mut raw::RedisModuleCtx) {
     if REWRITE_IS_DUE.load(Ordering::Relaxed) {
         ctx.dispatch(ServerEvent::AofRewriteStarted);
         REWRITE_IS_DUE.store(false, Ordering::Relaxed);
+    }
+    if TICK_IS_DUE.swap(false, Ordering::Relaxed) {
+        ctx.dispatch(ServerEvent::ClusterTick);
     }
     ctx.dispatch(ServerEvent::Alarm);
 }
@@ -275,6 +286,11 @@ impl EventContext {
             api(raw::RedisModule_SelectDb)(ctx, db);
             call_reply::call(ctx, propagating(), command, args)
         }
+    }
+
+    fn is_in_cluster(&self) -> bool {
+        // SAFETY: the context is alive.
+        unsafe { has_flag(self.ctx, raw::REDISMODULE_CTX_FLAGS_CLUSTER) }
     }
 
     /// True if this server is a primary.

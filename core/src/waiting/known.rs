@@ -22,8 +22,10 @@ impl Known {
     /// A state got something back.
     pub fn returned(&mut self, state: Identity) {
         self.returned.insert(state);
-        let of_state = (state, 0)..=(state, u64::MAX);
-        self.denied.extract_if(of_state, |_, _| true).for_each(drop);
+        let of_state = self.denied.range((state, 0)..=(state, u64::MAX)).map(|(&rule, _)| rule);
+        for rule in of_state.collect::<Vec<_>>() {
+            self.denied.remove(&rule);
+        }
     }
 
     /// Any rule may admit.

@@ -21,7 +21,7 @@
 
 use super::cause::Cause;
 use super::denials::{Denials, Denying, all_turns};
-use super::having::Having;
+use super::heads_by_rule::HeadsByRule;
 use super::known::Known;
 use super::present::Present;
 use super::request::{Flow, HoldId, Ticket, Waiter};
@@ -65,7 +65,7 @@ pub struct Line {
     heads: BTreeMap<Turn, Head>,
     /// Heads by the holds that they ask for.
     holds: BTreeSet<(HoldId, Turn)>,
-    having: Having,
+    heads_by_rule: HeadsByRule,
     /// The present of each priority in line.
     presents: BTreeMap<u8, Present>,
     /// The denials of the heads that are not due.
@@ -93,7 +93,7 @@ impl Line {
             flows: BTreeMap::new(),
             heads: BTreeMap::new(),
             holds: BTreeSet::new(),
-            having: Having::NONE,
+            heads_by_rule: HeadsByRule::NONE,
             presents: BTreeMap::new(),
             denials: Denials::NONE,
             due: BTreeSet::new(),
@@ -116,8 +116,8 @@ impl Line {
         self.flows.len() < flows || self.flows.contains_key(flow)
     }
 
-    /// The client whose wait is told to one of this flow who may not be decided: the head of its
-    /// flow if that was denied, or else the head of the first turn.
+    /// The client in front of a client of this flow: the head of the flow if it was denied, or else
+    /// the first head.
     pub fn in_front_of(&self, flow: &Flow) -> Option<Ticket> {
         let own = self
             .head_of(flow)
@@ -266,12 +266,12 @@ impl Line {
     ) -> bool {
         let Some(turn) = self.turn_of(flow, ticket) else { return false };
         let Some(waiter) = self.waiter_at(turn) else { return false };
-        let denying = Denying::new(by, &waiter.rules, |rule| self.having.heads(rule));
+        let denying = Denying::new(by, &waiter.rules, |rule| self.heads_by_rule.heads(rule));
         let (rules, cost) = (Arc::clone(&waiter.rules), waiter.cost);
         for rule in by.iter().filter_map(|rule| rules.get(rule)) {
             self.known.denies(rule, rule.cost_or(cost), until_us, now_us);
         }
-        let all_have = by.iter().all(|rule| self.having.heads(rule) == self.heads.len());
+        let all_have = by.iter().all(|rule| self.heads_by_rule.heads(rule) == self.heads.len());
         if all_have && self.next > turn {
             // It keeps back all heads after it.
             self.next = Turn::END;
@@ -302,7 +302,7 @@ impl Line {
     /// A check consumed. That lets only a rule of another text admit more: the state may have been
     /// reshaped or trimmed for the rule that consumed.
     fn consumed(&mut self, rules: &[Rule], hold: Option<HoldId>) {
-        for state in self.having.states_of_other_texts(rules) {
+        for state in self.heads_by_rule.states_of_other_texts(rules) {
             self.returned(state);
         }
         if let Some(hold) = hold {
@@ -324,11 +324,15 @@ impl Line {
         self.woken.extend(self.heads.keys().filter(|turn| !self.due.contains(turn)));
     }
 
-    /// Wakes all heads, whose rules come from another generation of policies now.
-    pub fn begin_generation(&mut self, generation: u64) {
-        self.generation = generation;
-        self.having = Having::NONE;
-        self.wake_all();
+    /// Wakes all heads if their rules come from another generation of policies. Returns whether.
+    pub fn begin_generation(&mut self, generation: u64) -> bool {
+        let is_new = self.generation != generation;
+        if is_new {
+            self.generation = generation;
+            self.heads_by_rule = HeadsByRule::NONE;
+            self.wake_all();
+        }
+        is_new
     }
 
     /// The wait of a head that was denied is over.
@@ -353,14 +357,12 @@ impl Line {
         !self.woken.is_empty() || self.due.range(self.next..).next().is_some()
     }
 
-    /// Whether a client may be decided: it is a head, none before it is to be tried, and none of
-    /// these keeps it back.
+    /// Whether a client may be decided: it is a head, and no earlier head is to be tried or keeps
+    /// it back.
     pub fn is_open_to(&self, flow: &Flow, ticket: Ticket) -> bool {
-        let open_at = |turn| {
-            let current = self.waiter_at(turn).filter(|one| one.generation == self.generation);
-            self.is_open_at(turn, current.map(|waiter| &*waiter.rules))
-        };
-        self.turn_of(flow, ticket).is_some_and(open_at)
+        let Some(turn) = self.turn_of(flow, ticket) else { return false };
+        let current = self.waiter_at(turn).filter(|one| one.generation == self.generation);
+        self.is_open_at(turn, current.map(|waiter| &*waiter.rules))
     }
 
     /// Whether a newcomer of these rules may be decided.
@@ -385,7 +387,7 @@ impl Line {
         self.heads.range(..turn).next().is_none() || !untried() && !is_kept_back()
     }
 
-    /// The start of a flow that comes: not before the next flow that is not passed over.
+    /// The start of a flow that comes.
     fn start_of_newcomer(&self, flow: &Flow, weight: u16) -> Start {
         let present = self.presents.get(&flow.priority);
         let next = self.first_from(flow.priority, present.map(Present::start).unwrap_or_default());
@@ -454,7 +456,7 @@ impl Line {
         let waiter = self.flows.get(flow).and_then(|clients| clients.waiters.get(&ticket));
         let waiter = waiter.filter(|waiter| waiter.generation == self.generation);
         if let Some(waiter) = waiter {
-            self.having.count(&waiter.rules, heads);
+            self.heads_by_rule.count(&waiter.rules, heads);
         }
     }
 }

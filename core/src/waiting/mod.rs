@@ -21,22 +21,22 @@
 //! microseconds of any clock that never steps back.
 //!
 //! ```text
-//! request  what a client asks of a line
-//! rules    its rules, as far as a line needs them
-//! cause    what changed a key
-//! denial   why a request is denied
-//! denials  which rules deny heads, and whom that keeps back
-//! having   which rules heads have
-//! known    what tries have shown about rules
-//! turn     the order of flows
-//! present  where the flows of a priority are
-//! line     the clients that wait for one key
+//! request        what a client asks of a line
+//! rules          its rules, as far as a line needs them
+//! cause          what changed a key
+//! denial         why a request is denied
+//! denials        which rules deny heads, and whom that keeps back
+//! heads_by_rule  how many heads a rule has
+//! known          what tries have shown about rules
+//! turn           the order of flows
+//! present        where a flow that comes begins
+//! line           the clients that wait for one key
 //! ```
 
 mod cause;
 mod denial;
 mod denials;
-mod having;
+mod heads_by_rule;
 mod known;
 mod line;
 mod present;
@@ -61,6 +61,9 @@ pub struct Place {
     /// The number of the database.
     pub db: i32,
 }
+
+/// How many lines are told of a change of everything before the next try.
+const MOST_RENEWED: usize = 16;
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,7 +120,9 @@ pub struct Queues<W> {
     /// Counts changes of everything, and how many of them the lines have seen.
     generation: u64,
     seen: u64,
-    /// The latest time given. What is due at once is due then.
+    /// The lines that may not have seen the last one.
+    stale: Vec<Arc<Place>>,
+    /// The latest time that a caller gave. A wake is planned for this time.
     now_us: u64,
 }
 
@@ -133,6 +138,7 @@ impl<W> Queues<W> {
         arrivals: 0,
         generation: 0,
         seen: 0,
+        stale: Vec::new(),
         now_us: 0,
     };
 
@@ -156,18 +162,21 @@ impl<W> Queues<W> {
             && has_flow
     }
 
-    /// When a client before a newcomer may pass; `None` if the newcomer may be decided at once,
-    /// because nobody waits for its key or all who do are passed over.
+    /// `None` if a newcomer may be decided at once. Otherwise a client in front of it may pass at
+    /// this time.
     pub fn in_front(&mut self, place: &Place, request: &Request, now_us: u64) -> Option<u64> {
         self.wake(now_us);
+        self.renew(place);
         let Request { flow, weight, rules, .. } = request;
         let (line, newcomer) = (self.lines.get(place)?, Ticket(self.arrivals));
         let is_open = line.is_open_to_newcomer(flow, *weight, rules, newcomer);
         (!is_open).then(|| self.passes_us(line, flow))
     }
 
-    /// When a client before this waiter may pass; `None` if this waiter may be decided.
-    pub fn behind(&self, ticket: Ticket) -> Option<u64> {
+    /// `None` if this waiter may be decided. Otherwise a client in front of it may pass at this time.
+    pub fn behind(&mut self, ticket: Ticket) -> Option<u64> {
+        let place = Arc::clone(&self.waiters.get(&ticket)?.place);
+        self.renew(&place);
         let waiter = self.waiters.get(&ticket)?;
         let line = self.lines.get(&waiter.place)?;
         (!line.is_open_to(&waiter.flow, ticket)).then(|| self.passes_us(line, &waiter.flow))
@@ -193,6 +202,7 @@ impl<W> Queues<W> {
             Some((place, _)) => Arc::clone(place),
             None => Arc::new(place),
         };
+        self.renew(&place);
         let Request { flow, weight, rules, cost, hold } = request;
         let (rules, generation) = (self.share(rules), self.seen);
         let waiter = Waiter { rules, generation, cost, hold };
@@ -286,15 +296,18 @@ impl<W> Queues<W> {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Wakes the heads whose waits are over, and all heads after a change of everything.
+    /// Wakes the heads whose waits are over, and those of some lines after a change of everything.
     fn wake(&mut self, now_us: u64) {
         self.now_us = now_us.max(self.now_us);
         if self.seen != self.generation {
             self.seen = self.generation;
-            for (place, line) in &mut self.lines {
-                line.begin_generation(self.generation);
-                plan(&mut self.instants, place, line, self.now_us);
-            }
+            self.stale = self.lines.keys().cloned().collect();
+        }
+        let mut renewed = 0_usize;
+        while renewed < MOST_RENEWED
+            && let Some(place) = self.stale.pop()
+        {
+            renewed = renewed.saturating_add(usize::from(self.renew(&place)));
         }
         while let Some(&(at_us, ticket)) = self.ends.first().filter(|&&(at_us, _)| at_us <= now_us)
         {
@@ -308,18 +321,33 @@ impl<W> Queues<W> {
         }
     }
 
+    /// Wakes all heads of a line that has not seen the last change of everything. Returns whether.
+    fn renew(&mut self, place: &Place) -> bool {
+        let of_place = self.lines.range_mut::<Place, _>(place..=place).next();
+        let Some((place, line)) = of_place else { return false };
+        let is_new = line.begin_generation(self.seen);
+        if is_new {
+            plan(&mut self.instants, place, line, self.now_us);
+        }
+        is_new
+    }
+
     /// The rules of a waiter as they are now.
     pub fn read(&mut self, ticket: Ticket, rules: Rules) {
         let rules = self.share(rules);
-        let Some(waiter) = self.waiters.get(&ticket) else { return self.unshare(&rules) };
-        let Some(line) = self.lines.get_mut(&waiter.place) else { return self.unshare(&rules) };
-        let before = line.read(&waiter.flow, ticket, rules);
-        self.unshare(&before);
+        let waiter = self.waiters.get(&ticket);
+        let line = waiter.and_then(|waiter| Some((self.lines.get_mut(&waiter.place)?, waiter)));
+        let unused = match line {
+            Some((line, waiter)) => line.read(&waiter.flow, ticket, rules),
+            None => rules,
+        };
+        self.unshare(&unused);
     }
 
     /// When something is due next.
     pub fn next_us(&self) -> Option<u64> {
-        if self.seen != self.generation && !self.lines.is_empty() {
+        let is_stale = self.seen != self.generation && !self.lines.is_empty();
+        if is_stale || !self.stale.is_empty() {
             return Some(self.now_us);
         }
         let instant_us = self.instants.first().map(|&(at_us, _)| at_us);
@@ -349,6 +377,7 @@ impl<W> Queues<W> {
     /// The next try of a line. The one after it is due now, so other lines come before it.
     fn step(&mut self, place: &Arc<Place>) -> Option<Due> {
         let line = self.lines.get_mut(place)?;
+        line.begin_generation(self.seen);
         line.planned_us = None;
         let due = loop {
             match line.step(self.now_us) {

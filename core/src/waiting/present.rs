@@ -1,4 +1,4 @@
-//! Where the flows of one priority are: what was served last, and what those got that have left.
+//! Where a flow that comes begins among the flows of its priority.
 
 use super::request::Flow;
 use super::turn::Start;
@@ -11,7 +11,7 @@ const REMEMBERED: usize = 128;
 pub struct Present {
     /// The start of the flow that was served last.
     start: Start,
-    /// The hashes of flows that left, and their starts, later than that.
+    /// Flows that left with a later start: their hashes and starts.
     left: Vec<(u64, Start)>,
     /// The latest start of a flow that had to be forgotten.
     forgotten: Start,
@@ -22,10 +22,10 @@ impl Present {
         self.start
     }
 
-    /// The start of a flow that comes, if that of the next in line is `next`. What it was served
-    /// before it left counts, or flows with one client each, who asks again after each answer,
-    /// would starve those who stay. If some were forgotten, it may be one of these, and begins at
-    /// most one unit later.
+    /// The start of a flow that comes, if that of the next in line is `next`. A flow that returns
+    /// keeps its start. Otherwise clients that leave and return after each answer would starve
+    /// those that stay. A forgotten flow is not recognised, so an unknown flow may begin one unit
+    /// late.
     pub fn start_of(&self, flow: &Flow, weight: u16, next: Start) -> Start {
         let present = self.start.max(next);
         let hash = hash(flow);

@@ -29,8 +29,8 @@ impl Start {
     }
 }
 
-/// When the first of a flow is served. Lesser turns come first: the higher priority, then the
-/// lesser start, then who came first.
+/// The place of a head in the order of service: by priority, highest first, then by start, then by
+/// arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     priority: Reverse<u8>,

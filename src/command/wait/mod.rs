@@ -15,6 +15,7 @@
 //! key), and propagates, counts and reports what the command does.
 
 mod look;
+mod unserved;
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::server::{Call, ClientId, CommandError, EventContext, Texts, WhileWait
 use look::Look;
 use ratelimit_core::parse::WaitRequest;
 use ratelimit_core::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
+pub use unserved::refuse_unserved;
 
 /// The command that decides for a waiter. It cannot wait, because the module calls it.
 const WAIT: &CStr = c"RL.WAIT";
@@ -38,7 +40,7 @@ const WAIT: &CStr = c"RL.WAIT";
 const BUSY_US: u64 = 5_000;
 /// How many clients one run of the timer answers at most: the server takes longer to send the
 /// replies than the module takes to decide.
-const MOST_ANSWERS: usize = 128;
+const MOST_ANSWERS: usize = 64;
 
 /// `RL.WAIT key ms [FLOW name [WEIGHT n]] [PRIORITY p] [COST n|a..b|name=n ...] [META text]
 /// [HOLD id EX s|PX ms [REFUND]] [FULL] rule [rule ...]`

@@ -366,9 +366,12 @@ fn a_line_has_a_bounded_number_of_flows() {
             let _second = wait_in_line(server, &wait("b", 600_000, 2));
             assert_eq!(verdict(&mut c, &wait("c", 600_000, 3)), 1, "a third flow, at once");
             let _third = wait_in_line(server, &wait("a", 600_000, 4));
-            let () = ask(&mut c, "CONFIG SET ratelimit.max-flows 3");
-            let _fourth = wait_in_line(server, &wait("c", 600_000, 5));
-            assert_eq!(waiting(&mut c), 4);
+            assert_eq!(waiting(&mut c), 3);
+            if server.flavor().is_7_or_later() {
+                let () = ask(&mut c, "CONFIG SET ratelimit.max-flows 3");
+                let _fourth = wait_in_line(server, &wait("c", 600_000, 5));
+                assert_eq!(waiting(&mut c), 4);
+            }
         },
     );
 }

@@ -14,7 +14,7 @@ use crate::support::server::{
     cluster::{self, Cluster, Node},
     eventually,
 };
-use crate::support::waiters::{wait_in_line, waiting};
+use crate::support::waiters::{WaitingClient, wait_in_line, waiting};
 use crate::support::workload::link::{assert_alike, quiet, replica_of};
 
 const KEYS: usize = 5;
@@ -127,6 +127,47 @@ fn a_migrating_key_admits_no_client_at_its_source() {
         assert!(refusal(&mut source, &format!("RL.WAIT {key} 5 {rules}")).contains("Moved"));
         cluster.settled();
         whole_slot_moves(cluster);
+    });
+}
+
+#[test]
+fn clients_whose_slot_is_not_served_are_told() {
+    cluster::on_all(|cluster| {
+        let master = cluster.masters()[0].clone();
+        let mut c = cluster.connect(&master);
+        let keys = master.slots[..3].iter().map(|&slot| cluster.keys_in(&[slot], 1).remove(0));
+        let keys: Vec<_> = keys.collect();
+        let rules = "slots:1 9/h,count=all";
+        let [lost, kept] = [&keys[0], &keys[1]].map(|key| {
+            let held = format!("RL.CHECK {key} HOLD held EX 3000 {rules}");
+            assert_eq!(verdict(&mut c, &held), 0);
+            let line = format!("RL.WAIT {key} 3600000 HOLD next EX 3000 {rules}");
+            [0; 20].map(|_| wait_in_line(cluster.server(&master), &line))
+        });
+
+        let () = ask(&mut c, &format!("CLUSTER DELSLOTS {}", master.slots[0]));
+        for waiter in lost {
+            let error = waiter.refusal();
+            assert!(error.contains("no longer serves"), "{error}");
+        }
+        assert!(kept.iter().all(WaitingClient::waits), "their slot is served");
+
+        // The loss of any slot takes the cluster down now.
+        let () = ask(&mut c, "CONFIG SET cluster-require-full-coverage yes");
+        let () = ask(&mut c, &format!("CLUSTER DELSLOTS {}", master.slots[2]));
+        for waiter in kept {
+            let error = waiter.refusal();
+            assert!(error.contains("The cluster is down"), "{error}");
+        }
+        assert_eq!(waiting(&mut c), 0);
+
+        let () = ask(&mut c, "CONFIG SET cluster-require-full-coverage no");
+        let peek = format!("RL.PEEK {} {rules}", keys[1]);
+        eventually("the cluster to serve again", || attempt(&mut c, &peek).is_ok());
+        let [_, _, left, ..] =
+            ask::<[i64; 5]>(&mut c, &format!("RL.PEEK {} 9/h,count=all", keys[1]));
+        assert_eq!(left, 8, "nobody was charged");
+        assert_eq!(ask::<i64>(&mut c, &format!("RL.SETTLE {} next", keys[1])), 0);
     });
 }
 

@@ -182,6 +182,39 @@ fn lines_take_turns_and_a_deadline_that_has_passed_precedes_later_tries() {
 }
 
 #[test]
+fn a_change_of_everything_reaches_a_hundred_lines_bit_by_bit() {
+    let mut queues = Queues::EMPTY;
+    for number in 0..100 {
+        let key = place(&format!("k{number:02}"), 0);
+        let ticket = queues.join(key, request("f", 0, "5/s"), 90_000_000, 1, 'x');
+        queues.deny(ticket, denied(9_000, "5/s"), 0);
+    }
+    assert_eq!(queues.due(0), None);
+    let is_open = |queues: &mut Queues<char>| {
+        queues.in_front(&place("k00", 0), &request("new", 0, "7/s,name=z"), 0).is_none()
+    };
+    assert!(is_open(&mut queues));
+    queues.everything_changed();
+    assert!(matches!(queues.due(0), Some(Due::Read(_))));
+    assert!(!queues.stale.is_empty());
+    assert!(!is_open(&mut queues), "the head of any line may pass now");
+    let mut tried = Vec::new();
+    while let Some(due) = queues.due(0) {
+        match due {
+            Due::Read(ticket) => queues.read(ticket, rules("5/s")),
+            Due::Try(ticket) => {
+                tried.push(ticket);
+                queues.deny(ticket, denied(9_000, "5/s"), 0);
+            }
+            Due::Deadline(ticket) => panic!("{ticket:?} has time"),
+        }
+    }
+    tried.sort_unstable();
+    assert_eq!(tried, (0..100).map(Ticket).collect::<Vec<_>>(), "each once");
+    assert!(queues.stale.is_empty() && is_open(&mut queues));
+}
+
+#[test]
 fn equal_rules_are_shared_until_the_last_of_them_leaves() {
     let mut queues = denied_by_all(&["slots:8", "slots:8", "5/s"]);
     assert_eq!(queues.rules.len(), 2);

@@ -1,4 +1,4 @@
-//! Which rules the heads of a line have.
+//! How many heads of a line have a rule.
 
 use super::rules::{Rules, reads_log};
 use crate::rule::{Identity, Rule};
@@ -14,13 +14,13 @@ struct Heads {
 
 /// The rules of all heads, by identity.
 #[derive(Debug)]
-pub struct Having {
+pub struct HeadsByRule {
     heads: BTreeMap<Identity, Heads>,
     /// How many log rules they have.
     logs: usize,
 }
 
-impl Having {
+impl HeadsByRule {
     pub const NONE: Self = Self { heads: BTreeMap::new(), logs: 0 };
 
     /// How many heads have a rule.
@@ -35,10 +35,10 @@ impl Having {
                 self.logs = self.logs.saturating_add_signed(heads);
             }
             let new = || Heads { number: 0, text: Some(rule.text) };
-            let having = self.heads.entry(rule.identity).or_insert_with(new);
-            having.number = having.number.saturating_add_signed(heads);
-            having.text.take_if(|text| *text != rule.text);
-            if having.number == 0 {
+            let of_rule = self.heads.entry(rule.identity).or_insert_with(new);
+            of_rule.number = of_rule.number.saturating_add_signed(heads);
+            of_rule.text.take_if(|text| *text != rule.text);
+            if of_rule.number == 0 {
                 self.heads.remove(&rule.identity);
             }
         }
@@ -48,12 +48,12 @@ impl Having {
     pub fn states_of_other_texts(&self, rules: &[Rule]) -> Vec<Identity> {
         let (mut states, mut reads, mut logs) = (Vec::new(), false, 0_usize);
         for rule in rules {
-            let having = self.heads.get(&rule.identity());
-            let like = having.filter(|heads| heads.text == Some(rule.hash_of_limit()));
+            let of_rule = self.heads.get(&rule.identity());
+            let like = of_rule.filter(|heads| heads.text == Some(rule.hash_of_limit()));
             if reads_log(rule) {
                 reads = true;
                 logs = logs.saturating_add(like.map_or(0, |heads| heads.number));
-            } else if having.is_some() && like.is_none() {
+            } else if of_rule.is_some() && like.is_none() {
                 states.push(rule.identity());
             }
         }
