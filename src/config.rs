@@ -32,7 +32,7 @@ settings! {
     /// The most clients that wait. Further clients are answered at once.
     MAX_WAITERS = Setting::number(c"max-waiters", 10_000, 0, 1_000_000);
     /// The most flows in the line of a key. Clients of further flows are answered at once.
-    MAX_FLOWS = Setting::number(c"max-flows", 1_024, 1, 65_536);
+    MAX_FLOWS = Setting::number(c"max-flows", 1_024, 1, 1_024);
     /// The most bytes that the arguments and the rules of all waiting clients take.
     MAX_WAITER_BYTES = Setting::number(c"max-waiter-bytes", 16_777_216, 0, 1_073_741_824);
     /// The most entries in the history of a key; 0: no history.

@@ -32,7 +32,7 @@ impl Denying {
     }
 
     /// The states that must get something back before the head may pass.
-    fn states(&self) -> impl Iterator<Item = Identity> {
+    pub fn states(&self) -> impl Iterator<Item = Identity> {
         let log = self.reads_log.then_some(Identity::LOG);
         self.rules.iter().copied().chain(log)
     }

@@ -50,11 +50,12 @@ impl HeadsByRule {
         for rule in rules {
             let of_rule = self.heads.get(&rule.identity());
             let like = of_rule.filter(|heads| heads.text == Some(rule.hash_of_limit()));
+            if of_rule.is_some() && like.is_none() {
+                states.push(rule.identity());
+            }
             if reads_log(rule) {
                 reads = true;
                 logs = logs.saturating_add(like.map_or(0, |heads| heads.number));
-            } else if of_rule.is_some() && like.is_none() {
-                states.push(rule.identity());
             }
         }
         if reads && logs != self.logs {

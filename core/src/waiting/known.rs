@@ -4,6 +4,9 @@ use super::rules::Entry;
 use crate::rule::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How many rules and states are known at most. A line that always has something due forgets none.
+const MOST: usize = 4_096;
+
 /// What changed since all heads that may pass were last tried, and what rules deny since.
 #[derive(Debug)]
 pub struct Known {
@@ -22,6 +25,10 @@ impl Known {
     /// A state got something back.
     pub fn returned(&mut self, state: Identity) {
         self.returned.insert(state);
+        if self.returned.len() > MOST {
+            self.returned.clear();
+            self.changed();
+        }
         let of_state = self.denied.range((state, 0)..=(state, u64::MAX)).map(|(&rule, _)| rule);
         for rule in of_state.collect::<Vec<_>>() {
             self.denied.remove(&rule);
@@ -36,6 +43,9 @@ impl Known {
 
     /// A rule denies a cost until then.
     pub fn denies(&mut self, rule: &Entry, cost: u32, until_us: u64, now_us: u64) {
+        if self.denied.len() >= MOST {
+            self.denied.clear();
+        }
         let of_rule = self.denied.entry((rule.state, rule.text)).or_insert((cost, until_us));
         if cost <= of_rule.0 || of_rule.1 <= now_us {
             *of_rule = (cost, until_us);
@@ -56,5 +66,26 @@ impl Known {
     /// All heads that may pass are tried.
     pub fn forget(&mut self) {
         *self = Self::NOTHING;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::rules_of_line;
+    use crate::waiting::Rules;
+
+    #[test]
+    fn ever_new_rules_take_a_bounded_memory() {
+        let mut known = Known::NOTHING;
+        for n in 0..3 * MOST {
+            let rules = Rules::of(&rules_of_line(&format!("bucket:9/s,name=n{n}")));
+            let rule = rules.iter().next().unwrap();
+            known.denies(rule, 1, 9, 0);
+            assert_eq!(known.denies_until(rule, 1, 0), Some(9));
+            known.returned(rules_of_line(&format!("bucket:9/s,name=r{n}"))[0].state());
+            assert!(known.denied.len() <= MOST && known.returned.len() <= MOST);
+        }
+        assert!(known.changed, "what was forgotten may admit");
     }
 }

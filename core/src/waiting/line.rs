@@ -77,10 +77,12 @@ pub struct Line {
     /// admissions keep a wake from its end.
     last: Turn,
     woken: BTreeSet<Turn>,
-    /// What the tries since the line last had nothing due have shown, and the heads that were woken
-    /// since and had been denied.
+    /// States of which all heads that they deny are woken.
+    told: BTreeSet<Identity>,
+    /// What the tries since the line last had nothing due have shown, and the heads that were denied
+    /// before and have been woken since.
     known: Known,
-    recalled: Vec<Turn>,
+    recalled: BTreeSet<Turn>,
     /// The generation of policies.
     generation: u64,
     /// When the next step is planned.
@@ -100,8 +102,9 @@ impl Line {
             next: Turn::END,
             last: Turn::FIRST,
             woken: BTreeSet::new(),
+            told: BTreeSet::new(),
             known: Known::NOTHING,
-            recalled: Vec::new(),
+            recalled: BTreeSet::new(),
             generation,
             planned_us: None,
         }
@@ -202,11 +205,11 @@ impl Line {
             }
             self.due.remove(&turn);
             let Some(until_us) = stands_until else { return Step::Try(turn.ticket()) };
-            if let Some((denying, ends_us)) =
-                self.heads.get_mut(&turn).and_then(|head| head.denied.as_mut())
-            {
+            let denied = self.heads.get_mut(&turn).and_then(|head| head.denied.as_mut());
+            if let Some((denying, ends_us)) = denied {
                 *ends_us = until_us;
-                self.denials.add(denying, turn);
+                let denying = denying.clone();
+                self.add_denial(&denying, turn);
             }
             return Step::Stands(turn.ticket(), until_us);
         }
@@ -215,7 +218,8 @@ impl Line {
     /// Makes the heads due that were woken meanwhile. Returns false if none is to be tried.
     fn begin_wake(&mut self) -> bool {
         if !self.has_due() {
-            // What is forgotten here may be why a head was woken that is kept back.
+            // A head that is still kept back must be tried once nothing keeps it back: why it was
+            // woken is forgotten here.
             for turn in std::mem::take(&mut self.recalled) {
                 if let Some(head) = self.heads.get_mut(&turn).filter(|_| self.due.contains(&turn)) {
                     head.denied = None;
@@ -228,9 +232,10 @@ impl Line {
             if let Some((denying, _)) = self.heads.get(&turn).and_then(|head| head.denied.as_ref())
             {
                 self.denials.remove(denying, turn);
-                self.recalled.push(turn);
+                self.recalled.insert(turn);
             }
         }
+        self.told.clear();
         self.next = self.woken.first().map_or(self.next, |&first| first.min(self.next));
         self.due.append(&mut self.woken);
         self.last = self.due.last().copied().unwrap_or(Turn::FIRST);
@@ -277,8 +282,9 @@ impl Line {
             self.next = Turn::END;
         }
         self.due.remove(&turn);
+        self.recalled.remove(&turn);
         self.forget_denial(turn);
-        self.denials.add(&denying, turn);
+        self.add_denial(&denying, turn);
         if let Some(head) = self.heads.get_mut(&turn) {
             head.denied = Some((denying, until_us));
         }
@@ -315,8 +321,20 @@ impl Line {
 
     /// A state got something back.
     fn returned(&mut self, state: Identity) {
+        if state != Identity::LOG && self.heads_by_rule.heads(&state) == 0 {
+            return;
+        }
         self.known.returned(state);
-        self.woken.extend(self.denials.by_state(state));
+        if self.told.insert(state) {
+            self.woken.extend(self.denials.by_state(state));
+        }
+    }
+
+    fn add_denial(&mut self, denying: &Denying, turn: Turn) {
+        self.denials.add(denying, turn);
+        for state in denying.states() {
+            self.told.remove(&state);
+        }
     }
 
     fn wake_all(&mut self) {
@@ -435,6 +453,7 @@ impl Line {
         self.forget_denial(turn);
         self.due.remove(&turn);
         self.woken.remove(&turn);
+        self.recalled.remove(&turn);
         self.next = turn.min(self.next);
         if let Some(hold) = self.waiter_at(turn).and_then(|waiter| waiter.hold) {
             self.holds.remove(&(hold, turn));

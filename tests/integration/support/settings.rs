@@ -75,7 +75,7 @@ pub const SETTINGS: [Setting; 12] = [
     },
     // Tested in `command/wait.rs`.
     Setting { name: "max-waiters", default: "10000", values: Integer(0..=1_000_000), effects: &[] },
-    Setting { name: "max-flows", default: "1024", values: Integer(1..=65_536), effects: &[] },
+    Setting { name: "max-flows", default: "1024", values: Integer(1..=1_024), effects: &[] },
     Setting {
         name: "max-waiter-bytes",
         default: "16777216",

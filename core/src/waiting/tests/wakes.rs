@@ -46,6 +46,7 @@ fn a_plain_consumption_wakes_nobody() {
 #[test]
 fn a_consumption_by_another_text_wakes_those_who_lack_it() {
     assert_eq!(consumed("bucket:3/s,name=b", &["slots:8", "bucket:4/s,name=b"]), [1], "reshaped");
+    assert_eq!(consumed("5/s,name=b", &["slots:8", "bucket:4/s,name=b"]), [1], "replaced");
     assert_eq!(consumed("5/s", &["5/s,name=a", "bucket:3/s", "5/s 9/d"]), [0, 2], "trimmed");
     assert_eq!(consumed("fixed:1/s", &["5/s", "window:1/s"]), NOBODY, "another state");
 }
