@@ -1,5 +1,6 @@
 //! What to check: keys, their rules, and what the request costs.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -197,6 +198,11 @@ impl Check {
         if let Cost::Range(..) = self.cost {
             let why = "a range of costs needs one decision over all keys, not `separately`";
             return Err((ErrorKind::Client, why).into());
+        }
+        let keys = self.limits.iter().map(|limit| &limit.key).collect::<HashSet<_>>();
+        if keys.len() < self.limits.len() {
+            // Its hold would let the second check pass.
+            return Err((ErrorKind::Client, "a key is given twice, expected each key once").into());
         }
         let each = self.limits.iter().map(|limit| {
             let (limits, cost) = (vec![limit.clone()], of(limit));
