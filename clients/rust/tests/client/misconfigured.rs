@@ -77,6 +77,27 @@ async fn a_server_that_gets_its_module_decides() {
 }
 
 #[tokio::test]
+async fn a_command_that_the_application_misspells_stops_no_limit() {
+    let server = Server::start("valkey-9.1");
+    server.send("ACL SETUSER weak on >pw ~* +@all -rl.info");
+    let (limiter, told) = telling(as_user(&server, "weak:pw"));
+    for _ in 0..3 {
+        for (name, says) in [("RL.CHEKC", "unknown command"), ("RL.INFO", "no permissions")] {
+            let mut command = redis::cmd(name);
+            let called = limiter.call::<redis::Value>(command.arg(KEY), KEY).await;
+            let error = called.expect_err("it is no command of this user");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+    assert!(!limiter.away() && told.lock().expect("no panic").is_empty());
+    let verdicts = [(); 2].map(|()| limiter.check((KEY, "1/h")));
+    let [first, second] = verdicts;
+    let first = first.await.expect("it runs");
+    assert_eq!((first.source, first.is_allowed()), (Source::Server, true));
+    assert!(!second.await.expect("it runs").is_allowed());
+}
+
+#[tokio::test]
 async fn without_a_listener_the_log_says_what_to_do_and_no_key_or_rule() {
     let log = Log::start();
     let server = Server::without_module("redis-7.0", &["--enable-module-command", "yes"]);
