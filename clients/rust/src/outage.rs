@@ -26,7 +26,6 @@ const TEXTS: [&str; 3] = ["max number of clients", "internal error", "this repli
 pub enum Misconfiguration {
     NoModule,
     NoPassword,
-    WrongPassword,
     NoRights,
 }
 
@@ -38,14 +37,13 @@ impl Misconfiguration {
             name.eq_ignore_ascii_case("RL.").then_some(())
         };
         match error.kind() {
-            ErrorKind::AuthenticationFailed => Some(Self::WrongPassword),
+            ErrorKind::AuthenticationFailed => Some(Self::NoPassword),
             ErrorKind::Server(ServerErrorKind::NoPerm) => Some(Self::NoRights),
             ErrorKind::Server(ServerErrorKind::ResponseError) if is_unknown().is_some() => {
                 Some(Self::NoModule)
             }
             ErrorKind::Extension => match error.code()? {
-                "NOAUTH" => Some(Self::NoPassword),
-                "WRONGPASS" => Some(Self::WrongPassword),
+                "NOAUTH" | "WRONGPASS" => Some(Self::NoPassword),
                 "NOPERM" => Some(Self::NoRights),
                 _ => None,
             },
@@ -58,7 +56,6 @@ impl Misconfiguration {
         match self {
             Self::NoModule => "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md",
             Self::NoPassword => "give the client the password",
-            Self::WrongPassword => "give the client the right user and password",
             Self::NoRights => "give the user the rights +@ratelimit ~keys, see SECURITY.md",
         }
     }
