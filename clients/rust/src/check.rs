@@ -173,8 +173,7 @@ impl Check {
 
     /// Whether rules limit what runs at once, which only the application's own hold can end.
     pub(crate) fn has_slots(&self) -> bool {
-        let mut texts = self.limits.iter().flat_map(|limit| limit.rules.texts());
-        texts.any(|rule| rule.starts_with("slots:"))
+        self.limits.iter().any(|limit| limit.rules.have_slots())
     }
 
     /// The check of each key by itself. The server refuses costs by a name that no rule of a key has,
