@@ -112,7 +112,7 @@ async fn leases() {
     let plain = checks(limiters(0), "plain".to_string(), rules.clone());
     measure("RL.CHECK", plain, (rate, burst)).await;
     let leases = limiters(0).into_iter().map(|limiter| {
-        let lease = Arc::new(Lease::new(limiter, "leased", &rules));
+        let lease = Arc::new(Lease::new(limiter, "leased", &rules).expect("rules"));
         move || {
             let lease = Arc::clone(&lease);
             async move { lease.take(1).await.expect("it runs").is_allowed() }

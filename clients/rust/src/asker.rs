@@ -13,7 +13,7 @@ use crate::clean_up::CleanUps;
 use crate::denials::Denials;
 use crate::events::Events;
 use crate::local::Local;
-use crate::outage::{Outage, is_outage, saturated};
+use crate::outage::{Misconfiguration, Outage, is_outage, saturated};
 use crate::reply::{Answer, Reply, Report, Source, Verdict};
 use crate::server::{Connection, Opener};
 use crate::within::within;
@@ -47,6 +47,25 @@ impl Asker {
 
     /// Asks the server, unless it is away.
     pub async fn ask(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
+        let (asking, answer) = self.answer(command, key).await?;
+        self.told(asking, answer)
+    }
+
+    /// Asks for the application. That the server does not know its command, or forbids it, says nothing
+    /// of checks.
+    pub async fn call(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
+        let (asking, answer) = self.answer(command, key).await?;
+        match answer {
+            Err(error) if Misconfiguration::of(&error).is_some() => Err(error),
+            answer => self.told(asking, answer),
+        }
+    }
+
+    async fn answer(
+        &self,
+        command: &Cmd,
+        key: &[u8],
+    ) -> RedisResult<(Try<'_>, RedisResult<Value>)> {
         self.cleans_up.learn_runtime();
         let _place = self.place().await?;
         let opens = self.breaker.opens();
@@ -58,12 +77,11 @@ impl Asker {
                 self.in_time(self.connection.send(command, key)).await
             }
         };
-        let answer = tokio::select! {
+        tokio::select! {
             biased;
-            answer = answer => answer,
-            () = opens => return Err(self.last_outage()),
-        };
-        self.told(asking, answer)
+            answer = answer => Ok((asking, answer)),
+            () = opens => Err(self.last_outage()),
+        }
     }
 
     /// Asks the server, whatever the breaker says.

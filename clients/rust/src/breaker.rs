@@ -107,8 +107,11 @@ impl Try<'_> {
     /// An outage.
     pub fn failed(self, now: Instant, error: &RedisError) -> Option<Change> {
         let mut state = self.breaker.state();
+        // What fails later, such as a wait, does not put off the next try.
+        if self.is_only || !state.is_open() {
+            state.last = now.checked_add(PAUSE).map(|retry_at| (error.clone(), retry_at));
+        }
         state.failures = state.failures.saturating_add(1);
-        state.last = now.checked_add(PAUSE).map(|retry_at| (error.clone(), retry_at));
         let opens = state.failures == FAILURES;
         drop(state);
         opens.then(|| {
@@ -152,5 +155,23 @@ mod tests {
         let only = breaker.enter(later + PAUSE).unwrap();
         assert!(matches!(only.succeeded(), Some(Change::Closed(_))));
         assert!(breaker.enter(later).is_ok() && !breaker.is_open());
+    }
+
+    #[test]
+    fn what_fails_after_the_third_outage_does_not_put_off_the_next_try() {
+        let (breaker, start) = (Breaker::default(), Instant::now());
+        let [first, second, third, wait, other] = [(); 5].map(|()| breaker.enter(start).unwrap());
+        for one in [first, second, third] {
+            one.failed(start, &error());
+        }
+        let late = start + PAUSE - Duration::from_millis(1);
+        assert!(wait.failed(late, &error()).is_none());
+        let only = breaker.enter(start + PAUSE).unwrap();
+        assert!(only.is_only());
+        assert!(other.failed(start + PAUSE, &error()).is_none());
+        assert!(breaker.enter(start + PAUSE).is_err(), "one request tries");
+        only.failed(start + PAUSE, &error());
+        assert!(breaker.enter(late + PAUSE).is_err(), "for another second");
+        assert!(breaker.enter(start + PAUSE + PAUSE).is_ok());
     }
 }

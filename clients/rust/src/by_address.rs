@@ -26,10 +26,14 @@ impl RateLimitLayer<ByAddress> {
     /// [`Self::new`] a function that reads the proxy's field.
     ///
     /// # Errors
-    /// A rule that cannot be read.
+    /// A rule that cannot be read, or one of `slots`, which only a [hold](RateLimiter::hold) takes.
     pub fn by_address(limiter: RateLimiter, rules: impl Into<Rules>) -> RedisResult<Self> {
         let rules = rules.into();
         rules.validate()?;
+        if rules.have_slots() {
+            let why = "slots are held: ask for them with RateLimiter::hold";
+            return Err((ErrorKind::InvalidClientConfig, why).into());
+        }
         Ok(Self::new(limiter, ByAddress { rules, prefix: 64 }))
     }
 }

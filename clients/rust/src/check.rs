@@ -1,5 +1,6 @@
 //! What to check: keys, their rules, and what the request costs.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -172,8 +173,7 @@ impl Check {
 
     /// Whether rules limit what runs at once, which only the application's own hold can end.
     pub(crate) fn has_slots(&self) -> bool {
-        let mut texts = self.limits.iter().flat_map(|limit| limit.rules.texts());
-        texts.any(|rule| rule.starts_with("slots:"))
+        self.limits.iter().any(|limit| limit.rules.have_slots())
     }
 
     /// The check of each key by itself. The server refuses costs by a name that no rule of a key has,
@@ -197,6 +197,11 @@ impl Check {
         if let Cost::Range(..) = self.cost {
             let why = "a range of costs needs one decision over all keys, not `separately`";
             return Err((ErrorKind::Client, why).into());
+        }
+        let keys = self.limits.iter().map(|limit| &limit.key).collect::<HashSet<_>>();
+        if keys.len() < self.limits.len() {
+            // Its hold would let the second check pass.
+            return Err((ErrorKind::Client, "a key is given twice, expected each key once").into());
         }
         let each = self.limits.iter().map(|limit| {
             let (limits, cost) = (vec![limit.clone()], of(limit));

@@ -160,7 +160,7 @@ mod tests {
             events.count(&of(text));
         }
         let [password, rights] =
-            [Misconfiguration::NoPassword, Misconfiguration::NoRights].map(|kind| kind.advice());
+            [Misconfiguration::Password, Misconfiguration::Rights].map(|kind| kind.advice());
         assert_eq!(*told.lock().unwrap(), [(password, 0), (rights, 2), (password, 2)]);
         assert_eq!(events.answered(), 6);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
 use crate::reply::{Report, RuleReport};
 
@@ -27,8 +27,12 @@ pub fn add(report: &Report, headers: Headers, fields: &mut HeaderMap) {
             let rules = report.rules.iter().filter(|rule| !rule.shadow);
             let (policies, limits): (Vec<_>, Vec<_>) =
                 rules.map(|rule| (policy(rule), left(rule))).unzip();
-            insert(fields, "ratelimit-policy", policies.join(", "));
-            insert(fields, "ratelimit", limits.join(", "));
+            for (name, rules) in [("ratelimit-policy", policies), ("ratelimit", limits)] {
+                if let Some(value) = value(rules.join(", ")) {
+                    // An inner layer tells of its own rules.
+                    fields.append(name, value);
+                }
+            }
         }
         Headers::Legacy => {
             if let Some(rule) = report.deciding() {
@@ -45,12 +49,14 @@ pub fn add(report: &Report, headers: Headers, fields: &mut HeaderMap) {
     }
 }
 
-fn insert(fields: &mut HeaderMap, name: &'static str, value: String) {
-    if let Ok(value) = HeaderValue::try_from(value)
-        && !value.is_empty()
-    {
-        fields.insert(HeaderName::from_static(name), value);
+fn insert(fields: &mut HeaderMap, name: &'static str, text: String) {
+    if let Some(value) = value(text) {
+        fields.insert(name, value);
     }
+}
+
+fn value(text: String) -> Option<HeaderValue> {
+    HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
 }
 
 fn policy(rule: &RuleReport) -> String {
@@ -91,15 +97,15 @@ pub fn quoted(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reply::{Answer, Source};
 
     #[test]
     fn a_name_cannot_leave_its_quotes() {
         assert_eq!(quoted("a\"b\\c\r\nd é"), r#""a\"b\\cd ""#);
     }
 
-    #[test]
-    fn a_client_is_told_when_more_is_left() {
-        let rule = |denies, [wait, next]: [Option<u64>; 2]| RuleReport {
+    fn rule(denies: bool, [wait, next]: [Option<u64>; 2]) -> RuleReport {
+        RuleReport {
             rule: "5/m".to_string(),
             name: None,
             key: None,
@@ -113,7 +119,27 @@ mod tests {
             wait: wait.map(Duration::from_millis),
             next: next.map(Duration::from_millis),
             reset: Some(Duration::from_secs(60)),
-        };
+        }
+    }
+
+    #[test]
+    fn a_client_is_told_of_the_rules_of_every_layer() {
+        let (mut fields, mut report) = (HeaderMap::new(), Report::passed(Source::Server));
+        for name in ["inner", "outer"] {
+            let name = Some(name.to_string());
+            report.rules = vec![RuleReport { name, ..rule(false, [Some(0), Some(0)]) }];
+            add(&report, Headers::Draft11, &mut fields);
+        }
+        for (name, told) in [
+            ("ratelimit-policy", [r#""inner";q=5;w=60"#, r#""outer";q=5;w=60"#]),
+            ("ratelimit", [r#""inner";r=2"#, r#""outer";r=2"#]),
+        ] {
+            assert_eq!(fields.get_all(name).iter().collect::<Vec<_>>(), told, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_told_when_more_is_left() {
         for (denies, times, time) in [
             (false, [Some(0), Some(12_001)], ";t=13"),
             (false, [Some(0), Some(0)], ""),

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 
-use redis::RedisResult;
+use ratelimit_core::rule::MAX_PERIOD_US;
+use redis::{ErrorKind, RedisError, RedisResult};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
@@ -94,21 +95,44 @@ enum Found {
 
 impl Lease {
     /// Leases units of this key under these rules, for 2 s and at most 1000 at once.
-    pub fn new(limiter: RateLimiter, key: impl Into<Vec<u8>>, rules: impl Into<Rules>) -> Self {
+    ///
+    /// # Errors
+    /// A rule that cannot be read.
+    pub fn new(
+        limiter: RateLimiter,
+        key: impl Into<Vec<u8>>,
+        rules: impl Into<Rules>,
+    ) -> RedisResult<Self> {
         Self::within(limiter, key, rules, TTL, MOST)
     }
 
     /// Leases at most `most` units at once, each time for `ttl`.
+    ///
+    /// # Errors
+    /// A rule that cannot be read, a `ttl` that is not above 0 and at most 366 days, or a `most` that is not
+    /// 1 to 4,294,967,295.
     pub fn within(
         limiter: RateLimiter,
         key: impl Into<Vec<u8>>,
         rules: impl Into<Rules>,
         ttl: Duration,
         most: u64,
-    ) -> Self {
+    ) -> RedisResult<Self> {
         let (key, rules) = (key.into(), rules.into());
+        rules.validate()?;
+        let wrong =
+            |name, given: String| RedisError::from((ErrorKind::InvalidClientConfig, name, given));
+        if ttl.is_zero() || ttl.as_micros() > MAX_PERIOD_US.into() {
+            return Err(wrong(
+                "the ttl is",
+                format!("{ttl:?}, expected more than 0, at most 366 days"),
+            ));
+        }
+        if !(1..=u32::MAX.into()).contains(&most) {
+            return Err(wrong("most is", format!("{most}, expected 1 to {}", u32::MAX)));
+        }
         let (state, answered) = (Mutex::default(), Notify::new());
-        Self(Arc::new(Shared { limiter, key, rules, ttl, most, state, answered }))
+        Ok(Self(Arc::new(Shared { limiter, key, rules, ttl, most, state, answered })))
     }
 
     /// Takes units, out of the lease if it has them.

@@ -203,7 +203,8 @@ impl RateLimiter {
         self.0.ask(&command, key).await.map(drop)
     }
 
-    /// Sends any other command, such as `RL.INFO`, to the node of this key.
+    /// Sends any other command, such as `RL.INFO`, to the node of this key. That the server does not know
+    /// it, or forbids it, says nothing of checks: the limiter asks on.
     ///
     /// # Errors
     /// Those of the server, and any outage.
@@ -212,7 +213,7 @@ impl RateLimiter {
         command: &Cmd,
         key: impl AsRef<[u8]>,
     ) -> RedisResult<T> {
-        read(self.0.ask(command, key.as_ref()).await?)
+        read(self.0.call(command, key.as_ref()).await?)
     }
 
     async fn peek_as<A: Decides>(&self, check: &Check, full: bool) -> RedisResult<A> {

@@ -21,13 +21,13 @@ const CODES: [&str; 5] = ["BUSY", "OOM", "MISCONF", "NOREPLICAS", "UNBLOCKED"];
 /// Such replies without a code.
 const TEXTS: [&str; 3] = ["max number of clients", "internal error", "this replica skipped"];
 
-/// A server that answers, but does not limit until somebody changes its configuration or the client's.
+/// A server that answers, but does not limit until somebody changes its configuration or the client's,
+/// by what is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misconfiguration {
-    NoModule,
-    NoPassword,
-    WrongPassword,
-    NoRights,
+    Module,
+    Password,
+    Rights,
 }
 
 impl Misconfiguration {
@@ -38,15 +38,14 @@ impl Misconfiguration {
             name.eq_ignore_ascii_case("RL.").then_some(())
         };
         match error.kind() {
-            ErrorKind::AuthenticationFailed => Some(Self::WrongPassword),
-            ErrorKind::Server(ServerErrorKind::NoPerm) => Some(Self::NoRights),
+            ErrorKind::AuthenticationFailed => Some(Self::Password),
+            ErrorKind::Server(ServerErrorKind::NoPerm) => Some(Self::Rights),
             ErrorKind::Server(ServerErrorKind::ResponseError) if is_unknown().is_some() => {
-                Some(Self::NoModule)
+                Some(Self::Module)
             }
             ErrorKind::Extension => match error.code()? {
-                "NOAUTH" => Some(Self::NoPassword),
-                "WRONGPASS" => Some(Self::WrongPassword),
-                "NOPERM" => Some(Self::NoRights),
+                "NOAUTH" | "WRONGPASS" => Some(Self::Password),
+                "NOPERM" => Some(Self::Rights),
                 _ => None,
             },
             _ => None,
@@ -56,10 +55,9 @@ impl Misconfiguration {
     /// What to do.
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::NoModule => "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md",
-            Self::NoPassword => "give the client the password",
-            Self::WrongPassword => "give the client the right user and password",
-            Self::NoRights => "give the user the rights +@ratelimit ~keys, see SECURITY.md",
+            Self::Module => "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md",
+            Self::Password => "give the client the password",
+            Self::Rights => "give the user the rights +@ratelimit ~keys, see SECURITY.md",
         }
     }
 }

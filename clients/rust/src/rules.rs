@@ -20,6 +20,11 @@ impl Rules {
         Arc::ptr_eq(&self.0, &other.0) || self == other
     }
 
+    /// Whether rules limit what runs at once, which only the application's own hold can end.
+    pub(crate) fn have_slots(&self) -> bool {
+        self.0.iter().any(|text| text.starts_with("slots:"))
+    }
+
     /// The error that a server would reply to these rules. It knows the policies.
     pub(crate) fn validate(&self) -> RedisResult<()> {
         self.0

@@ -245,6 +245,8 @@ async fn wrong_rules_and_prefixes_are_errors_at_construction() {
     let with = |rules: &[&str]| RateLimitLayer::by_address(server.limiter(), rules);
     let error = with(&["@free", "5/m", "5/x"]).expect_err("a wrong rule");
     assert!(error.to_string().contains("the period 'x' has no known unit"), "{error}");
+    let error = with(&["5/m", "slots:2"]).expect_err("a layer takes no hold of them");
+    assert!(error.to_string().contains("slots are held"), "{error}");
     let limits = with(&["@free", "5/m"]).expect("rules");
     assert!(limits.clone().prefix(128).is_ok() && limits.prefix(129).is_err());
 }

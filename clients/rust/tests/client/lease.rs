@@ -3,16 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tower_redis_ratelimit::{Lease, Outage, RateLimiter, Source};
+use tower_redis_ratelimit::{Lease, Outage, RateLimiter, Rules, Source};
 
 use crate::support::server::{ALL, Server};
 use crate::support::until;
+
+fn of(limiter: RateLimiter, key: &str, rules: impl Into<Rules>) -> Lease {
+    Lease::new(limiter, key, rules).expect("rules")
+}
 
 #[tokio::test]
 async fn every_server_lets_pass_exactly_what_the_limit_allows() {
     for name in ALL {
         let server = Server::start(name);
-        let leases = [(); 4].map(|()| Arc::new(Lease::new(server.limiter(), "hot", "1000/h")));
+        let leases = [(); 4].map(|()| Arc::new(of(server.limiter(), "hot", "1000/h")));
         let tasks = leases.iter().flat_map(|lease| {
             [(); 5].map(|()| {
                 let lease = Arc::clone(lease);
@@ -44,6 +48,7 @@ async fn a_lease_that_is_not_used_up_comes_back() {
     let server = Server::start("redis-7.0");
     let limiter = server.limiter();
     let lease = Lease::within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(4), 50);
+    let lease = lease.expect("options");
     let left = async || limiter.peek(("k", "bucket:100/d")).await.expect("it runs").remaining;
     for _ in 0..20 {
         assert!(lease.take(1).await.expect("it runs").is_allowed());
@@ -64,6 +69,7 @@ async fn a_lease_is_settled_though_nobody_waits_for_that() {
     let one_place = server.builder().concurrency(1).build().expect("options");
     let make = async |key: &'static str| {
         let lease = Lease::within(one_place.clone(), key, rule, Duration::from_secs(600), 50);
+        let lease = lease.expect("options");
         for _ in 0..20 {
             assert!(lease.take(1).await.expect("it runs").is_allowed());
         }
@@ -96,6 +102,7 @@ async fn what_a_dead_process_used_comes_back_at_the_end_of_the_hold() {
         let lease = runtime.block_on(async {
             let limiter = RateLimiter::server(client).build().expect("options");
             let lease = Lease::within(limiter, "k", rule, Duration::from_secs(5), 50);
+            let lease = lease.expect("options");
             assert!(lease.take(30).await.expect("it runs").is_allowed());
             lease
         });
@@ -110,7 +117,7 @@ async fn what_a_dead_process_used_comes_back_at_the_end_of_the_hold() {
 #[tokio::test]
 async fn a_denial_is_remembered_and_smaller_requests_are_tried() {
     let server = Server::start("redis-7.0");
-    let lease = Lease::new(server.limiter(), "k", "bucket:10/h");
+    let lease = of(server.limiter(), "k", "bucket:10/h");
     let take = async |units| lease.take(units).await.expect("it runs");
     assert!(take(8).await.is_allowed());
     let (first, again) = (take(5).await, take(6).await);
@@ -123,7 +130,7 @@ async fn a_denial_is_remembered_and_smaller_requests_are_tried() {
 async fn a_dropped_take_loses_no_lease() {
     let server = Server::start("redis-7.0");
     let limiter = server.limiter();
-    let lease = Lease::new(limiter.clone(), "k", "bucket:10/d");
+    let lease = of(limiter.clone(), "k", "bucket:10/d");
     limiter.peek(("k", "bucket:10/d")).await.expect("it connects");
     server.freeze(true);
     assert!(tokio::time::timeout(Duration::from_millis(50), lease.take(10)).await.is_err());
@@ -137,13 +144,13 @@ async fn without_a_server_a_lease_takes_what_the_limiter_answers() {
     let local = server.builder().outage(Outage::Local).build().expect("options");
     let raise = server.limiter();
     server.kill();
-    let lease = Lease::new(local, "k", "2/h");
+    let lease = of(local, "k", "2/h");
     let taken = async || lease.take(1).await.expect("it decides");
     assert_eq!(
         (taken().await.source, taken().await.is_allowed(), taken().await.is_allowed()),
         (Source::Local, true, false)
     );
-    assert!(Lease::new(raise, "k", "2/h").take(1).await.is_err());
+    assert!(of(raise, "k", "2/h").take(1).await.is_err());
     server.restart();
     let start = Instant::now();
     while taken().await.source == Source::Local {
@@ -157,17 +164,37 @@ async fn exempt_keys_and_no_rules_pass() {
     let server = Server::start("redis-7.0");
     server.send("RL.EXEMPT friend");
     for (key, rules) in [("friend", vec!["0/s"]), ("k", vec![])] {
-        let lease = Lease::new(server.limiter(), key, rules);
+        let lease = of(server.limiter(), key, rules);
         for _ in 0..3 {
             assert!(lease.take(1).await.expect("it runs").is_allowed(), "{key}");
         }
     }
-    let lease = Lease::new(server.limiter(), "friend", "0/s");
+    let lease = of(server.limiter(), "friend", "0/s");
     for _ in 0..4 {
         assert!(lease.take(1).await.expect("it runs").is_allowed());
     }
     server.send("RL.UNEXEMPT friend");
     assert!(!lease.take(1).await.expect("it runs").is_allowed(), "nothing was taken ahead");
-    let wrong = Lease::new(server.limiter(), "k", "5/x");
-    assert!(wrong.take(1).await.is_err());
+}
+
+#[tokio::test]
+async fn wrong_rules_and_options_are_errors_at_construction() {
+    let server = Server::start("valkey-9.1");
+    let with = |rule: &str, ttl, most| {
+        Lease::within(server.limiter(), "k", rule, Duration::from_millis(ttl), most).map(drop)
+    };
+    let (second, longest, most) = (1000, 366 * 86_400_000, u32::MAX.into());
+    for (rule, ttl, most, says) in [
+        ("5/x", second, 1, "the period 'x' has no known unit"),
+        ("5/s", 0, 1, "the ttl is"),
+        ("5/s", longest + 1, 1, "the ttl is"),
+        ("5/s", second, 0, "most is"),
+        ("5/s", second, most + 1, "most is"),
+    ] {
+        let error = with(rule, ttl, most).expect_err(says);
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    assert!(with("@free", 1, 1).is_ok());
+    let lease = Lease::within(server.limiter(), "k", "5/s", Duration::from_millis(longest), most);
+    assert!(lease.expect("the longest").take(1).await.expect("it runs").is_allowed());
 }

@@ -87,6 +87,19 @@ async fn a_denial_gives_back_what_other_keys_were_charged() {
     assert_eq!((left("a", rules[0]).await, left("a", rules[1]).await), (8, 7));
 }
 
+#[tokio::test]
+async fn a_key_that_is_given_twice_is_refused() {
+    let server = Server::start("valkey-9.1");
+    for separately in [false, true] {
+        let limiter = server.builder().separately(separately).outage(Outage::Allow);
+        let limiter = limiter.build().expect("options");
+        let check = Check::new("a", "1/h").and("b", "9/h").and("a", "1/h");
+        let error = limiter.check_all(check).await.expect_err("one of them would not count");
+        assert!(error.to_string().contains("is given twice, expected each key once"), "{error}");
+        assert_eq!(limiter.peek(("a", "1/h")).await.expect("it runs").remaining, Some(1));
+    }
+}
+
 /// The first key is charged, and the second waits for its place behind a long command.
 #[tokio::test]
 async fn a_check_that_is_dropped_between_its_keys_gives_back() {
