@@ -7,6 +7,7 @@ denials remembered.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,9 @@ from ._replies import Reply, Report, to_reply, to_report
 Answer = TypeVar("Answer")
 Decided = TypeVar("Decided", Reply, Report)
 
+#: A hold whose taking had no reply may reach the server late: when it is given back, until it was there.
+LATE_S = (0.0, 0.1, 1.0)
+
 #: How long a key that is asked for separately may give back what it was charged: until the last key is decided.
 SEPARATE_MS = 10_000
 
@@ -46,7 +50,14 @@ class Pause(NamedTuple):
     s: float
 
 
-Flow = Generator[Command | Pause, Any, Answer]
+class Beside(NamedTuple):
+    """Yielded to run another flow, which nobody waits for."""
+
+    flow: Flow[None]
+
+
+Effect = Command | Pause | Beside
+Flow = Generator[Effect, Any, Answer]
 
 
 class Runner(Protocol):
@@ -219,6 +230,18 @@ class Core:
         for _ in range(2):
             yield from self.end_all(keys, id, refund=True)
 
+    def _give_back(self, keys: Iterable[str], id: str) -> Flow[None]:
+        """Gives back what the server may hold that sent no reply, and not what stands in for it here."""
+        left = set(keys)
+        for s in LATE_S:
+            yield Pause(s)
+            for key in sorted(left):
+                with contextlib.suppress(Exception):  # the next time may reach the server
+                    if (yield from self.send(commands.settle(key, id, None, True), bool)):
+                        left.discard(key)
+            if not left:
+                return
+
     def reset(self, key: str) -> Flow[bool]:
         self._forget(key)
         self.local.reset(key)
@@ -311,6 +334,8 @@ class Core:
                     continue
                 if not self._judge(error):
                     raise
+                if question.held and is_outage(error):
+                    yield Beside(self._give_back({limit.key for limit in question.limits}, question.held.id))
                 break
             self.breaker.served()
             return read(sent)
