@@ -11,7 +11,7 @@ import { CALLBACK, type Form, inOrder, oneOf } from './options.js';
 import type { Report } from './replies.js';
 import type { Cost, Limit, Rules } from './request.js';
 import { receipt, whereRoom } from './room.js';
-import { looksLikeRules } from './rule.js';
+import { looksLikeRules, noSlots } from './rule.js';
 import { hide } from './shown.js';
 
 /** What a request must keep to: rules for each client, or a function that gives keys and rules. No rules let pass. */
@@ -50,8 +50,11 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
   options: GuardOptions<Request>,
 ) {
   inOrder('rateLimit', options, FORMS);
-  if (typeof limits !== 'function') looksLikeRules(limits);
   const { prefix = 64, cost = () => 1, skip, count = 'all', headers } = options;
+  if (typeof limits !== 'function') {
+    looksLikeRules(limits);
+    if (count !== 'all') noSlots(limits, count);
+  }
   const { key = byNetwork(prefix) } = options;
   return async (request: Request, response: ServerResponse, tell: (fields: Record<string, string>) => void): Promise<Report | undefined> => {
     if (await skip?.(request)) return undefined;

@@ -169,9 +169,10 @@ export class RateLimiter {
     try {
       return await ask();
     } catch (error) {
-      if (!signal?.aborted) return shorten(this.#without(error, [{ key, rules }], options));
-      if (options.hold) void this.#cancel(key, options.hold.id);
-      throw error;
+      if (signal?.aborted && options.hold) void this.#cancel(key, options.hold.id);
+      if (signal?.aborted) throw error;
+      this.#unanswered(error, [key], options);
+      return shorten(this.#without(error, [{ key, rules }], options));
     }
   }
 
@@ -200,10 +201,10 @@ export class RateLimiter {
 
   /** Ends a hold, where it was taken: `RL.SETTLE`; `false` if there was none. */
   async settle(key: string, id: string, { cost, refund = false }: SettleOptions = {}): Promise<boolean> {
-    if (refund || cost !== undefined) this.#forget(key);
     if (this.#local.settle(key, id, refund)) return true;
-    const how = refund ? ['REFUND'] : cost === undefined ? [] : words({ cost });
-    return Number(await this.#asking.ask([['RL.SETTLE'], [key], [id, ...how]])) === 1;
+    if (refund) return this.#takeBack(key, id);
+    const command: Command = [['RL.SETTLE'], [key], [id, ...(cost === undefined ? [] : words({ cost }))]];
+    return Number(await (cost === undefined ? this.#asking.ask(command) : this.#free(command))) === 1;
   }
 
   /** Moves a hold's end, where it was taken: `RL.RENEW`; `false` if there was none. */
@@ -214,14 +215,12 @@ export class RateLimiter {
 
   /** Gives units back to the states of some rules, or of all; replies with the most that one of them got. */
   async refund(key: string, units: number, rules: Rules = []): Promise<number> {
-    this.#forget(key);
-    return Number(await this.#asking.ask([['RL.REFUND'], [key], [String(units), ...list(rules)]]));
+    return Number(await this.#free([['RL.REFUND'], [key], [String(units), ...list(rules)]]));
   }
 
   /** Forgets what was consumed. Blocks, exemptions and the history stay. */
   async reset(key: string): Promise<void> {
-    this.#forget(key);
-    await this.#asking.ask([['RL.RESET'], [key], []]);
+    await this.#free([['RL.RESET'], [key], []]);
   }
 
   /** Denies every check of the key for so long, unless a pause ends later: `RL.PAUSE`. Replies with the milliseconds left. */
@@ -238,9 +237,8 @@ export class RateLimiter {
 
   /** Ends a pause: `RL.RESUME`; `false` if there was none. */
   async resume(key: string): Promise<boolean> {
-    this.#forget(key);
     this.#local.resume(key);
-    return Number(await this.#asking.ask([['RL.RESUME'], [key], []])) === 1;
+    return Number(await this.#free([['RL.RESUME'], [key], []])) === 1;
   }
 
   /** Lowers what remains under a rule, and never raises it: `RL.SYNC`. Replies with the units consumed for that. */
@@ -283,6 +281,7 @@ export class RateLimiter {
     try {
       return readReply(await this.#asking.ask([[command], [key], [...words(options), ...list(rules)]]));
     } catch (error) {
+      this.#unanswered(error, [key], options);
       return shorten(this.#without(error, [{ key, rules }], options, command === 'RL.PEEK'));
     }
   }
@@ -291,7 +290,12 @@ export class RateLimiter {
     const keys = limits.map(({ key }) => key);
     const groups = limits.flatMap(({ rules }, i) => (i === 0 ? list(rules) : ['NEXT', ...list(rules)]));
     const head = keys.length === 1 ? ['RL.CHECK'] : ['RL.MCHECK', String(keys.length)];
-    return readReport(await this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups]]));
+    try {
+      return readReport(await this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups]]));
+    } catch (error) {
+      this.#unanswered(error, keys, options);
+      throw error;
+    }
   }
 
   async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
@@ -331,7 +335,28 @@ export class RateLimiter {
   async #cancel(key: string, id: string): Promise<void> {
     for (const ms of CANCEL_MS) {
       await sleep(ms, undefined, { ref: false });
-      if (await this.settle(key, id, { refund: true }).catch(() => false)) return;
+      if (await this.#takeBack(key, id).catch(() => false)) return;
+    }
+  }
+
+  /** The server may take a hold later that it said nothing of, and nobody would settle it. */
+  #unanswered(error: unknown, keys: readonly string[], { hold }: CheckOptions): void {
+    if (hold && kindOf(error) === 'outage') for (const key of new Set(keys)) void this.#cancel(key, hold.id);
+  }
+
+  /** Gives back a hold of the server. */
+  async #takeBack(key: string, id: string): Promise<boolean> {
+    return Number(await this.#free([['RL.SETTLE'], [key], [id, 'REFUND']])) === 1;
+  }
+
+  /** Sends what lets a key pass again. The server may have decided denials before it whose replies come first. */
+  async #free(command: Command): Promise<unknown> {
+    const [, [key]] = command;
+    this.#forget(key!);
+    try {
+      return await this.#asking.ask(command);
+    } finally {
+      this.#forget(key!);
     }
   }
 

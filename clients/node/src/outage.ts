@@ -7,10 +7,10 @@ const TEXTS = /^ERR (max number of clients|internal error|this replica skipped)/
 const UNKNOWN = /^ERR unknown command ['`]RL\.(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC)\b/i;
 /** What to do about a server that answers and does not limit. */
 const ADVICE = new Map([
-  ['ERR', 'load the module into the server: loadmodule /path/to/libredis_ratelimit.so'],
+  ['ERR', 'load the module: loadmodule libredis_ratelimit.so, see INSTALL.md'],
   ['NOAUTH', 'give the client the password'],
-  ['WRONGPASS', 'give the client the right user and password'],
-  ['NOPERM', 'give the user the rights +@ratelimit and ~ with the pattern of its keys, see SECURITY.md'],
+  ['WRONGPASS', 'give the client the password'],
+  ['NOPERM', 'give the user the rights +@ratelimit ~keys, see SECURITY.md'],
 ]);
 /** What a client library throws at an application that calls it wrongly. */
 const MISTAKES = [TypeError, RangeError, ReferenceError, SyntaxError];

@@ -5,6 +5,10 @@ import type { HoldOptions } from './request.js';
 
 const FULL = /holds (on .+ rules or more )?in the key already/;
 
+const MINUTE_MS = 60_000;
+/** A key that is full would fill the log. */
+let quietUntil = 0;
+
 /** A hold under a new id, by which a check can be taken back whole. Nothing comes back when it ends unsettled. */
 export function receipt(ttlMs: number): HoldOptions {
   return { id: randomUUID(), ttlMs, fresh: true };
@@ -16,7 +20,10 @@ export async function whereRoom<T>(hold: HoldOptions | undefined, check: (hold?:
     return await check(hold);
   } catch (error) {
     if (!hold || !(error instanceof Error) || codeOf(error) !== 'ERR' || !FULL.test(error.message)) throw error;
-    console.warn('redis-ratelimit: a key has ratelimit.max-holds holds already, so a request is counted for good');
+    if (performance.now() >= quietUntil) {
+      quietUntil = performance.now() + MINUTE_MS;
+      console.warn('redis-ratelimit: a key has ratelimit.max-holds holds already, so requests are counted for good');
+    }
     return check();
   }
 }

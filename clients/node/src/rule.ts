@@ -1,3 +1,5 @@
+import { list, type Rules } from './request.js';
+
 const RULE = /^(?:(log|window|fixed|bucket|leaky|slots):)?(\d+)(?:\/(\d*)([a-z]+))?((?:,[^,]+)*)$/;
 /** `[algorithm:]limit/period[,option=value]*`, or a policy. */
 const SHAPE = /^(@\S+|slots:\d+(,[^\s,]+)*|(?!slots:)([a-z]+:)?\d+\/\d*[a-z]+(,[^\s,]+)*)$/;
@@ -34,6 +36,12 @@ export function looksLikeRules(rules: unknown): void {
       throw new TypeError(`the rule is '${rule}', expected such as '5/15m', 'bucket:10/s,burst=20', 'slots:4' or '@policy'`);
     }
   }
+}
+
+/** Throws a TypeError for slots that a request would hold until it is known whether it counts. */
+export function noSlots(rules: Rules, count: string): void {
+  const slots = list(rules).find((rule) => rule.startsWith('slots:'));
+  if (slots) throw new TypeError(`the rule is '${slots}' and count is '${count}', expected 'all': else a crash keeps a slot for an hour`);
 }
 
 /** Reads a rule; each of several processes enforces its part of the limits, but at least 1. */

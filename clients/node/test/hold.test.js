@@ -6,8 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { Cluster } from 'ioredis';
 import { createCluster } from 'redis';
-import { Denied, Lease } from 'redis-ratelimit';
+import { Denied, Hold, Lease } from 'redis-ratelimit';
 
+import { RateLimiter } from '../dist/limiter.js';
 import { startCluster } from './support/cluster.js';
 import { ioredis, nodeRedis } from './support/limiters.js';
 import { connect, connectNodeRedis, onEachServer, startServer, until } from './support/servers.js';
@@ -93,6 +94,30 @@ test('holds go on in the process while the server is away', async (t) => {
   assert.equal((await limiter.wait('mail', '1/h', 5000)).verdict, 'limited', 'nobody waits then');
 });
 
+for (const outage of ['raise', 'allow', 'deny', 'local']) {
+  test(`a hold that had no reply is given back, though the server takes it later (${outage})`, async (t) => {
+    t.mock.method(console, 'warn', () => {});
+    const server = await startServer(t);
+    const admin = connect(t, server.port);
+    const settled = async () => Number(/holds_settled:(\d+)/.exec(await admin.info('ratelimit'))[1]);
+    const options = { outage, timeoutMs: 250 };
+    const all = [ioredis(connect(t, server.port), options), nodeRedis(await connectNodeRedis(t, server.port), options)];
+    for (const limiter of all) await until(async () => (await limiter.peek('jobs', 'slots:5')).source === 'server');
+    server.pause();
+    const asked = await Promise.allSettled(all.flatMap((limiter) => [
+      limiter.hold('jobs', 'slots:5', { ttlMs: 600_000 }),
+      limiter.checkAll([{ key: 'jobs', rules: 'slots:5' }], { hold: { id: `id ${all.indexOf(limiter)}`, ttlMs: 600_000 } }),
+    ]));
+    server.resume();
+    assert.equal(asked.filter(({ status }) => status === 'fulfilled').length, { raise: 0, allow: 4, deny: 2, local: 4 }[outage]);
+    await until(async () => (await settled()) === 4);
+    assert.equal((await all[0].peek('jobs', 'slots:5')).remaining, 5);
+    for (const { value } of outage === 'local' ? asked : []) {
+      if (value instanceof Hold) assert.equal(await value.settle(), true, 'the process keeps its own');
+    }
+  });
+}
+
 onEachServer(test, 'who waits in line is served, denied at the deadline, or leaves', async (t, name) => {
   const { port } = await startServer(t, name);
   const admin = connect(t, port);
@@ -157,6 +182,30 @@ test('callers wait in a cluster', async (t) => {
     const waits = keys.map((key) => limiter.wait(key, '1/s', 5000));
     assert.ok((await Promise.all(waits)).every(({ verdict }) => verdict === 'allowed'));
     assert.equal((await limiter.wait('a', '1/s', 5000)).verdict, 'allowed');
+  }
+});
+
+test('a denial that is decided before units come back is forgotten', async () => {
+  const replies = [];
+  const server = { send: () => new Promise((resolve) => replies.push(resolve)), ended: () => false };
+  const limiter = new RateLimiter(server, { rememberDenials: 9, timeoutMs: 60_000 });
+  const frees = [
+    () => limiter.settle('k', 'id', { refund: true }), () => limiter.settle('k', 'id', { cost: 1 }),
+    () => limiter.refund('k', 1), () => limiter.reset('k'), () => limiter.resume('k'),
+  ];
+  for (const free of frees) {
+    const [freed, denied] = [free(), limiter.check('k', '1/h')];
+    await until(() => replies.length === 2);
+    const [release, deny] = replies.splice(0);
+    deny([1, 1, 0, 900_000, 900_000]);
+    assert.equal((await denied).source, 'server');
+    assert.equal((await limiter.check('k', '1/h')).source, 'denial');
+    release(1);
+    await freed;
+    const next = limiter.check('k', '1/h');
+    await until(() => replies.length === 1);
+    replies.pop()([0, 1, 0, 0, 900_000]);
+    assert.equal((await next).source, 'server', String(free));
   }
 });
 

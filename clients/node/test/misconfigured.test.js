@@ -37,19 +37,19 @@ const CLIENTS = {
 
 /** How a server refuses, by the code of its reply: what begins that, the client's user, and what ends it. */
 const REFUSALS = {
-  ERR: { bare: true, advice: /loadmodule/ },
-  NOAUTH: { options: ['--requirepass', 'secret'], admin: { password: 'secret' }, advice: /password/, end: (admin) => admin.config('SET', 'requirepass', '') },
+  ERR: { bare: true, advice: 'load the module: loadmodule libredis_ratelimit.so, see INSTALL.md' },
+  NOAUTH: { options: ['--requirepass', 'secret'], admin: { password: 'secret' }, advice: 'give the client the password', end: (admin) => admin.config('SET', 'requirepass', '') },
   WRONGPASS: {
     options: ['--requirepass', 'secret'],
     admin: { password: 'secret' },
     user: { password: 'wrong' },
-    advice: /password/,
+    advice: 'give the client the password',
     end: (admin) => admin.config('SET', 'requirepass', 'wrong'),
   },
   NOPERM: {
     begin: (admin) => admin.call('ACL', 'SETUSER', 'app', 'on', 'nopass', '~*', '+@all', '-rl.check'),
     user: { username: 'app', password: 'any' },
-    advice: /\+@ratelimit/,
+    advice: 'give the user the rights +@ratelimit ~keys, see SECURITY.md',
     end: (admin) => admin.call('ACL', 'SETUSER', 'app', '+rl.check'),
   },
 };
@@ -71,7 +71,7 @@ for (const [code, { bare, options = [], admin: as = {}, user = {}, begin, advice
       }
       assert.deepEqual([...sources], ['outage']);
       assert.equal(reports.length, 1);
-      assert.match(reports[0].advice, advice);
+      assert.equal(reports[0].advice, advice);
       // node-redis sends commands before it knows that its password is wrong.
       const codes = code === 'WRONGPASS' && through === 'node-redis' ? [code, 'NOAUTH'] : [code];
       assert.ok(codes.includes(reports[0].error.message.split(' ')[0]), reports[0].error.message);
@@ -94,7 +94,7 @@ test('without listeners the console hears it, and no line has a key or a rule', 
   const limiter = ioredis(connect(t, port), { outage: 'allow' });
   for (let i = 0; i < 100; i++) assert.equal((await limiter.check('secret-key', '7/h,name=secret-rule')).source, 'outage');
   assert.equal(lines.error.length, 1);
-  assert.match(lines.error[0], /^redis-ratelimit: the server does not limit \(ERR\): load the module .*loadmodule/);
+  assert.match(lines.error[0], /^redis-ratelimit: the server does not limit \(ERR\): load the module: loadmodule libredis_ratelimit\.so, see INSTALL\.md; /);
   assert.equal(lines.warn.length, 1);
   assert.match(lines.warn[0], /^redis-ratelimit: stops asking the server: ERR$/);
   await stop();

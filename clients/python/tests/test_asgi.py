@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import signal
 import time
 from collections.abc import AsyncIterator
 from types import MappingProxyType
@@ -19,7 +20,7 @@ import servers
 from rl_limits import Limit, Report
 from rl_limits.asgi import RateLimitMiddleware
 from servers import Server, until
-from test_holds import holds, left
+from test_holds import holds, left, settled
 
 
 def limits_of(scope: Scope) -> list[Limit]:
@@ -211,13 +212,40 @@ async def test_slow_answers_across_a_boundary_lend_no_tries(newest: Server, coun
 async def test_a_streamed_answer_is_counted_when_it_begins(newest: Server) -> None:
     async def stream(request: Request) -> StreamingResponse:
         async def parts() -> AsyncIterator[str]:
-            with newest.client() as redis:
-                yield str(redis.execute_command("RL.PEEK", "ip:203.0.113.9", "5/m")[2])
+            yield "part"
+            await asyncio.to_thread(until, lambda: left(newest, "ip:203.0.113.9", "5/m") == 5)
 
         return StreamingResponse(parts())
 
     async for client in asked(newest, limits="5/m", count="failed", endpoint=stream):
-        assert (await client.get("/")).text == "5"
+        assert (await client.get("/")).text == "part"
+
+
+async def test_an_answer_does_not_wait_until_it_is_counted(newest: Server) -> None:
+    answered = asyncio.Event()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        newest.process.send_signal(signal.SIGSTOP)
+        await PlainTextResponse("fine")(scope, receive, send)
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            answered.set()
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    scope: Scope = {"type": "http", "path": "/", "headers": [], "client": ("203.0.113.9", 1)}
+    async with newest.async_limiter() as limiter:
+        app = RateLimitMiddleware(answer, limiter, "5/m", count="failed")
+        request = asyncio.create_task(app(scope, receive, send))
+        try:
+            await asyncio.wait_for(answered.wait(), 3)
+            assert not request.done()
+        finally:
+            newest.process.send_signal(signal.SIGCONT)
+        await request
+        assert left(newest, "ip:203.0.113.9", "5/m") == 5, "it is counted before the request ends"
 
 
 async def test_a_key_without_room_for_holds_counts_every_request(
@@ -349,14 +377,16 @@ async def test_handshakes_of_websockets_are_limited(newest: Server) -> None:
 @pytest.mark.parametrize("app, status", [(accepts, 101), (closes, 403), (responds, 401)])
 @pytest.mark.parametrize("count", ["failed", "successful"])
 async def test_handshakes_count_by_their_answers(newest: Server, app: ASGIApp, status: int, count: str) -> None:
-    free: list[int] = []
+    counted = (status >= 400) == (count == "failed")
+    seen = asyncio.Event()
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:
         await app(scope, receive, send)
-        with newest.client() as redis:
-            free.append(redis.execute_command("RL.PEEK", "ip:203.0.113.9", "5/m")[2])
+        await asyncio.to_thread(until, lambda: settled(newest) == before + 1)  # while the connection lasts
+        assert left(newest, "ip:203.0.113.9", "5/m") == (4 if counted else 5)
+        seen.set()
 
+    before = settled(newest)
     async with newest.async_limiter() as limiter:
         await Peer(RateLimitMiddleware(watched, limiter, "5/m", count=count), RESPONSE).connect()
-    counted = (status >= 400) == (count == "failed")
-    assert free == [4 if counted else 5], "as soon as the handshake is answered"
+    assert seen.is_set()

@@ -21,7 +21,7 @@ def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
     for _ in range(3):
         assert breaker.may_ask(10)
         breaker.failed(ERROR, 10)
-    assert told == [Outage(True, ERROR, 5)]
+    assert told == [Outage(True, ERROR, 0)]
     assert [breaker.may_ask(at) for at in (10, 10.5, 10.99)] == [False] * 3
 
     assert breaker.may_ask(11), "one request tries"
@@ -31,7 +31,7 @@ def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
     assert not breaker.may_ask(11.95)
     assert breaker.may_ask(12)
     breaker.served()
-    assert told[1:] == [Outage(False, ERROR, 7)]
+    assert told[1:] == [Outage(False, ERROR, 8)]
     assert breaker.may_ask(12.2) and breaker.may_ask(12.2)
     assert (breaker.outages, breaker.away) == (12, False)
 
@@ -59,7 +59,7 @@ def test_a_wrong_configuration_is_reported_at_once_and_then_each_minute() -> Non
     for at in range(130):
         assert breaker.may_ask(at)
         breaker.failed(ERROR, at, "load the module")
-    assert [event.answered for event in told] == [1, 60, 60]
+    assert [event.answered for event in told] == [0, 60, 60]
     assert {event.advice for event in told} == {"load the module"}
     breaker.failed(ERROR, 131, "give the password")
     assert told[3].advice == "give the password", "another fault at once"
@@ -79,5 +79,5 @@ def test_without_a_listener_outages_are_logged(caplog: pytest.LogCaptureFixture)
         breaker.served()
     assert [record.getMessage() for record in caplog.records] == [
         "the limiter stops asking its server for now (ConnectionError: gone)",
-        "the limiter asks its server again, after 2 requests without it",
+        "the limiter asks its server again, after 3 requests without it",
     ]

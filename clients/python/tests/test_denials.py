@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from rl_limits import Limit, Reply, Rules
+from rl_limits._core import Core
 from rl_limits._denials import Denials, lasts
+from rl_limits._options import settings
 from servers import Server
 
 
@@ -74,6 +76,29 @@ def test_a_denied_client_costs_the_server_nothing(server: Server) -> None:
         assert [limiter.check("b", rules).source for _ in range(2)] == ["server", "denial"]
         hold.refund()
         assert limiter.check("b", rules).allowed, "so does what a hold gives back"
+
+
+@pytest.mark.parametrize(
+    "free",
+    [
+        lambda core: core.settle("k", "id", None, True),
+        lambda core: core.settle("k", "id", 1, False),
+        lambda core: core.refund("k", 1, ()),
+        lambda core: core.reset("k"),
+        lambda core: core.resume("k"),
+    ],
+)
+def test_a_denial_that_is_decided_before_units_come_back_is_forgotten(free: Any) -> None:
+    core = Core(settings({"remember_denials": 10}))
+    freeing, check = free(core), core.check("k", "1/h", 1, None)
+    next(freeing)
+    next(check)
+    with pytest.raises(StopIteration):
+        check.send([1, 1, 0, 900_000, 900_000])
+    assert core.remembered("k", "1/h", 1)
+    with pytest.raises(StopIteration):
+        freeing.send(1)
+    assert not core.remembered("k", "1/h", 1)
 
 
 def test_reports_are_remembered_and_policies_if_their_rules_are_rates(newest: Server) -> None:

@@ -250,6 +250,7 @@ def test_no_client_sees_a_key_a_rule_or_the_servers_text(newest: Server) -> None
         ({"LIMITS": ["10/s 20/m"]}, "LIMITS has '10/s 20/m'"),
         ({"LIMITS": ""}, "LIMITS has ''"),
         ({"LIMITS": None}, "LIMITS is None"),
+        ({"LIMITS": ["5/m", "slots:4"], "COUNT": "failed"}, "LIMITS has 'slots:4', expected count='all' with slots"),
         ({"SKIP": f"{__name__}.RATES"}, "SKIP is .*, expected a function"),
         ({"KEY": f"{__name__}.later", "LIMITS": "5/m"}, "KEY is .* not async"),
         ({"LIMITER": f"{__name__}.hello"}, "LIMITER is .*, expected a RateLimiter"),

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from typing import Any
 
 import pytest
 import redis
@@ -28,6 +29,11 @@ def holds(server: Server, key: str) -> int:
 def waiting(server: Server) -> int:
     with server.client() as client:
         return client.info("ratelimit")["ratelimit_waiting_clients"]
+
+
+def settled(server: Server) -> int:
+    with server.client() as client:
+        return client.info("ratelimit")["ratelimit_holds_settled"]
 
 
 def test_a_hold_lasts_as_long_as_its_block(server: Server) -> None:
@@ -223,3 +229,28 @@ async def test_a_server_that_hangs_ends_a_wait_long_before_its_deadline(newest: 
     assert [answer.source for answer in answers] == ["outage", "outage"]
     assert 12 < time.monotonic() - began_s < 16
     await async_limiter.client.aclose()
+
+
+@pytest.mark.parametrize("outage", ["raise", "allow", "deny", "local"])
+async def test_a_hold_that_had_no_reply_is_given_back(newest: Server, outage: Any) -> None:
+    """The server takes it later, when its work is done under another answer."""
+    limiter = RateLimiter.from_url(newest.url, outage=outage)
+    async_limiter = AsyncRateLimiter.from_url(newest.url, outage=outage)
+
+    def block() -> None:
+        with limiter.hold("k", "slots:2", ttl=600) as hold:
+            assert not hold.lost.is_set()
+
+    async def async_block() -> None:
+        async with async_limiter.hold("k", "slots:2", ttl=600) as hold:
+            assert not hold.lost.is_set()
+
+    assert limiter.peek("k", "slots:2").source == (await async_limiter.peek("k", "slots:2")).source == "server"
+    before = settled(newest)
+    seen = {"raise": (redis.TimeoutError, TimeoutError), "deny": (Denied,)}.get(outage, (type(None),))
+    with newest.paused():
+        ended = await asyncio.gather(asyncio.to_thread(block), async_block(), return_exceptions=True)
+    assert [isinstance(end, seen) for end in ended] == [True] * 2
+    await asyncio.to_thread(until, lambda: settled(newest) == before + 2)
+    assert left(newest, rule="slots:2") == 2
+    await async_limiter.aclose()

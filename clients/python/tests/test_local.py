@@ -68,7 +68,14 @@ def test_rules_on_trial_deny_nobody_and_policies_are_what_was_given() -> None:
     assert [ask(here, 0, ["1/s,shadow"]).allowed for _ in range(3)] == [True] * 3
     assert [ask(here, 0, "@pro").allowed for _ in range(3)] == [True, True, False]
     assert [ask(here, 0, "@other").allowed for _ in range(3)] == [True] * 3
-    assert [ask(here, 0, rule).allowed for rule in ("nonsense", "5/x", "slots:5/s", "5")] == [True] * 4
+
+
+@pytest.mark.parametrize("rule", ["nonsense", "5/x", "slots:5/s", "5", "5/0s"])
+def test_a_rule_that_cannot_be_read_is_an_error(rule: str) -> None:
+    here = limiter()
+    with pytest.raises(ValueError, match="cannot be read"):
+        ask(here, 0, ["2/m", rule])
+    assert ask(here, 0, "2/m").reply().remaining == 1, "nothing is consumed"
 
 
 def test_slots_are_free_when_holds_end() -> None:

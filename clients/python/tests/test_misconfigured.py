@@ -15,9 +15,9 @@ import servers
 from rl_limits import AsyncRateLimiter, Denied, Misconfigured, Outage, RateLimiter, is_outage
 from servers import Server
 
-RIGHTS = "+@ratelimit ~keys"
-MODULE = "loadmodule libredis_ratelimit.so"
-PASSWORD = "its password"
+RIGHTS = "give the user the rights +@ratelimit ~keys, see SECURITY.md"
+MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md"
+PASSWORD = "give the client the password"
 
 
 @contextmanager
@@ -73,14 +73,14 @@ async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Se
             "limited",
         ]
         [event] = told
-        assert advice in event.advice and event.answered == 1 and not is_outage(event.error)
+        assert event.advice == advice and event.answered == 0 and not is_outage(event.error)
         assert [one.away for one in stopped] == [True] and limiter.away, "a refused client need not connect each time"
         with pytest.raises(Denied), limiter.hold("login:42", "2/m", ttl=30):
             pass
     async with AsyncRateLimiter.from_url(server.url, timeout=5, **options, **listen) as asynchronous:
         told.clear()
         assert [(await asynchronous.check("login:42", "2/m")).source for _ in range(4)] == ["local"] * 4
-        assert len(told) == 1 and advice in told[0].advice
+        assert len(told) == 1 and told[0].advice == advice
     for outage, allowed in (("allow", True), ("deny", False)):
         listen["outage"] = outage
         limiter = RateLimiter.from_url(server.url, timeout=5, **options, **listen)
@@ -111,7 +111,7 @@ async def test_a_cluster_without_the_module(caplog: pytest.LogCaptureFixture) ->
         assert [limiter.check("a", "1/m").source for _ in range(4)] == ["outage"] * 4
         async with AsyncRateLimiter.from_url(url, timeout=5, outage="allow", on_misconfigured=told.append) as other:
             assert [(await other.check("a", "1/m")).source for _ in range(4)] == ["outage"] * 4
-    assert len(told) == 2 and all(MODULE in event.advice for event in told)
+    assert len(told) == 2 and all(event.advice == MODULE for event in told)
 
 
 async def test_a_cluster_that_refuses_its_client(cluster: list[Server]) -> None:
@@ -126,8 +126,8 @@ async def test_a_cluster_that_refuses_its_client(cluster: list[Server]) -> None:
         assert [limiter.check("a", "1/m").source for _ in range(4)] == ["outage"] * 4
         async with AsyncRateLimiter.from_url(url, outage="allow", **options) as other:
             assert [(await other.check("a", "1/m")).source for _ in range(4)] == ["outage"] * 4
-    assert [PASSWORD in event.advice for event in told] == [True, True, False, False]
-    assert all(RIGHTS in event.advice for event in told[2:])
+    assert [event.advice for event in told[:2]] == [PASSWORD] * 2
+    assert all(event.advice == RIGHTS for event in told[2:])
 
 
 def test_the_server_is_asked_again_when_it_is_set_right(newest: Server) -> None:

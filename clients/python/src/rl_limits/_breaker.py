@@ -16,7 +16,7 @@ class Outage(NamedTuple):
     error: Exception
     """The last error."""
     answered: int
-    """How many requests were answered without the server since the last such event."""
+    """How many requests were answered without the server since it went away."""
 
 
 class Misconfigured(NamedTuple):
@@ -51,7 +51,7 @@ class Breaker:
         self.error: Exception = ConnectionError()
         self._lock = threading.Lock()
         self._failures = 0
-        self._told = 0
+        self._gone_at = 0
         self._reported = 0
         #: When to report each advice again.
         self._report_at_s: dict[str, float] = {}
@@ -76,7 +76,6 @@ class Breaker:
         """`advice`: what is wrong with the server, or nothing if it is away."""
         with self._lock:
             self.error = error
-            self.outages += 1
             self._failures += 1
             report = self._report(error, advice, now_s)
             event = None
@@ -84,6 +83,7 @@ class Breaker:
                 if not self.away:  # what fails later, such as a wait, does not put off the next try
                     self._until_s = now_s + self.PAUSE_S
                 event = self._turn(True)
+            self.outages += 1  # what is told counts those before it
         if report:
             _tell(self.on_misconfigured, report)
         if event:
@@ -103,9 +103,9 @@ class Breaker:
         if away == self.away:
             return None
         self.away = away
-        event = Outage(away, self.error, self.outages - self._told)
-        self._told = self.outages
-        return event
+        if away:
+            self._gone_at = self.outages
+        return Outage(away, self.error, self.outages - self._gone_at)
 
     def _report(self, error: Exception, advice: str | None, now_s: float) -> Misconfigured | None:
         if advice is None or now_s < self._report_at_s.get(advice, now_s):

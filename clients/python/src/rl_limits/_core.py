@@ -7,6 +7,7 @@ denials remembered.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,9 @@ from ._replies import Reply, Report, to_reply, to_report
 Answer = TypeVar("Answer")
 Decided = TypeVar("Decided", Reply, Report)
 
+#: A hold whose taking had no reply may reach the server late: when it is given back, until it was there.
+LATE_S = (0.0, 0.1, 1.0)
+
 #: How long a key that is asked for separately may give back what it was charged: until the last key is decided.
 SEPARATE_MS = 10_000
 
@@ -46,7 +50,14 @@ class Pause(NamedTuple):
     s: float
 
 
-Flow = Generator[Command | Pause, Any, Answer]
+class Beside(NamedTuple):
+    """Yielded to run another flow, which nobody waits for."""
+
+    flow: Flow[None]
+
+
+Effect = Command | Pause | Beside
+Flow = Generator[Effect, Any, Answer]
 
 
 class Runner(Protocol):
@@ -175,11 +186,10 @@ class Core:
         return (yield from self._decide(words, Question([Limit(key, rules)], units), to_reply, Report.reply))
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
-        if refund or cost is not None:
-            self._forget(key)
         if self.local.settle(key, id, cost, refund):
             return True
-        return (yield from self.send(commands.settle(key, id, cost, refund), bool))
+        send = self._free if refund or cost is not None else self.send
+        return (yield from send(commands.settle(key, id, cost, refund), bool))
 
     def renew(self, key: str, id: str, ttl_ms: int) -> Flow[bool]:
         if self.local.holds(key, id):
@@ -202,8 +212,7 @@ class Core:
             ends_s = asked_s + ttl_s
 
     def refund(self, key: str, units: int, rules: Rules) -> Flow[int]:
-        self._forget(key)
-        return (yield from self.send(commands.refund(key, units, rules), int))
+        return (yield from self._free(commands.refund(key, units, rules), int))
 
     def end_all(self, keys: Iterable[str], id: str, *, refund: bool) -> Flow[None]:
         """Settles a hold of each key. What cannot be settled stays charged, and nobody's request fails for it."""
@@ -219,10 +228,21 @@ class Core:
         for _ in range(2):
             yield from self.end_all(keys, id, refund=True)
 
+    def _give_back(self, keys: Iterable[str], id: str) -> Flow[None]:
+        """Gives back what the server may hold that sent no reply, and not what stands in for it here."""
+        left = set(keys)
+        for s in LATE_S:
+            yield Pause(s)
+            for key in sorted(left):
+                with contextlib.suppress(Exception):  # the next time may reach the server
+                    if (yield from self._free(commands.settle(key, id, None, True), bool)):
+                        left.discard(key)
+            if not left:
+                return
+
     def reset(self, key: str) -> Flow[bool]:
-        self._forget(key)
         self.local.reset(key)
-        return (yield from self.send(("RL.RESET", key), bool))
+        return (yield from self._free(("RL.RESET", key), bool))
 
     def pause(self, key: str, ms: int, reason: str | None) -> Flow[int]:
         left_ms = self.local.pause(key, ms, _now_ms())
@@ -234,9 +254,8 @@ class Core:
             return left_ms
 
     def resume(self, key: str) -> Flow[bool]:
-        self._forget(key)
         self.local.resume(key)
-        return (yield from self.send(("RL.RESUME", key), bool))
+        return (yield from self._free(("RL.RESUME", key), bool))
 
     def sync(self, key: str, remaining: int, rule: str) -> Flow[int]:
         return (yield from self.send(commands.sync(key, remaining, rule), int))
@@ -311,6 +330,8 @@ class Core:
                     continue
                 if not self._judge(error):
                     raise
+                if question.held and is_outage(error):
+                    yield Beside(self._give_back({limit.key for limit in question.limits}, question.held.id))
                 break
             self.breaker.served()
             return read(sent)
@@ -338,6 +359,15 @@ class Core:
         if self.mode == "deny":
             return Report("limited", 1000, (), key, granted and 0, "outage")
         raise self.breaker.error.with_traceback(None)
+
+    def _free(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
+        """Sends what lets a key pass again, and forgets its denials: those that are known, and those of checks that the
+        server has decided before it."""
+        self._forget(str(words[1]))
+        try:
+            return (yield from self.send(words, read))
+        finally:
+            self._forget(str(words[1]))
 
     def _forget(self, key: str) -> None:
         if self.denials:

@@ -52,7 +52,7 @@ EXHAUSTED = ("Too many connections", "No connection available")
 
 NO_MODULE = re.compile(r"unknown command ['`]RL\.|RL\.\w+ command doesn't exist in", re.IGNORECASE)
 LOAD_THE_MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md"
-GIVE_THE_PASSWORD = "give the client its user and its password"
+GIVE_THE_PASSWORD = "give the client the password"
 GIVE_THE_RIGHTS = "give the user the rights +@ratelimit ~keys, see SECURITY.md"
 
 

@@ -48,20 +48,24 @@ class Rule:
 
 
 @functools.lru_cache(1024)
-def read(text: str, processes: int) -> Rule | None:
-    """A rule of this process. What cannot be read limits nothing here: the server would refuse it."""
+def read(text: str, processes: int) -> Rule:
+    """A rule of this process. What cannot be read is an error, as it is on the server."""
     found = RULE.fullmatch(text)
     if not found:
-        return None
+        raise unreadable(text)
     options = dict(option.partition("=")[::2] for option in found[5].split(",")[1:])
     quota = _part(int(found[2]), processes)
     limit = _part(int(options["burst"]), processes) if "burst" in options else quota
     kind = {None: "window", "log": "window", "fixed": "window", "leaky": "bucket"}.get(found[1], found[1])
     period_ms = int(found[3] or 1) * _unit_ms(found[4]) if found[4] else 0
     if (kind == "slots") == (period_ms > 0):
-        return None
+        raise unreadable(text)
     cost = int(options["cost"]) if "cost" in options else None
     return Rule(text, kind, limit, quota, period_ms, options.get("name"), cost, "shadow" in options)
+
+
+def unreadable(text: str) -> ValueError:
+    return ValueError(f"the rule {text!r} cannot be read")
 
 
 def _part(limit: int, processes: int) -> int:
@@ -218,8 +222,8 @@ class LocalLimiter:
         for text in texts(rules):
             if text.startswith("@"):
                 yield from self._rules(self.policies.get(text[1:], ()))
-            elif rule := read(text, self.processes):
-                yield rule
+            else:
+                yield read(text, self.processes)
 
     def _decide(self, question: Question, now_ms: float) -> Report:
         keys = {limit.key: self._key(limit.key, now_ms) for limit in question.limits}

@@ -18,6 +18,7 @@ from .http import (
     Count,
     Headers,
     check_options,
+    check_rules,
     counts,
     fields,
     held_by,
@@ -70,9 +71,9 @@ class RateLimitMiddleware:
     ) -> None:
         for name, function in (("key", key), ("cost", cost), ("skip", skip), ("refusal", refusal)):
             given.function(name, function)
-        if not callable(limits):
-            given.rules("limits", limits)
         check_options(count, headers)
+        if not callable(limits):
+            check_rules("limits", limits, count)
         networks = Networks(prefix)
         self.app = app
         self.limiter = limiter
@@ -101,10 +102,12 @@ class RateLimitMiddleware:
         if not report.allowed:
             return await self.refusal(scope, report)(scope, receive, Answer(scope, send, told))
 
-        async def settle(status: int) -> None:
+        settling: list[asyncio.Task[None]] = []
+
+        def settle(status: int) -> None:
             if held:
                 ended = core.end_all(keys, held.id, refund=not counts(self.count, status))
-                await self.limiter.finish(self.limiter.run(ended))
+                settling.append(self.limiter.begin(self.limiter.run(ended)))
 
         answer = Answer(scope, send, told, settle)
         try:
@@ -112,7 +115,9 @@ class RateLimitMiddleware:
                 await asyncio.sleep(report.wait_ms / 1000)
             await self.app(scope, receive, answer)
         finally:
-            await answer.end()
+            answer.end()
+            for task in settling:
+                await asyncio.shield(task)
 
     async def _limits_of(self, scope: Scope) -> Sequence[Limit]:
         if callable(self.limits):
@@ -136,7 +141,7 @@ class Answer:
         scope: Scope,
         send: Send,
         told: dict[str, str],
-        settle: Callable[[int], Awaitable[None]] | None = None,
+        settle: Callable[[int], object] | None = None,
     ) -> None:
         self._send = send
         self._settle = settle
@@ -153,21 +158,21 @@ class Answer:
             if self._bare:
                 if kind == "http.response.start":
                     await self._send({"type": "websocket.close", "code": 1008})
-                    await self._known(message["status"])
+                    self._known(message["status"])
                 return
         await self._send(message)
         if kind == "http.response.start":
-            await self._known(message["status"])
+            self._known(message["status"])
         elif self._websocket and kind in ("accept", "close"):
-            await self._known(101 if kind == "accept" else 403)
+            self._known(101 if kind == "accept" else 403)
 
-    async def end(self) -> None:
-        await self._known(500)
+    def end(self) -> None:
+        self._known(500)
 
-    async def _known(self, status: int) -> None:
+    def _known(self, status: int) -> None:
         settle, self._settle = self._settle, None
         if settle:
-            await settle(status)
+            settle(status)
 
 
 def _problem(report: Report) -> App:

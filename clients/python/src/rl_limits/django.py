@@ -33,7 +33,7 @@ from ._commands import Held, Limit
 from ._errors import Saturated
 from ._replies import Report
 from .address import Networks
-from .http import PROBLEM_TYPE, SATURATED, check_options, counts, fields, held_by, problem, status
+from .http import PROBLEM_TYPE, SATURATED, Count, check_options, check_rules, counts, fields, held_by, problem, status
 from .limiter import RateLimiter
 
 SETTINGS = ("URL", "OPTIONS", "LIMITER", "LIMITS", "KEY", "PREFIX", "SKIP", "COUNT", "HEADERS", "REFUSAL")
@@ -48,13 +48,13 @@ class RateLimitMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
-        self.limits = limits_of(setting("LIMITS"))
         self.skip = named_function("SKIP") or (lambda request: False)
         self.refusal = named_function("REFUSAL") or (lambda request, report: _refuse(report))
         self.count = optional("COUNT", "all")
         self.headers = optional("HEADERS", "draft-11")
         with configuration():
             check_options(self.count, self.headers)
+        self.limits = limits_of(setting("LIMITS"), self.count)
         self.limiter = limiter()
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
@@ -83,13 +83,14 @@ class RateLimitMiddleware:
                 self.limiter.run(self.limiter.core.end_all([limit.key for limit in wanted], held.id, refund=refund))
 
 
-def limits_of(limits: Any) -> Callable[[HttpRequest], Sequence[Limit]]:
+def limits_of(limits: Any, count: Count) -> Callable[[HttpRequest], Sequence[Limit]]:
     """What the setting says of each request. A text with a slash or a policy's `@` is a rule, any other names a
     function."""
     if isinstance(limits, str) and "." in limits and "/" not in limits and not limits.startswith("@"):
         found: Callable[[HttpRequest], Sequence[Limit]] = named_function("LIMITS")
         return found
-    checked_rules("LIMITS", limits)
+    with configuration():
+        check_rules("LIMITS", limits, count)
     if not limits:
         return lambda request: []
     counted = networks()

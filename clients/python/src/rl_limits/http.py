@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from . import _given as given
-from ._commands import Held
+from ._commands import Held, texts
 from ._replies import Report, RuleReport
 
 #: The type of the body that refuses a request.
@@ -27,6 +27,16 @@ SATURATED = Report("limited", 1000, (), source="outage")
 def check_options(count: Any, headers: Any) -> None:
     given.one_of("count", count, get_args(Count))
     given.one_of("headers", headers, get_args(Headers))
+
+
+def check_rules(name: str, rules: Any, count: Count) -> None:
+    """Refuses what is surely no rule, and slots that would be held until the answer is known."""
+    given.rules(name, rules)
+    for text in texts(rules) if count != "all" else ():
+        if text.startswith("slots:"):
+            raise ValueError(
+                f"{name} has {text!r}, expected count='all' with slots: else a crash keeps one for an hour"
+            )
 
 
 def held_by(count: Count) -> Held | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import Any, Unpack
 
 from . import _given as given
 from ._commands import Command, Cost, Limit, Rules, Turn, to_ms
-from ._core import Answer, Core, Flow
+from ._core import Answer, Beside, Core, Effect, Flow
 from ._options import TIMEOUT_S, Options, UrlOptions, settings
 from ._replies import Reply, Report
 from ._sending import AsyncSender, Sender
@@ -173,7 +174,7 @@ class RateLimiter(Counters):
             effect = next(flow)
             while True:
                 try:
-                    sent = self._sender.send(effect) if isinstance(effect, Command) else pause(effect.s)
+                    sent = self._do(effect, pause)
                 except Exception as error:
                     effect = flow.throw(error)
                 else:
@@ -181,6 +182,13 @@ class RateLimiter(Counters):
         except StopIteration as end:
             answer: Answer = end.value
             return answer
+
+    def _do(self, effect: Effect, pause: Callable[[float], object]) -> Any:
+        if isinstance(effect, Command):
+            return self._sender.send(effect)
+        if isinstance(effect, Beside):
+            return threading.Thread(target=self.run, args=(effect.flow,), daemon=True).start()
+        return pause(effect.s)
 
 
 class AsyncRateLimiter(Counters):
@@ -332,7 +340,7 @@ class AsyncRateLimiter(Counters):
             effect = next(flow)
             while True:
                 try:
-                    sent = await (self._sender.send(effect) if isinstance(effect, Command) else asyncio.sleep(effect.s))
+                    sent = await self._do(effect)
                 except Exception as error:
                     effect = flow.throw(error)
                 else:
@@ -340,3 +348,10 @@ class AsyncRateLimiter(Counters):
         except StopIteration as end:
             answer: Answer = end.value
             return answer
+
+    async def _do(self, effect: Effect) -> Any:
+        if isinstance(effect, Command):
+            return await self._sender.send(effect)
+        if isinstance(effect, Beside):
+            return self.begin(self.run(effect.flow))
+        return await asyncio.sleep(effect.s)
