@@ -41,7 +41,7 @@ const EXAMPLES: &[Example] = &[
             ("0", "CHECK k 5/s", "0 5 4 0 1000"),
             ("0", "SETTLE k h COST 50", "1"),
             ("1.1", "CHECK k 5/s", "0 5 4 0 1000"),
-            ("1.1", "CHECK k COST 60 100/h", "1 100 48 3598900 3600000"),
+            ("1.1", "CHECK k COST 60 100/h", "1 100 48 3598900 3598900"),
         ],
     ),
     (
@@ -51,7 +51,7 @@ const EXAMPLES: &[Example] = &[
             ("61", "CHECK k 5/s", "0 5 4 0 1000"),
             ("62", "SETTLE k h COST 100", "1"),
             ("65", "CHECK k 5/s", "0 5 4 0 1000"),
-            ("66", "CHECK k COST 60 100/m", "1 100 8 56000 59000"),
+            ("66", "CHECK k COST 60 100/m", "1 100 9 56000 56000"),
         ],
     ),
     (
@@ -63,7 +63,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a cost of 0 takes a name from another algorithm, with a hold and without",
+        "a cost of 0 takes a name from another algorithm with a hold, and not without",
         &[
             ("0", "CHECK k COST 3 bucket:5/m,name=x", "0 5 2 0 36000"),
             ("1", "CHECK k COST 0 HOLD h EX 9 window:4/m,name=x", "0 4 4 0 0"),
@@ -72,7 +72,7 @@ const EXAMPLES: &[Example] = &[
             ("1", "CHECK k COST 2 window:4/m,name=x", "1 4 1 79000 119000"),
             ("0", "CHECK j COST 3 bucket:5/m,name=x", "0 5 2 0 36000"),
             ("1", "CHECK j COST 0 window:4/m,name=x", "0 4 4 0 0"),
-            ("1", "PEEK j bucket:5/m,name=x", "0 5 5 0 0"),
+            ("1", "PEEK j bucket:5/m,name=x", "0 5 2 0 35000"),
         ],
     ),
     (
