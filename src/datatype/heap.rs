@@ -116,12 +116,12 @@ mod tests {
             if n % 9 == 0 {
                 let id = [b'h'; 64];
                 let id = &id[..1 + n as usize % 64];
-                let hold = HoldRequest { id, end_us: 1_900_000_000_000_000, refund: n % 2 == 0 };
+                let hold = HoldRequest { id, end_us: 1_731_000_000_000_000, refund: n % 2 == 0 };
                 let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
                 limiter.record(&check.with(&options), Change::Admitted);
             }
         }
-        let check = Check::new(&rules, 1_000, 1_800_000_000_000_000);
+        let check = Check::new(&rules, 1_000, 1_730_000_000_000_000);
         let outcome = limiter.check_within(Bounds::ANY, &check, &mut decisions).unwrap();
         assert!(outcome.ban.is_some());
         assert!(limiter.live_holds(check.now_us) > 50);
