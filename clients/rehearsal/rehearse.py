@@ -3,14 +3,13 @@
 
     make build && clients/rehearsal/rehearse.py [--only down] [--outage local] [--server valkey-9.1]
 
-Each client runs as a process of its own that sends at fixed times, whether answers come or not, and prints a line for
-each. The rule allows all requests, so all but answers of the server are the client's own decisions or errors.
+Each client runs as a process that sends at fixed times, whether answers come or not, and prints each answer as a line.
+The rule allows all requests, so all but answers of the server are the client's own decisions or errors.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import signal
@@ -29,7 +28,7 @@ ROOT = CLIENTS.parent
 sys.path[:0] = [str(ROOT / ".cache/clients-python"), str(CLIENTS / "python/src"), str(CLIENTS / "python/tests")]
 
 import servers  # noqa: E402
-from redis import BusyLoadingError, Redis, RedisError  # noqa: E402
+from redis import Redis  # noqa: E402
 from redis.backoff import NoBackoff  # noqa: E402
 from redis.retry import Retry  # noqa: E402
 
@@ -45,30 +44,15 @@ class Node:
         self.name, self.folder, self.port = name, folder, servers.free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: object, module: bool = True, ready: Callable[[], bool] | None = None) -> None:
+    def start(self, *options: object, module: bool = True, ready: Callable[[Node], bool] | None = None) -> None:
         words = ["--port", self.port, "--bind", "127.0.0.1", "--dir", self.folder, "--save", "", *options]
         loaded = ["--loadmodule", str(servers.MODULE)] if module else []
         command = [servers.SERVERS / self.name / "server", *map(str, words), *loaded]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        servers.until(ready or self.answers)
+        servers.until(lambda: (ready or servers.answers)(self))
 
     def client(self, password: str | None = None) -> Redis:
         return Redis(port=self.port, password=password, retry=Retry(NoBackoff(), 0))
-
-    def answers(self) -> bool:
-        with contextlib.suppress(RedisError), self.client() as client:
-            return bool(client.ping())
-        return False
-
-    def loads(self) -> bool:
-        try:
-            with self.client() as client:
-                client.ping()
-        except BusyLoadingError:
-            return True
-        except RedisError:
-            pass
-        return False
 
     def stop(self) -> None:
         if self.process:
@@ -117,9 +101,9 @@ def loading(node: Node) -> tuple[Callable[[], object], Callable[[], object]]:
     def restart() -> None:
         node.stop()
         slow = ["--key-load-delay", 2_000, "--loading-process-events-interval-bytes", 1024]
-        node.start(*slow, ready=node.loads)
+        node.start(*slow, ready=servers.loads)
 
-    return restart, lambda: servers.until(node.answers)
+    return restart, lambda: servers.until(lambda: servers.answers(node))
 
 
 def out_of_memory(node: Node) -> tuple[Callable[[], object], Callable[[], object]]:

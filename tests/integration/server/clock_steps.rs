@@ -101,7 +101,7 @@ fn a_step_of_the_clock_makes_no_ban_longer() {
     });
 }
 
-/// Milliseconds until a pause and a hold of a key end, as `RL.INFO` shows them; 0 if there is none.
+/// Milliseconds until a key's pause and its hold end, as `RL.INFO` shows them; 0 without one.
 fn left_ms(c: &mut Connection, key: &str) -> (i64, i64) {
     let report: BTreeMap<String, Value> = ask(c, &format!("RL.INFO {key}"));
     let number = |value: &Value| redis::from_redis_value(value.clone()).expect("a number");
