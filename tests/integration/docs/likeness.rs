@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         // The wait and the reset are the last two of five integers.
         let is_wait = is_short && (self.values - 1) % 5 >= 3;
         let is_named = name.ends_with("_ms") || ["bytes", "blocked", "exempt"].contains(&name);
-        is_named || is_wait || ["TTL ", "MEMORY USAGE "].into_iter().any(has)
+        is_named || is_wait || ["RL.PAUSE ", "TTL ", "MEMORY USAGE "].into_iter().any(has)
     }
 
     fn is_close(&self, shown: u64, replied: u64) -> bool {
