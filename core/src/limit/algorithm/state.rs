@@ -6,7 +6,8 @@
 //! A state outlives the rule that created it. The next call may bring another limit, which leaves
 //! the state as it is; under a name it may also bring another period, other options or another
 //! algorithm. If the shape changed, the state is reshaped; if the algorithm changed, it is dropped.
-//! A debt has no end at a limit of 0, so a `bucket` or `leaky` rule with that limit reshapes nothing.
+//! At a limit of 0 a debt has no end, so a `leaky` rule, or a `bucket` without `refill=interval`,
+//! reshapes nothing while its limit is 0.
 //!
 //! A state [ends](Meter::ends) when nothing in it counts any more for the rule that consumed last,
 //! as that rule then was. Until then the key lives, and from then on every rule reads the state as

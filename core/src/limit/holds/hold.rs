@@ -15,7 +15,8 @@ use std::slice;
 #[derive(Clone, Debug)]
 pub struct Hold {
     id: Id,
-    /// When it lapses, in Unix microseconds, and the flag [`REFUND`]: the lapse gives its charges back.
+    /// When it lapses, in Unix microseconds, and the flag [`REFUND`], under which the lapse gives its
+    /// charges back.
     end: u64,
     charges: Charges,
 }

@@ -1,4 +1,5 @@
-//! The keys of the primary: read, changed, and deleted once they have expired. Each change is propagated.
+//! The keys of the primary: read, changed, and deleted once they have expired. Each change is
+//! propagated.
 
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::{Check, Expiry, Limiter};
