@@ -51,11 +51,11 @@ def fields(report: Report, headers: Headers = "draft-11") -> dict[str, str]:
     if rules and headers == "draft-11":
         found["RateLimit-Policy"] = ", ".join(map(_policy, rules))
         found["RateLimit"] = ", ".join(map(_state, rules))
-    elif rules and headers == "legacy":
-        reply = report.reply()
-        found["X-RateLimit-Limit"] = str(reply.limit)
-        found["X-RateLimit-Remaining"] = str(reply.remaining)
-        found["X-RateLimit-Reset"] = str(seconds(reply.reset_ms))
+    elif headers == "legacy" and (rule := report.deciding()):
+        found["X-RateLimit-Limit"] = str(rule.limit)
+        found["X-RateLimit-Remaining"] = str(rule.remaining)
+        if rule.reset_ms >= 0:
+            found["X-RateLimit-Reset"] = str(seconds(rule.reset_ms))
     if not report.allowed and report.wait_ms >= 0:
         found["Retry-After"] = str(seconds(report.wait_ms))
     return found
