@@ -8,6 +8,7 @@ import { network, PREFIX } from './address.js';
 import { fields, type Headers } from './http.js';
 import type { RateLimiter } from './limiter.js';
 import { CALLBACK, type Form, inOrder, oneOf } from './options.js';
+import { ignoreOutage, named } from './outage.js';
 import type { Report } from './replies.js';
 import type { Cost, Limit, Rules } from './request.js';
 import { receipt, whereRoom } from './room.js';
@@ -79,7 +80,11 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
 
 /** Ends the hold of a request that is over. What cannot be given back stays counted. */
 async function settled(limiter: RateLimiter, limits: readonly Limit[], id: string, refund: boolean): Promise<void> {
-  await Promise.allSettled([...new Set(limits.map(({ key }) => key))].map((key) => limiter.settle(key, id, { refund })));
+  const keys = new Set(limits.map(({ key }) => key));
+  const ended = await Promise.allSettled([...keys].map((key) => limiter.settle(key, id, { refund }).catch(ignoreOutage)));
+  for (const one of ended) {
+    if (one.status === 'rejected') console.error(`redis-ratelimit: a request that does not count stays charged: ${named(one.reason)}`);
+  }
 }
 
 /** The key of a client's network. All clients without an address have one. */

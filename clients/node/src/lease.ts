@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 
 import type { RateLimiter } from './limiter.js';
 import { inOrder, integer, TIME } from './options.js';
-import { undecided } from './outage.js';
+import { isOutage } from './outage.js';
 import { readReply, type Reply } from './replies.js';
 import { list, type Rules } from './request.js';
 
@@ -96,7 +96,7 @@ export class Lease implements AsyncDisposable {
       const how = ['HOLD', id, 'PX', this.#ttlMs, 'REFUND', 'COST', cost];
       reply = readReply(await this.#limiter.call('RL.CHECK', this.#key, ...how, ...list(this.#rules)));
     } catch (error) {
-      if (!undecided(error)) throw error;
+      if (!isOutage(error)) throw error;
       return this.#limiter.check(this.#key, this.#rules, { cost: units });
     }
     if (reply.verdict !== 'allowed') {

@@ -7,7 +7,7 @@ import { Denied, Hold, type Keeper, type SettleOptions } from './hold.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
 import { type NoticeOptions, Notices } from './notices.js';
 import { CALLBACK, FLAG, type Form, inOrder, integer, oneOf, TIME } from './options.js';
-import { ignoreOutage, kindOf, undecided } from './outage.js';
+import { ignoreOutage, isOutage, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { type CheckOptions, type Cost, costsApart, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
@@ -230,7 +230,7 @@ export class RateLimiter {
       const why = reason === undefined ? [] : ['REASON', reason];
       return Number(await this.#asking.ask([['RL.PAUSE'], [key], ['PX', String(Math.ceil(ms)), ...why]]));
     } catch (error) {
-      if (this.#options.outage !== 'local' || !undecided(error)) throw error;
+      if (this.#options.outage !== 'local' || !isOutage(error)) throw error;
       return leftMs;
     }
   }
@@ -273,7 +273,7 @@ export class RateLimiter {
 
   /** Sends any other command whose first argument is its key, such as `RL.INFO`. An outage is thrown. */
   call(command: string, key: string, ...args: (string | number)[]): Promise<unknown> {
-    return this.#asking.ask([[command], [key], args.map(String)], false);
+    return this.#asking.ask([[command], [key], args.map(String)]);
   }
 
   async #reply(command: string, key: string, rules: Rules, options: CheckOptions): Promise<Reply> {
@@ -370,7 +370,7 @@ export class RateLimiter {
 
   /** The answer to a check that the server did not decide. */
   #without(error: unknown, limits: readonly Limit[], options: CheckOptions, peek = false): Report {
-    if (!undecided(error)) throw error;
+    if (!isOutage(error)) throw error;
     this.#notices.answered += 1;
     switch (this.#options.outage) {
       case 'allow': return { ...PASSED, source: 'outage' };

@@ -26,9 +26,10 @@ from ._errors import (
     described,
     has_too_many_holds,
     is_answer,
+    is_away,
     is_outage,
+    is_refusal,
     is_undecided,
-    is_unserved,
 )
 from ._local import LocalLimiter
 from ._options import Settings
@@ -249,7 +250,7 @@ class Core:
         try:
             return (yield from self.send(commands.pause(key, ms, reason), int))
         except Exception as error:
-            if self.mode != "local" or not is_unserved(error):
+            if self.mode != "local" or not is_outage(error):
                 raise
             return left_ms
 
@@ -280,11 +281,12 @@ class Core:
         return any(rule.remaining > left for rule in report.rules)
 
     def call(self, words: Words) -> Flow[Any]:
-        """Sends any command. That the server does not know it, or forbids it, says nothing of checks."""
-        return (yield from self.send(words, lambda reply: reply, judged=False))
+        """Sends any command."""
+        return (yield from self.send(words, lambda reply: reply))
 
-    def send(self, words: Words, read: Callable[[Any], Answer], *, judged: bool = True) -> Flow[Answer]:
-        """Sends what has no other answer than the server's: without it, an error."""
+    def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
+        """Sends what has no other answer than the server's: without it, an error. That the server does not know the
+        command, or forbids it, says nothing of checks."""
         if not self.breaker.may_ask(time.monotonic()):
             raise self.breaker.error.with_traceback(None)
         try:
@@ -293,7 +295,7 @@ class Core:
             self.breaker.missed()
             raise self.breaker.error.with_traceback(None) from None
         except Exception as error:
-            if judged or not advice(error):
+            if not is_refusal(error):
                 self._judge(error)
             raise
         self.breaker.served()
@@ -330,7 +332,7 @@ class Core:
                     continue
                 if not self._judge(error):
                     raise
-                if question.held and is_outage(error):
+                if question.held and is_away(error):
                     yield Beside(self._give_back({limit.key for limit in question.limits}, question.held.id))
                 break
             self.breaker.served()
@@ -341,9 +343,8 @@ class Core:
         """Whether the limiter answers in place of the server; tells the breaker."""
         if isinstance(error, Saturated):
             return False  # it says nothing of the server
-        wrong = advice(error)
-        if wrong or is_outage(error):
-            self.breaker.failed(error, time.monotonic(), wrong)
+        if is_outage(error):
+            self.breaker.failed(error, time.monotonic(), advice(error))
             return True
         if is_answer(error):
             self.breaker.served()  # the request was wrong
