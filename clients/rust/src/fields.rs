@@ -122,14 +122,17 @@ mod tests {
         let all: Json = serde_json::from_str(include_str!("../../cases/fields.json")).unwrap();
         for case in all["cases"].as_array().unwrap() {
             let report = Report::from_redis_value(sent(&case["reply"])).unwrap();
-            let choices =
-                [("draft-11", Headers::Draft11), ("legacy", Headers::Legacy), ("none", Headers::None)];
+            let choices = [
+                ("draft-11", Headers::Draft11),
+                ("legacy", Headers::Legacy),
+                ("none", Headers::None),
+            ];
             for (name, headers) in choices {
                 let mut fields = HeaderMap::new();
                 add(&report, headers, &mut fields);
-                let told = fields.iter().map(|(name, value)| {
-                    (name.to_string(), Json::from(value.to_str().unwrap()))
-                });
+                let told = fields
+                    .iter()
+                    .map(|(name, value)| (name.to_string(), Json::from(value.to_str().unwrap())));
                 let expected = case[name].as_object().unwrap();
                 assert_eq!(told.collect::<serde_json::Map<_, _>>(), *expected, "{name}: {case}");
             }

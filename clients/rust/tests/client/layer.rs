@@ -335,6 +335,21 @@ async fn a_request_whose_client_goes_away_is_settled() {
 }
 
 #[tokio::test]
+async fn what_an_answer_that_came_too_late_has_charged_is_given_back() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.builder().timeout(Duration::from_secs(1)).outage(Outage::Allow);
+    let limiter = limiter.build().expect("options");
+    let left = async || limiter.peek(("a", "9/h")).await.expect("it runs").remaining;
+    assert_eq!(left().await, Some(9));
+    let app = App::start(limits(limiter.clone(), &["9/h"]).count(Count::Failed)).await;
+    server.freeze(true);
+    assert_eq!(app.ask(&["x-key: a", "x-fail: 1"]).await.body, "no limit");
+    server.freeze(false);
+    until("it was charged", async || server.calls("rl.check") == 1).await;
+    until("it is given back", async || left().await == Some(9)).await;
+}
+
+#[tokio::test]
 async fn a_denial_is_remembered_though_not_all_requests_count() {
     let server = Server::start("valkey-8.1");
     let limiter = server.builder().remember_denials(10).build().expect("options");
