@@ -7,7 +7,6 @@ denials remembered.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +39,9 @@ Decided = TypeVar("Decided", Reply, Report)
 
 #: A hold whose taking had no reply may reach the server late: when it is given back, until it was there.
 LATE_S = (0.0, 0.1, 1.0)
+#: What does not reach the server is tried again after so long, and for no longer than this.
+AGAIN_S = 1.0
+LONGEST_S = 60.0
 
 #: How long a key that is asked for separately may give back what it was charged: until the last key is decided.
 SEPARATE_MS = 10_000
@@ -90,6 +92,8 @@ class Core:
         self.local = LocalLimiter(chosen.processes, chosen.policies or {})
         self.separately = chosen.separately
         self._warn_at_s = 0.0
+        #: Nobody waits for the server's return any more.
+        self.closed = False
         self.denials = Denials(chosen.remember_denials) if chosen.remember_denials else None
 
     def remembered(self, key: str, rules: Rules, cost: Cost) -> Reply | None:
@@ -184,7 +188,8 @@ class Core:
     def lease(self, key: str, rules: Rules, units: int, most: int, held: Held) -> Flow[Reply]:
         """Takes up to `most` units ahead, or decides over the `units` alone if the server is away."""
         words = commands.lease(key, rules, (units, max(units, most)), held)
-        return (yield from self._decide(words, Question([Limit(key, rules)], units), to_reply, Report.reply))
+        question = Question([Limit(key, rules)], units)
+        return (yield from self._decide(words, question, to_reply, Report.reply, late=held))
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
         if self.local.settle(key, id, cost, refund):
@@ -231,15 +236,27 @@ class Core:
 
     def _give_back(self, keys: Iterable[str], id: str) -> Flow[None]:
         """Gives back what the server may hold that sent no reply, and not what stands in for it here."""
-        left = set(keys)
+        left, until_s = set(keys), time.monotonic() + LONGEST_S
         for s in LATE_S:
             yield Pause(s)
             for key in sorted(left):
-                with contextlib.suppress(Exception):  # the next time may reach the server
-                    if (yield from self._free(commands.settle(key, id, None, True), bool)):
-                        left.discard(key)
+                if (yield from self._settle_before(until_s, commands.settle(key, id, None, True))):
+                    left.discard(key)
             if not left:
                 return
+
+    def _settle_before(self, until_s: float, words: Words) -> Flow[bool]:
+        """Waits for a server that is away."""
+        while True:
+            try:
+                if not self.breaker.rests(time.monotonic()):
+                    return (yield from self._free(words, bool))
+            except Exception as error:
+                if not is_away(error):
+                    return False
+            if self.closed or time.monotonic() > until_s:
+                return False
+            yield Pause(AGAIN_S)
 
     def reset(self, key: str) -> Flow[bool]:
         self.local.reset(key)
@@ -314,7 +331,10 @@ class Core:
         read: Callable[[Any], Decided],
         adapt: Callable[[Report], Decided],
         wait_s: float | None = None,
+        late: Held | None = None,
     ) -> Flow[Decided]:
+        """`late`: what the server may hold that sent no reply, if it is not what the question asks for."""
+        late = late or question.held
         until_s = time.monotonic() + (wait_s or 0)
         while self.breaker.may_ask(time.monotonic()):
             try:
@@ -332,8 +352,8 @@ class Core:
                     continue
                 if not self._judge(error):
                     raise
-                if question.held and is_away(error):
-                    yield Beside(self._give_back({limit.key for limit in question.limits}, question.held.id))
+                if late and is_away(error):
+                    yield Beside(self._give_back({limit.key for limit in question.limits}, late.id))
                 break
             self.breaker.served()
             return read(sent)
