@@ -42,9 +42,14 @@ export class Asking {
     return this.#breaker.open;
   }
 
+  /** Whether nobody may ask the server now: what asks is not sent. */
+  get rests(): boolean {
+    return this.away && this.#breaker.shut(performance.now());
+  }
+
   /** Sends a command in its place. */
   async ask(command: Command): Promise<unknown> {
-    if (this.away && this.#breaker.shut(performance.now())) throw this.#breaker.error;
+    if (this.rests) throw this.#breaker.error;
     const queued = this.#places.take();
     if (queued) await queued;
     try {
