@@ -11,7 +11,7 @@ import { ignoreOutage, isOutage, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { type CheckOptions, type Cost, costsApart, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
-import { looksLikeRules } from './rule.js';
+import { looksLikeRules, noSlots } from './rule.js';
 import type { Command, Server } from './server.js';
 import { type AnswerHeaders, fieldsOf, pauseMs, remaining } from './upstream.js';
 import { WaitingConnections } from './waiting.js';
@@ -329,6 +329,7 @@ export class RateLimiter {
       const one = await whereRoom(options.hold ? undefined : hold, async (hold = options.hold) => {
         const report = await this.#checkTogether([limit], { ...options, cost: costs[i]!, ...(hold && { hold }) });
         if (hold && report.verdict === 'allowed') held.push({ key, id: hold.id });
+        if (hold === own) noSlots(report.rules.map(({ rule }) => rule)); // of a policy
         return report;
       }).catch(async (error: unknown) => {
         await this.#undo(held);

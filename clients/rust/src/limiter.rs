@@ -97,6 +97,14 @@ impl RateLimiter {
         let report = self.unless_denied(check, charging).await;
         receipt.give_back_unanswered(report.as_ref().map(|report| report.source));
         receipt.may_come_late = false;
+        if let Ok(report) = &report
+            && !is_given
+            && let Err(error) = Rules::refuse_slots(report.texts())
+        {
+            // Those of a policy. Dropped, the receipt gives all back.
+            receipt.settlement = Some(Settlement::Refund);
+            return Err(error);
+        }
         match report {
             Ok(report) if report.is_allowed() => {
                 receipt.place.source = report.source;

@@ -47,6 +47,10 @@ LONGEST_S = 60.0
 SEPARATE_MS = 10_000
 
 
+#: A request that ends without its process would keep its slot for an hour.
+SLOTS_ARE_HELD = "slots are held, ask for them with hold()"
+
+
 class Pause(NamedTuple):
     """Yielded to sleep."""
 
@@ -139,10 +143,16 @@ class Core:
     def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         try:
             words = commands.check_all(limits, cost, meta, held)
-            return (yield from self._report(words, Question(limits, cost, held)))
+            report = yield from self._report(words, Question(limits, cost, held))
         except Exception as error:
             if held is None or not has_too_many_holds(error):
                 raise
+        else:
+            slots = next((rule.rule for rule in report.rules if rule.rule.startswith("slots:")), None)
+            if held is None or slots is None:
+                return report
+            yield from self.end_all([limit.key for limit in limits], held.id, refund=True)
+            raise ValueError(f"the rules have {slots!r}, expected others: {SLOTS_ARE_HELD}")
         self._warn_of_holds()
         return (yield from self._report(commands.check_all(limits, cost, meta), Question(limits, cost)))
 
@@ -164,9 +174,6 @@ class Core:
             is_last = len(reports) + 1 == len(limits)  # nothing follows that may deny
             try:
                 report = yield from self._check_together([limit], own_cost, meta, held if is_last else own)
-                if held is None and any(rule.rule.startswith("slots:") for rule in report.rules):
-                    asked_for.append(limit.key)
-                    raise ValueError("slots are held: ask for them with hold()")
             except Exception:
                 yield from self.end_all(asked_for, own.id, refund=True)
                 raise
