@@ -130,6 +130,7 @@ pub fn serve(ctx: &EventContext) {
             Some(Due::Try(ticket)) => attempt(ctx, ticket),
             Some(Due::Read(ticket)) => read(ctx, ticket),
             Some(Due::Deadline(ticket)) => expire(ctx, ticket),
+            Some(Due::More) => {}
             None => break,
         }
         now_us = clock::steady_us();
