@@ -140,8 +140,7 @@ impl Denials {
         };
         let keys = std::iter::once(None).chain(rules.iter().map(|entry| Some(entry.identity)));
         keys.flat_map(found_by).any(|(denying, turns)| {
-            turns.first().is_some_and(|&first| first < turn)
-                && denying.rules.iter().all(|rule| rules.get(rule).is_some())
+            turns.first().is_some_and(|&first| first < turn) && rules.contain_all(&denying.rules)
         })
     }
 }

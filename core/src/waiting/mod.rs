@@ -71,7 +71,7 @@ pub struct Place {
 /// How many lines are told of a change of everything before the next try.
 const MOST_RENEWED: usize = 4;
 /// How many heads are passed before the caller may do something else.
-const MOST_STEPS: usize = 8;
+const MOST_STEPS: usize = 4;
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
