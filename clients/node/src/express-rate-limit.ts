@@ -5,7 +5,7 @@ import type { RateLimiter } from './limiter.js';
 import { inOrder, TEXT } from './options.js';
 import { ignoreOutage } from './outage.js';
 import type { Reply } from './replies.js';
-import { hide } from './shown.js';
+import { hideInStore } from './shown.js';
 
 /**
  * A store of express-rate-limit. That library decides by the number of hits and counts denied ones too. Within a window
@@ -31,22 +31,22 @@ export class RateLimitStore implements Store {
   }
 
   async get(key: string): Promise<ClientRateLimitInfo | undefined> {
-    const info = infoOf(await this.#limiter.peek(this.prefix + key, counter(this.#windowMs)).catch(hide));
+    const info = infoOf(await this.#limiter.peek(this.prefix + key, counter(this.#windowMs)).catch(hideInStore));
     return info.totalHits > 0 ? info : undefined;
   }
 
   async increment(key: string): Promise<ClientRateLimitInfo> {
-    const { totalHits, resetTime } = infoOf(await this.#limiter.check(this.prefix + key, counter(this.#windowMs)).catch(hide));
+    const { totalHits, resetTime } = infoOf(await this.#limiter.check(this.prefix + key, counter(this.#windowMs)).catch(hideInStore));
     return { totalHits: Math.max(1, totalHits), resetTime }; // the library expects at least this hit, of exempt clients too
   }
 
   /** The library does not say which request it takes back: after the window has ended, it takes one of the next. */
   async decrement(key: string): Promise<void> {
-    await this.#limiter.refund(this.prefix + key, 1, counter(this.#windowMs)).catch(ignoreOutage).catch(hide); // the library would not catch an outage
+    await this.#limiter.refund(this.prefix + key, 1, counter(this.#windowMs)).catch(ignoreOutage).catch(hideInStore); // the library would not catch an outage
   }
 
   async resetKey(key: string): Promise<void> {
-    await this.#limiter.reset(this.prefix + key).catch(hide);
+    await this.#limiter.reset(this.prefix + key).catch(hideInStore);
   }
 }
 

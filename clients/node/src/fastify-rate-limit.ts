@@ -4,7 +4,7 @@ import { counter, hits } from './hits.js';
 import type { RateLimiter } from './limiter.js';
 import { inOrder, periodMs, TEXT } from './options.js';
 import type { Reply } from './replies.js';
-import { hide } from './shown.js';
+import { hideInStore } from './shown.js';
 
 type Callback = (error: Error | null, result?: { current: number; ttl: number }) => void;
 
@@ -52,5 +52,5 @@ export function rateLimitStore(limiter: RateLimiter, options: { prefix?: string 
 }
 
 function answer(ask: () => Promise<Reply>, callback: Callback): void {
-  ask().catch(hide).then((reply) => callback(null, { current: hits(reply), ttl: Math.max(0, reply.resetMs) }), callback);
+  ask().catch(hideInStore).then((reply) => callback(null, { current: hits(reply), ttl: Math.max(0, reply.resetMs) }), callback);
 }

@@ -82,9 +82,9 @@ export class LocalLimiter {
 
   /** Denies every check of a key for so long; returns what is left of the pause that ends last. */
   pause(now: number, key: string, ms: number): number {
-    const until = Math.max(now + ms, this.#pauses.get(key) ?? 0);
-    newest(this.#pauses, key, until);
-    return Math.ceil(until - now);
+    const left = Math.max(ms, (this.#pauses.get(key) ?? now) - now);
+    newest(this.#pauses, key, now + left);
+    return Math.ceil(left);
   }
 
   resume(key: string): void {

@@ -4,7 +4,7 @@ import { seconds } from './http.js';
 import type { RateLimiter } from './limiter.js';
 import { inOrder, oneOf, periodMs, TEXT } from './options.js';
 import { ignoreOutage } from './outage.js';
-import { hide } from './shown.js';
+import { hideInStore } from './shown.js';
 
 type Record = Awaited<ReturnType<ThrottlerStorage['increment']>>;
 
@@ -36,7 +36,7 @@ export class RateLimitThrottlerStorage implements ThrottlerStorage {
     const ban = blockDuration > 0 ? `,ban=${periodMs('blockDuration', blockDuration)}ms` : '';
     const most = Math.floor(limit);
     const limited = `${this.#prefix}${throttlerName}:${key}`;
-    const reply = await this.#limiter.check(limited, `${this.#algorithm}:${most}/${periodMs('ttl', ttl)}ms${ban}`).catch(hide);
+    const reply = await this.#limiter.check(limited, `${this.#algorithm}:${most}/${periodMs('ttl', ttl)}ms${ban}`).catch(hideInStore);
     if (reply.verdict === 'allowed') {
       const totalHits = reply.limit === -1 ? 0 : most - reply.remaining;
       return { totalHits, timeToExpire: seconds(reply.resetMs), isBlocked: false, timeToBlockExpire: 0 };
@@ -44,7 +44,7 @@ export class RateLimitThrottlerStorage implements ThrottlerStorage {
     let waitMs = reply.waitMs;
     if (reply.verdict === 'limited' && reply.source === 'server' && ban && blockDuration < ttl) {
       // The library begins anew after a block, even where earlier hits would count for longer.
-      await this.#limiter.reset(limited).catch(ignoreOutage).catch(hide); // the denial stands
+      await this.#limiter.reset(limited).catch(ignoreOutage).catch(hideInStore); // the denial stands
       waitMs = blockDuration;
     }
     const timeToBlockExpire = waitMs < 0 ? NO_END_S : seconds(waitMs);

@@ -11,8 +11,7 @@ export class HttpError extends Error {
   readonly statusCode: 500 | 503;
   readonly headers: Readonly<Record<string, string>>;
 
-  constructor(cause: unknown) {
-    const undecided = cause instanceof Saturated || isOutage(cause);
+  constructor(cause: unknown, undecided: boolean) {
     super(undecided ? 'Service Unavailable' : 'Internal Server Error', { cause });
     this.status = this.statusCode = undecided ? 503 : 500;
     this.headers = undecided ? { 'Retry-After': '1' } : {};
@@ -23,13 +22,18 @@ export class HttpError extends Error {
 /** Outages that the log has. A limiter that asks nobody throws its last one for each request. */
 const logged = new WeakSet<object>();
 
-/** Throws what may be shown of an error, and logs the rest. */
-export function hide(error: unknown): never {
+/** What a store throws in the words of another library: as that library has it, an outage is a fault of the server. */
+export function hideInStore(error: unknown): never {
+  return hide(error, false);
+}
+
+/** Throws what may be shown of an error, and logs the rest. An outage is answered with 503, as if nobody could decide. */
+export function hide(error: unknown, undecided = true): never {
   if (!isOutage(error)) {
     if (!(error instanceof Saturated)) console.error('redis-ratelimit: a request failed:', error);
   } else if (!logged.has(error as Error)) {
     logged.add(error as Error);
     console.warn(`redis-ratelimit: a request is refused, the server gives no decision: ${named(error)}`);
   }
-  throw new HttpError(error);
+  throw new HttpError(error, error instanceof Saturated || (undecided && isOutage(error)));
 }

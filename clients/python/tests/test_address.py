@@ -29,4 +29,4 @@ def test_callers_without_an_address_are_logged_once(caplog: pytest.LogCaptureFix
     counted = Networks()
     with caplog.at_level(logging.WARNING, "rl_limits"):
         assert [counted(address) for address in ("203.0.113.9", None, "", None)] == ["203.0.113.9", *["unknown"] * 3]
-    assert len(caplog.records) == 1 and "share the key" in caplog.text
+    assert len(caplog.records) == 1 and "share the limit" in caplog.text
