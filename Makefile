@@ -150,7 +150,7 @@ test-clients-python: build ## tests of clients/python against its libraries and 
 	@scripts/fetch.py chromium
 	cd clients/python && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
 	cd clients/python && python3 -B -m mypy --cache-dir=/dev/null
-	cd clients/python && python3 -B -m pytest -q
+	cd clients/python && python3 -B -m pytest -q -n 3
 	cd .cache/clients-python/limits-sources && python3 -B -m pytest -p limits_own --noconftest -q -n 6 -c $(CURDIR)/clients/python/tests/limits_own.ini $(LIMITS_TESTS)
 
 test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests
