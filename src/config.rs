@@ -7,7 +7,7 @@ use redis_module::{Context, RedisString};
 
 use crate::server::settings::{self, Setting, SettingError};
 use crate::top;
-use ratelimit_core::limit::Bounds;
+use ratelimit_core::check::Bounds;
 use ratelimit_core::parse::{Limits, MOST_RULES};
 use ratelimit_core::rule::MAX_UNITS;
 use ratelimit_core::waiting::Room;

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::config;
 use crate::server::info::Info;
 use crate::server::log;
-use ratelimit_core::limit::{Decision, Standing, Verdict};
+use ratelimit_core::check::Decision;
+use ratelimit_core::key::{Standing, Verdict};
 use ratelimit_core::rule::{Kind, Rule};
 
 /// A number that one thread at a time writes.

@@ -38,7 +38,7 @@ use crate::metrics::Counter;
 use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
-use ratelimit_core::limit::Verdict;
+use ratelimit_core::key::Verdict;
 use ratelimit_core::parse::{self, Limits, ParseError, RuleArgError, RuleCache, RuleResolver};
 use ratelimit_core::rule::{Name, Rule, RuleError};
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::metrics;
 use crate::server::{Call, CommandError, ServerEvent, clock, end_server, log};
 use ratelimit_core::effect::EffectError;
-use ratelimit_core::limit::DecodeError;
+use ratelimit_core::key::DecodeError;
 use ratelimit_core::parse::ParseError;
 
 /// True if this replica skipped an effect of its primary.

@@ -2,7 +2,8 @@
 //! Run by `make bench-core`.
 
 use divan::{Bencher, Divan, black_box};
-use ratelimit_core::limit::{Bounds, Check, Decision, Limiter, Verdict, decode, encode};
+use ratelimit_core::check::{Bounds, Decision};
+use ratelimit_core::key::{Check, Limiter, Verdict, decode, encode};
 use ratelimit_core::rule::Rule;
 use ratelimit_core::top::Top;
 

@@ -5,7 +5,8 @@
 //! simulation can decide exactly as the module redis-ratelimit does.
 //!
 //! ```
-//! use ratelimit_core::limit::{Bounds, Check, Limiter, Verdict};
+//! use ratelimit_core::check::Bounds;
+//! use ratelimit_core::key::{Check, Limiter, Verdict};
 //! use ratelimit_core::rule::Rule;
 //!
 //! let rules = [Rule::from_text(b"2/1s")?, Rule::from_text(b"bucket:100/h")?];
@@ -22,14 +23,18 @@
 //! ```
 //!
 //! Times are Unix microseconds and always an argument. A program that limits many clients
-//! keeps a [`Limiter`](limit::Limiter) for each; `examples/in_process.rs` does so.
+//! keeps a [`Limiter`](key::Limiter) for each; `examples/in_process.rs` does so.
 //!
 //! # The rooms, in reading order
 //!
 //! ```text
 //! rule           a rule: its bounds, its text, what it means in words
 //! header_slice   a header and items in one allocation, with the crate's only unsafe code
-//! limit          six algorithms, the value of a key, and how a check is decided
+//! exact          integer arithmetic that does not overflow
+//! heap           the heap allocations of a value
+//! algorithm      what one rule consumed, a file an algorithm, each with its formula
+//! key            a key's value: states, holds, standing, history, when it expires, how it is saved
+//! check          a check: what each rule decides, which one is the answer, what is consumed
 //! direct_mapped  a cache of few entries, in which each key has one slot
 //! parse          the arguments of RL.* commands to requests
 //! effect         what a command did, as it is propagated to replicas and the AOF
@@ -53,15 +58,23 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod algorithm;
+pub mod check;
 pub mod direct_mapped;
 pub mod effect;
+mod exact;
 #[cfg(any(test, fuzzing))]
 #[allow(missing_docs, reason = "each file describes its one function where it opens")]
 pub mod fuzz;
 #[allow(unsafe_code, reason = "the one container that allocates by itself")]
 pub mod header_slice;
-pub mod limit;
+pub mod heap;
+pub mod key;
 pub mod parse;
 pub mod rule;
+// Fuzzing uses only part of it; the rest is dead code there.
+#[cfg_attr(not(test), allow(dead_code, unused_imports))]
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests;
 pub mod top;
 pub mod waiting;

@@ -8,7 +8,8 @@ use crate::datatype::LIMITER;
 use crate::policy::Resolver;
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
-use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
+use ratelimit_core::check::{Decision, Outcome};
+use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::parse::{self, CheckRequest, ParseError};
 use ratelimit_core::rule::Rule;
 

@@ -3,7 +3,7 @@
 //! A new variant does not compile until one of the `place_of_*` functions below has it. Give it the
 //! next number and an example, and the document a row.
 
-use ratelimit_core::limit::Refusal;
+use ratelimit_core::check::Refusal;
 use ratelimit_core::parse::{ParseError, RuleArgError};
 use ratelimit_core::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@ use super::opened::Opened;
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::effect::Action;
-use ratelimit_core::limit::Standing;
+use ratelimit_core::key::Standing;
 use ratelimit_core::parse::{self, hold_end_us};
 use ratelimit_core::waiting::Cause;
 

@@ -5,7 +5,7 @@ use crate::datatype::{self, LIMITER};
 use crate::server::reply::Value::{Count, Integer, Nested, Null, Text};
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
-use ratelimit_core::limit::{HoldReport, Limiter, StateReport};
+use ratelimit_core::key::{HoldReport, Limiter, StateReport};
 use ratelimit_core::parse;
 
 /// The most holds shown: those that lapse next.

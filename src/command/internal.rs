@@ -8,7 +8,8 @@ use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError};
 use crate::unreadable;
 use ratelimit_core::effect;
-use ratelimit_core::limit::{self, Limiter};
+use ratelimit_core::key;
+use ratelimit_core::key::Limiter;
 use ratelimit_core::waiting::Cause;
 
 /// `RL.APPLY key effect ...`, in the form that `effect/` describes
@@ -44,7 +45,7 @@ pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
         return Err(CommandError::WrongArity);
     };
     let loaded =
-        limit::decode(payload.bytes()).map_err(|error| unreadable::refuse_value(call, &error))?;
+        key::decode(payload.bytes()).map_err(|error| unreadable::refuse_value(call, &error))?;
     Opened::first(call, None)?.change(|limiter| *limiter = loaded)?;
     call.replicate_verbatim();
     call.signal_modified(name);

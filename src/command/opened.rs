@@ -7,10 +7,9 @@ use super::{line, top};
 use crate::datatype::LIMITER;
 use crate::metrics;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
+use ratelimit_core::check::{CheckError, Decision, Outcome, Refusal};
 use ratelimit_core::effect::{Action, BAN_EVENT, Effect, Head};
-use ratelimit_core::limit::{
-    Change, Check, CheckError, Decision, Expiry, Limiter, Outcome, Refusal,
-};
+use ratelimit_core::key::{Change, Check, Expiry, Limiter};
 use ratelimit_core::rule::{Excerpt, Identity};
 use ratelimit_core::waiting::Cause;
 use std::ffi::CStr;

@@ -6,7 +6,7 @@ use super::standing::lift;
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::effect::Action;
-use ratelimit_core::limit::{Limiter, Pause};
+use ratelimit_core::key::{Limiter, Pause};
 use ratelimit_core::parse;
 use ratelimit_core::waiting::Cause;
 

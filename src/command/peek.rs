@@ -5,7 +5,8 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, ReadKey, clock};
 use crate::{config, metrics, unreadable};
-use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
+use ratelimit_core::check::{Decision, Outcome};
+use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::parse::{self, CheckRequest};
 
 /// `RL.PEEK key [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]`

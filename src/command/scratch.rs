@@ -4,8 +4,8 @@
 
 use crate::policy::Resolver;
 use crate::server::{Call, PerServer, Texts};
+use ratelimit_core::check::Decision;
 use ratelimit_core::direct_mapped::DirectMapped;
-use ratelimit_core::limit::Decision;
 use ratelimit_core::parse::Bucket;
 use ratelimit_core::rule::Rule;
 use std::cell::OnceCell;

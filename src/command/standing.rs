@@ -7,7 +7,7 @@ use crate::config;
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, clock};
 use ratelimit_core::effect::Action;
-use ratelimit_core::limit::{Limiter, Standing, StandingEntry};
+use ratelimit_core::key::{Limiter, Standing, StandingEntry};
 use ratelimit_core::parse;
 use ratelimit_core::waiting::Cause;
 

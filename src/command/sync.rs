@@ -5,8 +5,8 @@ use super::opened::{Opened, refused};
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError};
+use ratelimit_core::check::CheckError;
 use ratelimit_core::effect::{Action, Recorded};
-use ratelimit_core::limit::CheckError;
 use ratelimit_core::parse;
 use ratelimit_core::waiting::Cause;
 

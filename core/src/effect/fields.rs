@@ -1,7 +1,7 @@
 //! The numbers of a head. The writer and the reader take each number's range from here, so that no
 //! number can be written that cannot be read.
 
-use crate::limit::{MAX_FORGOTTEN_US, MAX_SPAN_US};
+use crate::key::{MAX_FORGOTTEN_US, MAX_SPAN_US};
 use crate::parse::hold::MAX_END_US;
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS};
 use std::ops::RangeInclusive;

@@ -49,7 +49,7 @@ mod write;
 pub use read::{EffectError, read};
 pub use write::Head;
 
-use crate::limit::{
+use crate::key::{
     BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Standing,
     StandingEntry, Verdict,
 };

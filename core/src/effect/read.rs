@@ -2,7 +2,7 @@
 
 use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
 use super::{Action, BanTerms, Effect, Recorded, VERSION, VERSION_FIELD, Word};
-use crate::limit::{BanCount, Expiry, HoldRequest, Meta, Standing, Verdict};
+use crate::key::{BanCount, Expiry, HoldRequest, Meta, Standing, Verdict};
 use crate::parse::cursor::Cursor;
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;

@@ -7,7 +7,7 @@
 
 use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
 use super::{Action, BanTerms, Effect, Recorded, VERSION_FIELD};
-use crate::limit::{BanCount, Expiry};
+use crate::key::{BanCount, Expiry};
 
 /// A head's text, stored inline.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use super::{assert_printable, sound, words};
 use crate::effect::{Action, Effect, Head, read};
-use crate::limit::Limiter;
+use crate::key::Limiter;
 use crate::parse::Settled;
 use crate::rule::{NamedCost, Rule};
 

@@ -1,10 +1,10 @@
 //! Calls that take, settle and renew holds. The first byte chooses the law to test.
 
 use super::traffic;
-use crate::limit::tests::laws::holds::as_if::{Answers, is_as_if};
-use crate::limit::tests::laws::holds::replica::stay_equal;
-use crate::limit::tests::laws::holds::returned::returns_once;
-use crate::limit::tests::laws::traffic::Clock;
+use crate::tests::laws::holds::as_if::{Answers, is_as_if};
+use crate::tests::laws::holds::replica::stay_equal;
+use crate::tests::laws::holds::returned::returns_once;
+use crate::tests::laws::traffic::Clock;
 use arbitrary::{Result, Unstructured};
 
 /// Replica and primary are saved and loaded after this many steps.

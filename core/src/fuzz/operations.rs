@@ -2,8 +2,8 @@
 //! both ways.
 
 use super::traffic;
-use crate::limit::tests::laws::models;
-use crate::limit::tests::naive::model::Model;
+use crate::tests::laws::models;
+use crate::tests::naive::model::Model;
 use arbitrary::Unstructured;
 
 pub fn run(data: &[u8]) {

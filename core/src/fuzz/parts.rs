@@ -3,7 +3,7 @@
 //! list.
 
 use super::payload;
-use crate::limit::parts;
+use crate::key::parts;
 
 pub fn run(data: &[u8]) {
     if let Some((&number, bytes)) = data.split_first() {

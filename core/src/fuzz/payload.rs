@@ -2,10 +2,10 @@
 //! more memory than its payload justifies, and is sound.
 
 use super::{assert_printable, sound};
-use crate::limit::tests::laws::holds::memory::Bytes;
-use crate::limit::{Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, decode};
+use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, decode};
 use crate::parse::rules_of_line;
 use crate::rule::{MAX_TIME_US, Rule};
+use crate::tests::laws::holds::memory::Bytes;
 
 /// Rules that find states of each algorithm, by their shapes and by the names in the seeds of
 /// the corpus.
@@ -47,7 +47,7 @@ fn use_it(limiter: &mut Limiter, rules: &[Rule], now_us: u64) {
     for options in [None, Some(&options)] {
         let check = Check { options, ..Check::new(rules, 2, now_us) };
         // A refusal changes nothing.
-        let _ = limiter.check_within(crate::limit::Bounds::ANY, &check, &mut Vec::new());
+        let _ = limiter.check_within(crate::check::Bounds::ANY, &check, &mut Vec::new());
         sound::test(limiter, rules, now_us);
     }
     limiter.settle(b"a", Settlement::Costs { default: Some(5), named: &[] }, now_us);

@@ -1,6 +1,7 @@
 //! What must hold of every limiter at any time.
 
-use crate::limit::{Check, DecodeError, Foresight, Limiter, decode, encode, parts};
+use crate::check::Foresight;
+use crate::key::{Check, DecodeError, Limiter, decode, encode, parts};
 use crate::rule::Rule;
 
 /// Tests that a limiter survives saving and loading unchanged, and that it can be checked and

@@ -1,17 +1,15 @@
 //! Turns bytes into traffic for the laws. The bytes make the choices that the strategies of the
 //! laws make in tests; when the bytes end, so do the calls.
 
-use crate::limit::tests::laws::holds::traffic::{
-    Ask, CALLS, Ending, Extra, HoldTraffic, IDS, Length, Terms,
-};
-use crate::limit::tests::laws::rules::{
-    NAMES, PERIODS, SETTLED_EXACTLY, distinct, made_exact, suited,
-};
-use crate::limit::tests::laws::traffic::{Action, Clock, Gap, Step, Traffic};
 use crate::rule::{
     Align, Kind, Ladder, MAX_TIME_US, MAX_UNITS, Name, NamedCost, Period, Refill, Rule, RuleSpec,
     Unit,
 };
+use crate::tests::laws::holds::traffic::{
+    Ask, CALLS, Ending, Extra, HoldTraffic, IDS, Length, Terms,
+};
+use crate::tests::laws::rules::{NAMES, PERIODS, SETTLED_EXACTLY, distinct, made_exact, suited};
+use crate::tests::laws::traffic::{Action, Clock, Gap, Step, Traffic};
 use arbitrary::unstructured::Int;
 use arbitrary::{Result, Unstructured};
 use std::ops::RangeInclusive;

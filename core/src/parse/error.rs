@@ -2,7 +2,7 @@
 //! one printable line.
 
 use super::limits::MAX_FLOW;
-use crate::limit::MAX_ID;
+use crate::key::MAX_ID;
 use crate::rule::{Excerpt, Name, Rule, RuleError};
 use std::borrow::Cow;
 use thiserror::Error;

@@ -9,7 +9,7 @@
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
-use crate::limit::{HoldRequest, MAX_ID};
+use crate::key::{HoldRequest, MAX_ID};
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US, SECOND_US};
 
 /// The latest end of a hold or of a ban: the longest period after the latest time.

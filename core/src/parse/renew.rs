@@ -11,7 +11,7 @@ use super::limits::Limits;
 /// An `RL.RENEW`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenewRequest<'a> {
-    /// 1 ..= [`MAX_ID`](crate::limit::MAX_ID) bytes.
+    /// 1 ..= [`MAX_ID`](crate::key::MAX_ID) bytes.
     pub id: &'a [u8],
     /// How long the hold lasts from the time of the renewal: 1 ms ..=
     /// [`MAX_PERIOD_US`](crate::rule::MAX_PERIOD_US).

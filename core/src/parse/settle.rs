@@ -8,13 +8,13 @@ use super::costs::Costs;
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use crate::limit::Settlement;
+use crate::key::Settlement;
 use crate::rule::NamedCost;
 
 /// An `RL.SETTLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettleRequest<'a> {
-    /// 1 ..= [`MAX_ID`](crate::limit::MAX_ID) bytes.
+    /// 1 ..= [`MAX_ID`](crate::key::MAX_ID) bytes.
     pub id: &'a [u8],
     /// What becomes of the charges.
     pub settled: Settled,

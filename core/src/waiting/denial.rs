@@ -1,6 +1,7 @@
 //! Why a request is not served now.
 
-use crate::limit::{Check, Decision, Limiter};
+use crate::check::Decision;
+use crate::key::{Check, Limiter};
 use crate::rule::{Identity, identities};
 
 /// The denial of a check.

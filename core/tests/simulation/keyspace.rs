@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ratelimit_core::effect::{Action, Effect, Head, read};
-use ratelimit_core::limit::{Expiry, Limiter, decode, encode};
+use ratelimit_core::key::{Expiry, Limiter, decode, encode};
 
 /// The arguments of `RL.APPLY`, beginning with the key; of `DEL`, the key alone.
 pub type Propagated = Vec<Vec<u8>>;

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fastrand::Rng;
+use ratelimit_core::check::Bounds;
 use ratelimit_core::effect::{Action, Recorded};
-use ratelimit_core::limit::{
-    Bounds, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Settlement, Standing,
+use ratelimit_core::key::{
+    Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Settlement, Standing,
     StandingEntry, Verdict,
 };
 use ratelimit_core::parse::Settled;

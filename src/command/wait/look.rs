@@ -4,7 +4,7 @@ use crate::command::scratch::{self, Scratch};
 use crate::command::{answer, peek};
 use crate::config;
 use crate::server::{Call, CommandError};
-use ratelimit_core::limit::Verdict;
+use ratelimit_core::key::Verdict;
 use ratelimit_core::parse::{self, ParseError, WaitRequest};
 use ratelimit_core::waiting::Denial;
 

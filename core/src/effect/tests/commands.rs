@@ -3,7 +3,8 @@
 //! A replica that reads the effects equals its primary, and what either saves can be loaded.
 
 use super::*;
-use crate::limit::{Bounds, decode, encode};
+use crate::check::Bounds;
+use crate::key::{decode, encode};
 use crate::parse::{self, Limits, NoPolicies, ParseError, Quantity};
 use crate::rule::{DAY_US, MS_US, SECOND_US};
 use proptest::test_runner::{TestCaseError, TestCaseResult};

@@ -1,7 +1,7 @@
 //! Effects of holds.
 
 use super::*;
-use crate::limit::MAX_ID;
+use crate::key::MAX_ID;
 use crate::rule::{Name, NamedCost};
 
 /// The arguments of an effect in the newest version.

@@ -2,7 +2,7 @@ mod commands;
 mod holds;
 
 use super::*;
-use crate::limit::{MAX_FORGOTTEN_US, MAX_SPAN_US};
+use crate::key::{MAX_FORGOTTEN_US, MAX_SPAN_US};
 use crate::parse::rules_of_line;
 use crate::rule::{Kind, MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, RuleOption};
 use proptest::prelude::*;

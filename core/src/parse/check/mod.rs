@@ -16,7 +16,7 @@ use super::hold::HoldOption;
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, require_rule, take_rules};
-use crate::limit::{CheckOptions, Meta};
+use crate::key::{CheckOptions, Meta};
 use crate::rule::{NamedCost, Rule};
 
 /// An `RL.CHECK`, `RL.PEEK` or `RL.MCHECK`.

@@ -1,7 +1,7 @@
 //! Which causes wake whom, and how many tries they take.
 
 use super::{all_due, attempt, denied, place, request, rules};
-use crate::limit::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
+use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use crate::parse::rules_of_line;
 use crate::waiting::{Cause, Due, HoldId, Queues, Request, Ticket};
 

@@ -1,6 +1,6 @@
 //! Keys with real limits, and clients that ask them.
 
-use crate::limit::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
+use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use crate::rule::{Identity, Kind, Rule};
 use crate::waiting::{Cause, Denial, Flow, HoldId, Request, Rules};
 

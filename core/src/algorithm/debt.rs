@@ -1,0 +1,230 @@
+//! Debt: the state of `bucket` and `leaky`.
+//!
+//! A token bucket of capacity `B` with `k` tokens left owes `B - k` units; a leaky bucket owes its
+//! queue. Debt drains evenly at `L/W` units a microsecond:
+//!
+//! ```text
+//! debt(t) = max(0, debt(last) - (t - last) * L / W)
+//!
+//! bucket   admits c  iff  debt(t) + c <= burst
+//! leaky    admits c  iff  debt(t) + c <= queue + 1, its turn debt(t)*W/L later
+//! ```
+//!
+//! The debt is stored as whole units and a remainder in `1/W` units, so nothing is ever rounded: in
+//! these fractions a microsecond drains exactly `L`. This is GCRA (ITU-T I.371) with the
+//! theoretical arrival time written as a debt. The limit and the burst can then change without a
+//! conversion, which tokens or a TAT would need at each change of the limit.
+//!
+//! Units have 32 bits, periods 48 and times 64. A sum of a few products of units
+//! with periods or times stays far below 2^128, so additions cannot overflow.
+
+use super::reading::{Moment, Reading};
+use super::uint48::Uint48;
+use crate::exact::{ceil_div, floor_div, narrow, product};
+use crate::rule::{Kind, Rule};
+
+/// 32 bytes: half a cache line. An allocator with size classes places it next to the server's entry
+/// for the key, which is as large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debt {
+    /// When it was last added to.
+    pub last_us: u64,
+    /// The period, the denominator of `rem`.
+    pub period: Uint48,
+    /// `rem / period` of a unit is owed on top of `units`.
+    pub rem: Uint48,
+    /// Whole units owed at `last_us`.
+    pub units: u32,
+    /// The limit of the last rule that added to it; never 0.
+    pub limit: u32,
+    /// The burst or the queue.
+    pub burst_or_queue: BurstOrQueue,
+}
+
+/// The burst of a token bucket or the queue of a leaky one, with two flags, in 4 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BurstOrQueue(u32);
+
+impl BurstOrQueue {
+    const LEAKY: u32 = 1 << 31;
+    const THROTTLE: u32 = 1 << 30;
+    const UNITS: u32 = Self::THROTTLE.wrapping_sub(1);
+
+    /// The burst of a token bucket, or the queue of a leaky one.
+    pub fn new(units: u32, leaky: bool) -> Self {
+        Self(if leaky { Self::LEAKY } else { 0 }).with_units(units)
+    }
+
+    fn with_units(self, units: u32) -> Self {
+        Self(self.0 & !Self::UNITS | units.min(Self::UNITS))
+    }
+
+    pub const fn units(self) -> u32 {
+        self.0 & Self::UNITS
+    }
+}
+
+impl Debt {
+    pub const fn period_us(&self) -> u64 {
+        self.period.get()
+    }
+
+    /// True for a leaky bucket.
+    pub const fn is_leaky(&self) -> bool {
+        self.burst_or_queue.0 & BurstOrQueue::LEAKY != 0
+    }
+
+    /// True for a token bucket named `throttle`.
+    pub const fn is_throttle(&self) -> bool {
+        self.burst_or_queue.0 & BurstOrQueue::THROTTLE != 0
+    }
+
+    pub const fn mark_as_throttle(&mut self) {
+        self.burst_or_queue.0 |= BurstOrQueue::THROTTLE;
+    }
+
+    /// A debt of `units`, consumed at `last_us`.
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        let leaky = rule.kind() == Kind::Leaky;
+        Self {
+            last_us,
+            period: Uint48::saturating(rule.period_us()),
+            rem: Uint48::default(),
+            units: u32::try_from(units).unwrap_or(u32::MAX),
+            limit: rule.limit().max(1),
+            burst_or_queue: BurstOrQueue::new(rule.burst_or_queue(), leaky),
+        }
+    }
+
+    /// Converts the debt to fractions of another period, rounding up.
+    pub fn with_period(self, period_us: u64) -> Self {
+        if period_us == self.period_us() {
+            return self;
+        }
+        let rem = ceil_div(product(self.rem.get(), period_us), self.period_us());
+        let carry = u32::from(rem >= period_us);
+        Self {
+            period: Uint48::saturating(period_us),
+            rem: Uint48::saturating(if carry == 1 { 0 } else { rem }),
+            units: self.units.saturating_add(carry),
+            ..self
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.units == 0 && self.rem == Uint48::default()
+    }
+
+    /// The debt at `last_us`, in fractions of the period.
+    pub fn owed(&self) -> u128 {
+        product(u64::from(self.units), self.period_us()).wrapping_add(self.rem.get().into())
+    }
+
+    /// The debt at `at_us >= last_us`, in fractions of the period. At a lower limit than its own it
+    /// drains more slowly, until it ends.
+    pub fn owed_at(&self, limit: u32, at_us: u64) -> u128 {
+        let drained = |limit: u32| product(at_us.saturating_sub(self.last_us), u64::from(limit));
+        let owed = self.owed();
+        if limit < self.limit && owed <= drained(self.limit) {
+            return 0;
+        }
+        owed.saturating_sub(drained(limit))
+    }
+
+    /// Units owed at `at_us >= last_us` at its own limit, rounded up.
+    pub fn consumed(&self, at_us: u64) -> u64 {
+        ceil_div(self.owed_at(self.limit, at_us), self.period_us())
+    }
+
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let (period_us, limit) = (self.period_us(), u64::from(rule.limit()));
+        let owed = self.owed_at(rule.limit(), at_us);
+        let capacity = rule.capacity();
+        let over = owed
+            .wrapping_add(product(u64::from(cost), period_us))
+            .saturating_sub(product(capacity, period_us));
+        let admits = match (over, limit) {
+            (0, _) => Moment::At(at_us),
+            (_, 0) => Moment::Never,
+            (over, limit) => Moment::At(at_us.saturating_add(ceil_div(over, limit))),
+        };
+        let turn_us = if self.is_leaky() { at_us.saturating_add(ceil_div(owed, limit)) } else { 0 };
+        let remaining = capacity.saturating_sub(ceil_div(owed, period_us));
+        let reading = Reading { at_us, remaining, admits, turn_us };
+        if rule.limit() < self.limit && owed > 0 { reading.until(self.ends()) } else { reading }
+    }
+
+    /// Adds to the debt up to the capacity.
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        self.add(rule.limit(), at_us, cost, rule.capacity());
+        self.burst_or_queue = self.burst_or_queue.with_units(rule.burst_or_queue());
+        if rule.limit() > 0 {
+            self.limit = rule.limit();
+        }
+    }
+
+    /// Drains the debt at `limit`, then adds `units` up to `capacity`. Keeps its own limit and
+    /// burst or queue, since no rule consumes. Saturates at 2^32 - 1 units, more than four times
+    /// the largest burst.
+    #[inline(always)]
+    pub fn add(&mut self, limit: u32, at_us: u64, units: u32, capacity: u64) {
+        let owed = self.owed_at(limit, at_us);
+        let free = product(capacity, self.period_us()).saturating_sub(owed);
+        self.set(owed.wrapping_add(product(u64::from(units), self.period_us()).min(free)));
+        self.last_us = at_us;
+    }
+
+    /// Lowers its own limit, which says when it ends, to that of a hold that consumes more.
+    pub fn drain_no_faster_than(&mut self, limit: u32) {
+        if limit > 0 {
+            self.limit = self.limit.min(limit);
+        }
+    }
+
+    /// Subtracts fractions of the period from the debt at `last_us`, stopping at 0.
+    pub fn take_off(&mut self, fractions: u128) {
+        self.set(self.owed().saturating_sub(fractions));
+    }
+
+    /// The most units that the burst or queue allows to be owed.
+    pub fn capacity(&self) -> u64 {
+        u64::from(self.burst_or_queue.units()).saturating_add(self.is_leaky().into())
+    }
+
+    /// Gives back up to `units`, and returns how many of them were owed at its own limit.
+    pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
+        let owed = self.owed_at(self.limit, at_us);
+        if owed == 0 {
+            return 0;
+        }
+        let back = product(units.into(), self.period_us());
+        if owed > back {
+            self.take_off(back)
+        } else {
+            self.set(0)
+        }
+        ceil_div(owed.min(back), self.period_us())
+    }
+
+    fn set(&mut self, owed: u128) {
+        let units = floor_div(owed, self.period_us());
+        let rem = owed.saturating_sub(product(units, self.period_us()));
+        self.units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.rem = Uint48::saturating(narrow(rem));
+    }
+
+    /// When the debt has drained to 0 at `limit`, or has ended.
+    #[inline(always)]
+    pub fn clears(&self, limit: u32) -> Moment {
+        let rate = u64::from(limit.max(self.limit));
+        Moment::At(match self.owed() {
+            0 => 0,
+            owed => self.last_us.saturating_add(ceil_div(owed, rate)),
+        })
+    }
+
+    /// When the debt has drained to 0 at its own limit.
+    pub fn ends(&self) -> Moment {
+        self.clears(self.limit)
+    }
+}
