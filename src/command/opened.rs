@@ -9,7 +9,7 @@ use crate::metrics;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
 use ratelimit_core::check::{CheckError, Decision, Outcome, Refusal};
 use ratelimit_core::effect::{Action, BAN_EVENT, Effect, Head};
-use ratelimit_core::key::{Change, Check, Expiry, Limiter};
+use ratelimit_core::key::{Change, Check, Deadline, Expiry, Limiter};
 use ratelimit_core::rule::{Excerpt, Identity};
 use ratelimit_core::waiting::Cause;
 use std::ffi::CStr;
@@ -94,7 +94,8 @@ impl<'c> Opened<'c> {
         cause: Cause<'_>,
         args: impl FnOnce() -> EffectArgs<'e>,
     ) {
-        let expiry = self.move_expiry(!action.takes_at());
+        let expiry =
+            if action.takes_at() { self.move_expiry() } else { self.move_expiry_without_at() };
         self.propagate(expiry, || Some((action, args())));
         self.key.call().signal_modified(self.key.name());
         line::changed(self.key.name(), cause);
@@ -124,7 +125,7 @@ impl<'c> Opened<'c> {
         if !outcome.changed() {
             return;
         }
-        let expiry = self.move_expiry(false);
+        let expiry = self.move_expiry();
         self.propagate(expiry, || {
             let action = Action::of_check(check, outcome.change)?;
             // Renewing a hold needs no rules.
@@ -165,33 +166,50 @@ impl<'c> Opened<'c> {
     }
 
     /// Deletes the key if it is empty; otherwise moves its expiry if needed.
-    fn move_expiry(&mut self, without_at: bool) -> Expiry {
+    #[inline]
+    fn move_expiry(&mut self) -> Expiry {
+        self.move_expiry_to(|limiter, _, _| limiter.deadline())
+    }
+
+    /// The same after a command that takes no `AT`.
+    #[cold]
+    fn move_expiry_without_at(&mut self) -> Expiry {
+        self.move_expiry_to(Limiter::deadline_without_at)
+    }
+
+    #[inline(always)]
+    fn move_expiry_to(
+        &mut self,
+        deadline: impl FnOnce(&Limiter, u64, Option<u64>) -> Deadline,
+    ) -> Expiry {
         let Some(limiter) = self.key.value() else { return Expiry::Keep };
         if limiter.is_empty() {
             self.key.delete();
             return Expiry::Keep;
         }
-        let expiry = self.expiry_of(limiter, without_at);
+        let expiry = self.expiry_at(deadline, limiter);
         self.set_expiry(expiry);
         expiry
     }
 
-    /// What to do with the expiry of the key, whose value this is. `without_at` if the command takes
-    /// no `AT`.
-    fn expiry_of(&self, limiter: &Limiter, without_at: bool) -> Expiry {
+    /// What to do with the expiry of the key, whose value this is.
+    #[inline(always)]
+    fn expiry_at(
+        &self,
+        deadline: impl FnOnce(&Limiter, u64, Option<u64>) -> Deadline,
+        limiter: &Limiter,
+    ) -> Expiry {
         let expires_ms = self.key.expires_at_ms();
-        let deadline = if without_at {
-            limiter.deadline_without_at(self.clock_us, expires_ms)
-        } else {
-            limiter.deadline()
-        };
+        let deadline = deadline(limiter, self.clock_us, expires_ms);
         deadline.expiry(self.at_us, self.clock_us, expires_ms)
     }
 
     /// True if the key expires earlier than a command that takes no `AT` wants it to, or much later:
     /// a user has moved its expiry.
     pub fn expires_wrongly(&self) -> bool {
-        self.key.value().is_some_and(|limiter| self.expiry_of(limiter, true) != Expiry::Keep)
+        let without_at = Limiter::deadline_without_at;
+        let value = self.key.value();
+        value.is_some_and(|limiter| self.expiry_at(without_at, limiter) != Expiry::Keep)
     }
 
     /// Sends an effect, if there is one, to the replicas and the append-only file.

@@ -122,13 +122,22 @@ impl Debt {
 
     /// The debt at `at_us >= last_us`, in fractions of the period. At a lower limit than its own it
     /// drains more slowly, until it ends.
+    #[inline(always)]
     pub fn owed_at(&self, limit: u32, at_us: u64) -> u128 {
-        let drained = |limit: u32| product(at_us.saturating_sub(self.last_us), u64::from(limit));
-        let owed = self.owed();
-        if limit < self.limit && owed <= drained(self.limit) {
-            return 0;
-        }
-        owed.saturating_sub(drained(limit))
+        if limit < self.limit && self.has_ended(at_us) { 0 } else { self.left_at(limit, at_us) }
+    }
+
+    /// The debt that is left at `at_us >= last_us` if it drains at this limit.
+    #[inline(always)]
+    fn left_at(&self, limit: u32, at_us: u64) -> u128 {
+        let drained = product(at_us.saturating_sub(self.last_us), u64::from(limit));
+        self.owed().saturating_sub(drained)
+    }
+
+    /// True if the debt has drained to 0 at its own limit.
+    #[cold]
+    fn has_ended(&self, at_us: u64) -> bool {
+        self.left_at(self.limit, at_us) == 0
     }
 
     /// Units owed at `at_us >= last_us` at its own limit, rounded up.
@@ -136,9 +145,25 @@ impl Debt {
         ceil_div(self.owed_at(self.limit, at_us), self.period_us())
     }
 
+    #[inline(always)]
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let (period_us, limit) = (self.period_us(), u64::from(rule.limit()));
+        if rule.limit() < self.limit {
+            return self.read_until_its_end(rule, at_us, cost);
+        }
+        self.read_owed(self.left_at(rule.limit(), at_us), rule, at_us, cost)
+    }
+
+    /// What a rule reads whose limit is lower than that of the rule that consumed last.
+    #[cold]
+    fn read_until_its_end(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let owed = self.owed_at(rule.limit(), at_us);
+        let reading = self.read_owed(owed, rule, at_us, cost);
+        if owed > 0 { reading.until(self.ends()) } else { reading }
+    }
+
+    #[inline(always)]
+    fn read_owed(&self, owed: u128, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let (period_us, limit) = (self.period_us(), u64::from(rule.limit()));
         let capacity = rule.capacity();
         let over = owed
             .wrapping_add(product(u64::from(cost), period_us))
@@ -150,8 +175,7 @@ impl Debt {
         };
         let turn_us = if self.is_leaky() { at_us.saturating_add(ceil_div(owed, limit)) } else { 0 };
         let remaining = capacity.saturating_sub(ceil_div(owed, period_us));
-        let reading = Reading { at_us, remaining, admits, turn_us };
-        if rule.limit() < self.limit && owed > 0 { reading.until(self.ends()) } else { reading }
+        Reading { at_us, remaining, admits, turn_us }
     }
 
     /// Adds to the debt up to the capacity.

@@ -50,6 +50,7 @@ impl Deadline {
     ///
     /// `decided_us` is the time of the decision, `server_us` the server's clock (they differ under
     /// `AT`), and `current_ms` the key's present expiry.
+    #[inline]
     pub fn expiry(self, decided_us: u64, server_us: u64, current_ms: Option<u64>) -> Expiry {
         let Moment::At(until_us) = self.until else {
             return current_ms.map_or(Expiry::Keep, |_| Expiry::Never);

@@ -42,9 +42,11 @@ impl Limiter {
     /// True if the check repeats a hold and moves its end.
     pub(crate) fn renews(&self, check: &Check<'_>) -> bool {
         let (Some(request), Some(holds)) = (check.hold(), self.holds()) else { return false };
-        let renewed = (request.end_us, request.length_from(check.now_us));
         let live = holds.find_live(request.id, check.now_us);
-        live.is_some_and(|hold| (hold.end_us(), holds.length_of(hold)) != renewed)
+        live.is_some_and(|hold| {
+            hold.end_us() != request.end_us
+                || holds.length_of(hold) != request.length_from(check.now_us)
+        })
     }
 
     /// A live hold's charge for a rule, if its state is still there.
@@ -202,11 +204,16 @@ impl Limiter {
     }
 
     /// Ends the holds that have lapsed at `now_us`.
+    #[inline]
     pub fn lapse(&mut self, now_us: u64) {
-        let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us)).unwrap_or_default();
-        if ended.is_empty() {
-            return;
+        if self.holds().is_some_and(|holds| holds.any_lapsed(now_us)) {
+            self.end_lapsed(now_us);
         }
+    }
+
+    #[cold]
+    fn end_lapsed(&mut self, now_us: u64) {
+        let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us)).unwrap_or_default();
         // Thousands may lapse at once, and each return to a log moves its entries, so these are
         // collected.
         let mut to_log = Vec::new();

@@ -255,23 +255,12 @@ impl Limiter {
     }
 
     /// Until when the value matters.
+    #[inline(always)]
     pub fn deadline(&self) -> Deadline {
         match &self.contents {
             Contents::Nothing => Deadline::PASSED,
             Contents::One(state) => deadline_of(state),
-            Contents::Compound(compound) => {
-                let Compound { states, standing, pause, bans, history, holds } = &**compound;
-                let end_of = |until: Moment| Deadline::new(until, 0);
-                let others = [
-                    standing.as_ref().map(|standing| end_of(standing.ends())),
-                    pause.as_deref().map(|pause| end_of(Moment::At(pause.until_us))),
-                    bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
-                    history.as_deref().map(|all| Deadline::new(Moment::At(all.until_us), HOUR_US)),
-                    holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
-                ];
-                let of_states = states.iter().map(deadline_of);
-                of_states.chain(others.into_iter().flatten()).fold(Deadline::PASSED, Deadline::or)
-            }
+            Contents::Compound(compound) => compound.deadline(),
         }
     }
 
@@ -303,6 +292,22 @@ impl Limiter {
         for state in self.states_mut() {
             state.visit_heap(to);
         }
+    }
+}
+
+impl Compound {
+    fn deadline(&self) -> Deadline {
+        let Self { states, standing, pause, bans, history, holds } = self;
+        let end_of = |until: Moment| Deadline::new(until, 0);
+        let others = [
+            standing.as_ref().map(|standing| end_of(standing.ends())),
+            pause.as_deref().map(|pause| end_of(Moment::At(pause.until_us))),
+            bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
+            history.as_deref().map(|all| Deadline::new(Moment::At(all.until_us), HOUR_US)),
+            holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
+        ];
+        let of_states = states.iter().map(deadline_of);
+        of_states.chain(others.into_iter().flatten()).fold(Deadline::PASSED, Deadline::or)
     }
 }
 

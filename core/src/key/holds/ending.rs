@@ -32,9 +32,6 @@ impl Holds {
     pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
         let (ended, ahead) = (self.ended(now_us), self.ahead(now_us).count());
         let lapsed = ended.saturating_add(ahead);
-        if lapsed == 0 {
-            return Vec::new();
-        }
         if lapsed.saturating_mul(MANY) < self.len() {
             let ended = self.in_order_of_ends().take(ended);
             let lapsed = ended.chain(self.ahead(now_us)).map(|hold| Id::new(hold.id()));

@@ -43,6 +43,12 @@ impl Holds {
         self.len().saturating_sub(lapsed)
     }
 
+    /// True if any hold has lapsed at `now_us`.
+    pub fn any_lapsed(&self, now_us: u64) -> bool {
+        let next = self.in_order_of_ends().next();
+        next.is_some_and(|hold| hold.has_ended(now_us)) || self.ahead(now_us).next().is_some()
+    }
+
     /// The sum of the rules that each hold live at `now_us` is on.
     pub fn live_rules(&self, now_us: u64) -> usize {
         let ended = self.in_order_of_ends().take_while(|hold| hold.has_ended(now_us));
