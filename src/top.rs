@@ -14,7 +14,8 @@ pub fn with<R>(call: &Call<'_>, counters: usize, body: impl FnOnce(&mut Top) -> 
     })
 }
 
-/// Resizes the sketch when the setting changes: waiting for the next denial would keep memory.
+/// Resizes the sketch when the setting changes, since the next denial, which would do it, may be
+/// far off.
 pub fn resize(call: &Call<'_>, counters: i64) {
     with(call, usize::try_from(counters).unwrap_or(0), |_| ());
 }

@@ -15,8 +15,8 @@ pub struct Scratch {
     pub rules: Vec<Rule>,
     pub decisions: Vec<Decision>,
     pub resolver: Resolver,
-    /// The bucket of an `RL.THROTTLE` as a rule, and the rule's text. The caller wrote none, so the
-    /// text is built when it is first propagated.
+    /// The bucket of an `RL.THROTTLE` as a rule, and the rule's text. A caller sends no such text, so
+    /// it is built when the rule is first propagated.
     pub buckets: DirectMapped<Bucket, (Rule, OnceCell<Texts>)>,
 }
 

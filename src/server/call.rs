@@ -20,7 +20,7 @@ pub enum CommandError {
     Because(Cow<'static, str>),
     /// The error's text with its code, which may be other than `ERR`.
     Whole(Cow<'static, str>),
-    /// A panic, or a failed call of the module API that cannot fail.
+    /// A panic, or the failure of a module API call that should not fail.
     Internal,
 }
 
@@ -78,8 +78,8 @@ impl<'a> Call<'a> {
         self.args.get(1).ok_or(CommandError::WrongArity)
     }
 
-    /// Tests that there are as many arguments, with the command and its key, as the shortest form
-    /// of the command has.
+    /// Tests that the call has at least as many arguments as the command's shortest form. The name
+    /// and the key count as arguments.
     ///
     /// # Errors
     /// [`CommandError::WrongArity`] if there are fewer.

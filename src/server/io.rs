@@ -27,8 +27,8 @@ pub unsafe fn guarded_save(io: *mut raw::RedisModuleIO, body: impl FnOnce()) {
 /// The API has no function for that. But loading from a file that is being written fails, and
 /// because the module handles load errors itself (`declare_options`), the server only records the
 /// error. It then discards the file, in a child as well as in `SAVE`. A server from 7.2 on forgets
-/// the error if the callback wrote nothing, and that of auxiliary data may write nothing, so this
-/// writes a number first.
+/// the error if the callback wrote nothing. The callback for auxiliary data may have written
+/// nothing, so this function writes a number first.
 ///
 /// # Safety
 /// `io` is what the server gave to the callback that is running.

@@ -29,7 +29,7 @@ pub fn add(report: &Report, headers: Headers, fields: &mut HeaderMap) {
                 rules.map(|rule| (policy(rule), left(rule))).unzip();
             for (name, rules) in [("ratelimit-policy", policies), ("ratelimit", limits)] {
                 if let Some(value) = value(rules.join(", ")) {
-                    // An inner layer tells of its own rules.
+                    // Appended, because an inner layer may have added fields for other rules.
                     fields.append(name, value);
                 }
             }

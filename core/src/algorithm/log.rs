@@ -179,8 +179,8 @@ impl Log {
         }
     }
 
-    /// Adds a request, and drops entries that no rule can see any more. If `held`, live holds may
-    /// give units back to the log, perhaps these, so age alone evicts admitted requests.
+    /// Adds a request, and drops entries that no rule can see any more. If `held`, a live hold may
+    /// give units back to the log, so admitted requests are evicted by age only.
     #[inline]
     pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: bool) {
         let kept = self.remember(needs, at_us);
@@ -204,15 +204,15 @@ impl Log {
         if !held {
             self.keep_newest(kept);
         } else if let Some(charged) = self.charged_mut() {
-            // Holds never give back denials, so these keep only what rules need.
+            // Holds never give back denials, so the denials kept are only those that rules need.
             charged.keep_newest(kept.units);
         }
         self.admitted.tidy();
     }
 
     /// Adds the units that a settled hold cost beyond its charge, and evicts only by age. `needs`
-    /// are those of the hold's log rules. Their limit is raised by the excess, which goes beyond
-    /// it.
+    /// are those of the hold's log rules. The excess may exceed their limit, so the log raises the
+    /// limit by the excess.
     pub fn consume_excess(&mut self, needs: Needs, at_us: u64, units: u32) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
         self.consume(Needs { units: most, ..needs }, at_us, units, false, true);

@@ -71,11 +71,13 @@ impl Meter {
     }
 
     /// True if `rule` can read this without reshaping. A log fits log rules of any period, since
-    /// each reads it through its own window.
+    /// each reads it through its own window. A named rule that neither drains nor adds units reads
+    /// a meter of its kind as it is: after reshaping, nothing would say when the meter ends.
     #[inline]
     pub fn has_shape_of(&self, rule: &Rule) -> bool {
         let fits = |shape: Shape, period_us: u64| {
-            period_us == rule.period_us() && shape == rule.algorithm().shape()
+            let same = period_us == rule.period_us() && shape == rule.algorithm().shape();
+            same || rule.never_drains() && rule.name().is_some() && self.is_of_kind(rule.kind())
         };
         match self {
             Self::Log(_) => rule.kind() == Kind::Log,

@@ -73,7 +73,8 @@ impl OpenWindow {
         self.into = Uint48::saturating(since(self.start_us(), at_us));
     }
 
-    /// Wraps like `since`: no time from the last one on lies before the epoch.
+    /// The time `us` after the start, which is never before the epoch if `us` reaches the last
+    /// request. A start before the epoch wraps, as in `since`.
     const fn after_start(&self, us: u64) -> u64 {
         self.start_us().cast_unsigned().wrapping_add(us)
     }

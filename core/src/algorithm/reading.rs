@@ -78,9 +78,9 @@ pub fn effective_time(now_us: u64, last_us: u64, window_us: u64) -> Option<u64> 
 
 /// The earliest time at which a pause or a hold of this length that ends at `end_us` is in effect.
 ///
-/// It was set its length before its end. If the clock then stepped back by up to its length, time
-/// stands still for it, and it ends when the clock has reached its end; if the clock stepped back
-/// by more, it is over.
+/// A pause or hold starts one length before its end. If the clock then steps back by up to one more
+/// length, time stands still for it: it stays in effect until the clock reaches its end. If the
+/// clock steps back by more than that, it is over.
 pub const fn not_before_us(end_us: u64, length_us: u64) -> u64 {
     end_us.saturating_sub(length_us.saturating_mul(2))
 }

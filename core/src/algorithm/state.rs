@@ -6,6 +6,8 @@
 //! A state outlives the rule that created it. The next call may bring another limit, which leaves
 //! the state as it is; under a name it may also bring another period, other options or another
 //! algorithm. If the shape changed, the state is reshaped; if the algorithm changed, it is dropped.
+//! At a limit of 0 a debt has no end, so a `leaky` rule, or a `bucket` without `refill=interval`,
+//! reshapes nothing while its limit is 0.
 //!
 //! A state [ends](Meter::ends) when nothing in it counts any more for the rule that consumed last,
 //! as that rule then was. Until then the key lives, and from then on every rule reads the state as
@@ -189,12 +191,7 @@ impl State {
         let seen = at_us.and_then(|at_us| Some((at_us, self.seen_by(rule, at_us)?)));
         match seen {
             Some((at_us, Cow::Borrowed(meter))) => meter.clears(rule, at_us),
-            Some((at_us, Cow::Owned(meter))) => {
-                let ends = self.meter().ends();
-                // At a limit of 0 a debt drains nothing before its end.
-                let drains = rule.limit() > 0 || !matches!(meter, Meter::Debt(_));
-                if drains { meter.clears(rule, at_us).min(ends) } else { ends }
-            }
+            Some((at_us, Cow::Owned(meter))) => meter.clears(rule, at_us).min(self.meter().ends()),
             None => Moment::At(0),
         }
     }

@@ -90,9 +90,9 @@ impl Decision {
         self.remaining = self.remaining.saturating_sub(cost.into()).max(0);
     }
 
-    /// True if this decision, at its cost, precedes another as the answer: the longer denial, or
-    /// without a denial the one that admits its cost fewer times. That compares `remaining / cost`,
-    /// as fractions; a cost of 0 can be admitted any number of times.
+    /// True if this decision precedes another as the answer. A longer denial comes first. If neither
+    /// denies, the decision that admits its own cost fewer times comes first: `remaining / cost` is
+    /// compared as fractions, and a cost of 0 can be admitted any number of times.
     #[inline(always)]
     pub(crate) fn precedes(&self, cost: u32, other: &Self, other_cost: u32) -> bool {
         let denies = |decision: &Self| decision.verdict != Verdict::Allowed;

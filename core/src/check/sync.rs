@@ -1,5 +1,5 @@
-//! `RL.SYNC`: consumes what a service that others use too, the upstream, says that they have
-//! consumed there.
+//! `RL.SYNC`: follows an upstream, a service that other programs use too. Consumes here what the
+//! upstream says that they have consumed there.
 
 use super::foresight::Foresight;
 use super::refusal::{Bounds, Refusal};
@@ -10,12 +10,12 @@ use crate::rule::{MAX_UNITS, Rule};
 use std::slice;
 
 impl Limiter {
-    /// Consumes unconditionally what leaves the rule `remaining` units, as a check at that cost
-    /// does. It never gives units back: what the upstream said may be older than checks of this
-    /// key. Returns the units. If the rule's text gives a cost, they replace it.
+    /// Consumes units until the rule has `remaining` left, as one check at that cost would, and
+    /// returns their number. A cost in the rule's text is set to that number. Never gives units
+    /// back, because checks of this key may be newer than what the upstream said.
     ///
-    /// It consumes at most [`MAX_UNITS`], since no check costs more. A rule may let one unit more
-    /// pass at once, so call this until it returns 0.
+    /// Consumes at most [`MAX_UNITS`], since no check costs more. A `leaky` rule may let one unit
+    /// more pass at once, so call this until it returns 0.
     ///
     /// # Errors
     /// [`Refusal`], and nothing changed, if the key would come to hold more states than it may.

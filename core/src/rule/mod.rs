@@ -350,6 +350,14 @@ impl Rule {
         self.limit
     }
 
+    /// Whether a debt under this rule stays as it is: at a limit of 0 nothing drains or is added.
+    #[inline]
+    pub(crate) const fn never_drains(&self) -> bool {
+        let is_debt =
+            matches!(self.algorithm.shape(), Shape::Bucket { refill: Refill::Even } | Shape::Leaky);
+        is_debt && self.limit == 0
+    }
+
     /// The period in microseconds; a calendar month counts as 31 days, and slots have 0.
     pub const fn period_us(&self) -> u64 {
         self.period_us

@@ -1,8 +1,8 @@
 //! Answers clients whose slot this node no longer serves.
 //!
-//! When a cluster is down, most servers answer those who wait; Valkey 9.1 leaves them, and none
-//! answers those whose slot was taken from all nodes. So the module asks the server, for some of
-//! the clients at a time, whether it serves their keys.
+//! When a cluster is down, most servers answer waiting clients, but Valkey 9.1 does not. When a
+//! slot is taken from all nodes, no server answers the clients that wait for its keys. So the
+//! module asks the server whether it serves the clients' keys, for some clients at a time.
 
 use super::super::line::waiters;
 use super::MOST_ANSWERS;
@@ -11,13 +11,14 @@ use crate::server::EventContext;
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// A command that the server refuses if it does not serve its key, and that changes nothing.
+/// A command that changes nothing, and that the server refuses if it does not serve the key.
 const EXISTS: &CStr = c"EXISTS";
 
-/// How many clients are found served in one tick at most.
+/// A tick ends after it has found this number of clients whose keys are served.
 const MOST_SERVED: usize = 16;
 
-/// Answers some of the clients whose slots are not served, uncharged, with the server's error.
+/// Answers some of the clients whose slots are not served: with the server's error, and without a
+/// charge.
 pub fn refuse_unserved(ctx: &EventContext) {
     let mut served = 0_usize;
     for _ in 0..MOST_ANSWERS {

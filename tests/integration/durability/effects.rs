@@ -212,8 +212,8 @@ fn a_replica_that_skipped_refuses_reads_until_promoted() {
     });
 }
 
-/// Effects and values that no version writes: a number out of range, an unknown word, an end too
-/// early, and a value that is none.
+/// Effects and values that no version writes: a number out of range, an unknown word, a missing
+/// argument, and a payload that is not a value.
 const DAMAGED: [&[&str]; 4] = [
     &["RL.APPLY", "k", "v1:4102444800000000:0:admit:1000000001", "5/h"],
     &["RL.APPLY", "k", "v1:4102444800000000:0:admin:1", "5/h"],

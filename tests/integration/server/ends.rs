@@ -31,7 +31,7 @@ fn at(us: u64, command: &str, key: &str, rest: &str) -> String {
     format!("{command} {key} AT {us} {rest}")
 }
 
-/// A primary and its replica tell the same, as does the primary after it has loaded its data again.
+/// The primary and its replica give equal answers, before and after the primary reloads its data.
 #[test]
 fn no_wait_reaches_beyond_the_end_of_a_state() {
     server::on_all_with(Builder::allow_at, |server| {

@@ -141,8 +141,8 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     }
     past.retain(|past| past.until_us > at_us && !latest.covers(past.needs.unpack()));
     while past.len() > MOST_PAST {
-        // Merge the two that end first: merged needs keep more than either, and these do so for the
-        // shortest time.
+        // Merge the two that end first: merged needs keep more entries than either, and these two
+        // end soonest.
         past.sort_by_key(|past| past.until_us);
         let first = past.remove(0);
         if let Some(second) = past.first_mut() {
@@ -156,8 +156,8 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
 /// memory to about a megabyte.
 pub const MAX_HELD: u64 = 100_000;
 
-/// The most units that a series retains. Another check's units still fit, so running totals never
-/// wrap around to an earlier total.
+/// The most units that a series retains. The units of one more check still fit into a running total,
+/// so totals never wrap around to an earlier one.
 pub const MAX_RETAINED_UNITS: u64 = (u32::MAX - MAX_UNITS) as u64;
 
 /// How much a log retains for the latest check and earlier ones.

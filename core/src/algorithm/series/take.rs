@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Finding the entries takes O(log n). Removing them moves the entries on one side, at most half of
-//! all, with a few `memmove`s: one for each time that the source or the target wraps around the end
-//! of the ring, and one more. Units of many times are removed in one pass that copies the entries
-//! that stay.
+//! all, with at most three `memmove`s, because the source and the target can each wrap around the
+//! end of the ring once. Units of many times are removed in one pass that copies the entries that
+//! stay.
 
 use super::entries::position;
 use super::layout::{Newest, Series};
@@ -25,8 +25,8 @@ pub struct Take {
 const FEW_TAKES: usize = 128;
 
 impl Series {
-    /// Removes units from the entries of many times. If they are many, sorts them and removes all
-    /// in one pass.
+    /// Removes units from the entries of several times. Many takes are sorted, and then removed in
+    /// one pass.
     pub fn take_each(&mut self, takes: &mut [Take]) {
         if takes.len() > FEW_TAKES
             && let Some(kept) = self.without(takes)

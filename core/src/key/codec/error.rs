@@ -9,10 +9,10 @@ pub enum DecodeError {
     /// It has no byte.
     #[error("the payload is empty, expected a version byte")]
     Empty,
-    /// Its first byte, this one, is no version that can be read.
+    /// Its first byte, given here, is not a version that can be read.
     #[error("the payload has version {0}, expected {VERSION}")]
     Version(u8),
-    /// It ends early or does not have the form of its version; says why in words.
+    /// It ends early or does not have the form of its version, for the reason in these words.
     #[error("the payload cannot be read: {0}")]
     Malformed(&'static str),
     /// This number of bytes follows the value.

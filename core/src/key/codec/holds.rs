@@ -134,8 +134,8 @@ fn each_on_its_own_state(charges: &[Charge]) -> bool {
     tracks.is_sorted_by(|one, next| one < next)
 }
 
-/// A charge of the hold with this id, and how many least debts are older than its own, with its
-/// own, if it has one. Creates the track of its state if missing.
+/// A charge of the hold with this id. If it has a least debt, also that debt, and how many least
+/// debts are older. Creates the track of its state if missing.
 fn load_charge(
     saved: SavedCharge,
     id: &[u8],

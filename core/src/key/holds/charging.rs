@@ -124,8 +124,8 @@ impl State {
         })
     }
 
-    /// Corrects the charge of an ended hold to what the request really cost. Units for a log are
-    /// put off into `later`, if given.
+    /// Corrects the charge of an ended hold to what the request really cost. With `later`, units that
+    /// a log gets back are added to that list and stay in the log for now.
     pub fn correct(
         &mut self,
         track: &mut Track,

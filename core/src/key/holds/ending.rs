@@ -1,4 +1,4 @@
-//! The end of holds: one is settled, or all that do not live any more lapse.
+//! The end of holds: one hold is settled, or all holds that have lapsed end.
 //!
 //! A hold that ends leaves the rows and both orders. Its charges still count in their tracks until
 //! they are corrected and [released](Holds::release).
@@ -6,7 +6,8 @@
 use super::lapse::{Length, Row};
 use super::{Charge, Hold, Holds, Id, Track};
 
-/// If more than one in this number of holds has lapsed, they end all at once instead of one by one.
+/// If 1/n of the holds or more have lapsed, where n is this number, they end in one pass instead of
+/// one by one.
 const MANY: usize = 64;
 
 impl Holds {

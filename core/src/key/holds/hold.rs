@@ -15,7 +15,8 @@ use std::slice;
 #[derive(Clone, Debug)]
 pub struct Hold {
     id: Id,
-    /// When it lapses, Unix microseconds; [`REFUND`] tells whether its charges are then given back.
+    /// When it lapses, in Unix microseconds, and the flag [`REFUND`], under which the lapse gives its
+    /// charges back.
     end: u64,
     charges: Charges,
 }
@@ -184,8 +185,8 @@ impl Hold {
         self.end & REFUND != 0
     }
 
-    /// True if it has reached its end at `now_us`. Without this it can have lapsed all the same,
-    /// if the clock stepped back: see `living`.
+    /// True if it has reached its end at `now_us`. A hold can also lapse before its end, if the clock
+    /// steps back: see `living`.
     pub const fn has_ended(&self, now_us: u64) -> bool {
         self.end_us() <= now_us
     }
@@ -214,8 +215,8 @@ impl Hold {
         }
     }
 
-    /// The number of rules it is on: one per charge, but log rules with names share a charge and
-    /// count one per name.
+    /// The number of rules it is on. Each charge counts as one rule, but the charge on a log counts
+    /// as one for each name of its log rules.
     pub fn rules(&self) -> u32 {
         let more_names = self.log_names().len().saturating_sub(1);
         u32::try_from(self.charges().len().saturating_add(more_names)).unwrap_or(u32::MAX)

@@ -9,7 +9,7 @@
 //!
 //! A clock that steps back prolongs a hold by that step, for at most the hold's length. After a
 //! longer step the hold lies ahead of the clock and has lapsed. [`Holds`] stores from which time on
-//! no hold lies ahead, so while the clock only moves forward, one comparison tells that none does.
+//! no hold lies ahead. So while the clock only moves forward, one comparison shows that none does.
 
 use super::lapse::{Lapse, Length};
 use super::{Hold, Holds};
@@ -19,7 +19,7 @@ impl Holds {
     /// The live hold with this id.
     pub fn find_live(&self, id: &[u8], now_us: u64) -> Option<&Hold> {
         let hold = self.find(id).filter(|hold| !hold.has_ended(now_us))?;
-        // The length takes another search, which a clock that moves forward makes needless.
+        // Finding the length takes another search. Only a clock that stepped back needs it.
         let lives =
             now_us >= self.none_ahead_us || self.length_of(hold).lives(hold.end_us(), now_us);
         lives.then_some(hold)
@@ -56,9 +56,9 @@ impl Holds {
         lapsed.fold(self.rules, u32::saturating_sub) as usize
     }
 
-    /// True if stored holds have lapsed at `now_us`, and rules would read what they still occupy:
-    /// they give charges back, or lie ahead of a clock that stepped back and would live again once it
-    /// comes near. Rules ignore other holds that have reached their end.
+    /// True if holds that have lapsed at `now_us` must end before rules read the key. Those are
+    /// holds that give their charges back, and holds ahead of a clock that stepped back, which would
+    /// live again once the clock comes near. Rules ignore other holds that have reached their end.
     pub fn lapse_matters(&self, now_us: u64) -> bool {
         let ended = || self.in_order_of_ends().take_while(|hold| hold.has_ended(now_us));
         self.ahead(now_us).next().is_some() || self.any_refunds() && ended().any(Hold::refunds)
@@ -86,8 +86,8 @@ impl Holds {
         self.none_ahead_us = self.none_ahead_us.max(not_before_us(end_us, length.micros()));
     }
 
-    /// Called when a hold ended or was renewed. If the clock is behind, that hold may have been the
-    /// last one ahead of it, and checks need not look for such holds any more.
+    /// Call this after a hold ended or was renewed. It may have been the last hold ahead of a clock
+    /// that stepped back; then `none_ahead_us` falls, and checks stop looking for holds ahead.
     pub fn look_ahead_again(&mut self, now_us: u64) {
         if now_us < self.none_ahead_us {
             self.note_lengths();

@@ -68,7 +68,7 @@ pub struct Holds {
     refunding: u32,
     /// The sum of the rules that each hold is on.
     rules: u32,
-    /// At this time or later, no hold has lapsed by a step back of the clock.
+    /// From this time on, no hold lies ahead of the clock: see `living`.
     none_ahead_us: u64,
 }
 
@@ -161,8 +161,8 @@ impl Holds {
         self.in_order_of_ends().next_back().map_or(0, Hold::end_us)
     }
 
-    /// Adds a hold of this length, whose id no other has, unless the key already has the most it
-    /// can.
+    /// Adds a hold of this length, unless the key already has the most holds that it can. No other
+    /// hold may have its id.
     pub fn add(&mut self, hold: Hold, length: Length) {
         let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.place_of_id(hold.id()))
         else {
@@ -267,9 +267,8 @@ impl Holds {
         }
     }
 
-    /// Drops the tracks of deleted states if there are many: a name can get new states again and
-    /// again while holds on the old ones live. The charges on those tracks lose their state for
-    /// good.
+    /// Drops the tracks of deleted states if there are many. A name can get new states again and
+    /// again while holds on its old states live. The charges on dropped tracks are never corrected.
     pub fn drop_orphans(&mut self) {
         let orphans = self.tracks.iter().filter(|track| track.place.is_none() && track.charges > 0);
         if orphans.count() <= MANY_ORPHANS {
@@ -331,8 +330,8 @@ impl Holds {
         }
     }
 
-    /// Drops the tracks' data of ended holds where that is most of their data. All charges of ended
-    /// holds must have been released.
+    /// Drops what tracks still store of ended holds, in each track where that is most of the data.
+    /// All charges of ended holds must have been released.
     pub fn compact_sparse(&mut self) {
         let Self { rows, tracks, .. } = self;
         for (track, number) in tracks.iter_mut().zip(0..) {

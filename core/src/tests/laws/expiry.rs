@@ -6,7 +6,8 @@ use super::rules::{any_namesakes, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing_on, one_at_a_time_on, steady};
 use super::{act, cases, check, peek, unblocked};
 use crate::algorithm::reading::Moment;
-use crate::key::{Expiry, Limiter};
+use crate::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Verdict};
+use crate::parse::rules_of_line;
 use crate::rule::{Algorithm, FixedParams, MAX_TIME_US, Rule, SECOND_US};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -172,5 +173,28 @@ proptest! {
         traffic in one_at_a_time_on(any_namesakes(4), 50, Clock::StepsBack)
     ) {
         ended_states_are_empty(&traffic)?;
+    }
+}
+
+/// A rule with a limit of 0 never drains a debt, so its period cannot say when the debt ends. Such
+/// a rule is recorded if it is a shadow, or if its cost is 0 and the check takes a hold.
+#[test]
+fn a_limit_of_0_ends_no_debt_of_its_name() {
+    let id = HoldRequest { id: b"a", end_us: 2_000 * SECOND_US, refund: false };
+    for full in
+        ["bucket:5/h,name=n", "bucket:5/h,refill=interval,name=n", "leaky:1/h,queue=4,name=n"]
+    {
+        let kind = full.split(':').next().unwrap();
+        for (options, hold) in [("shadow", None), ("cost=0", Some(id))] {
+            let (rules, mut limiter) = (rules_of_line(full), Limiter::default());
+            check(&mut limiter, &rules, 5, SECOND_US);
+            let zero = rules_of_line(&format!("{kind}:0/1ms,name=n,{options}"));
+            let options = CheckOptions { hold, ..CheckOptions::default() };
+            let asked = Check::new(&zero, 1, 2 * SECOND_US).with(&options);
+            assert_ne!(limiter.check(&asked, &mut Vec::new()).change, Change::Nothing, "{zero:?}");
+            assert!(!limiter.deadline().has_passed(1_800 * SECOND_US), "{zero:?} on {full}");
+            let (denied, _) = peek(&limiter, &rules, 5, 1_800 * SECOND_US);
+            assert_eq!(denied.summary.verdict, Verdict::Limited, "{full} after {zero:?}");
+        }
     }
 }

@@ -231,19 +231,18 @@ impl Owned {
     pub fn seen_by(&self, rule: &Rule, at: Micros) -> Option<NaiveMeter> {
         if self.kind != rule.kind() || self.has_ended(at) {
             None
-        } else if self.shape == NaiveShape::of(rule) {
+        } else if self.has_shape_of(rule) {
             Some(self.meter.clone())
         } else {
-            let mut seen = self.meter.reshaped(rule, self.last);
-            if let NaiveMeter::Debt(debt) = &mut seen {
-                debt.limit = rule.limit().into(); // at 0 nothing drains
-            }
-            Some(seen)
+            Some(self.meter.reshaped(rule, self.last))
         }
     }
 
+    /// Whether the rule reads the state as it is. One that never drains reads any of its name.
     pub fn has_shape_of(&self, rule: &Rule) -> bool {
-        self.kind == rule.kind() && self.shape == NaiveShape::of(rule)
+        let never_drains =
+            || rule.limit() == 0 && matches!(NaiveMeter::of_units(rule, 0, 0), NaiveMeter::Debt(_));
+        self.kind == rule.kind() && (self.shape == NaiveShape::of(rule) || never_drains())
     }
 
     /// Takes the shape that a rule gives it when it consumes.
