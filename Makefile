@@ -230,8 +230,8 @@ mutants: ## change the core's code one place at a time, and list what no test no
 	@mkdir -p target
 	@scripts/fetch.py cargo mutants
 	cargo mutants --no-config -p ratelimit-core --profile mutants --timeout 20 -o target/mutants $(ITERATE) \
-		$(foreach files,$(or $(FILES),core/src/limit/** core/src/effect/** core/src/waiting/**),-f '$(files)') \
-		-e '**/tests/**' -e '**/tests.rs' -e core/src/limit/value/codec/parts.rs $(if $(SHARD),--shard $(SHARD) --sharding round-robin) \
+		$(foreach files,$(or $(FILES),core/src/algorithm/** core/src/key/** core/src/check/** core/src/effect/** core/src/waiting/**),-f '$(files)') \
+		-e '**/tests/**' -e '**/tests.rs' -e core/src/key/codec/parts.rs $(if $(SHARD),--shard $(SHARD) --sharding round-robin) \
 		$(foreach arg,--lib --test=heap,--cargo-arg=$(arg)) --cargo-test-arg=-- --cargo-test-arg=-Zunstable-options --cargo-test-arg=--fail-fast \
 		$(foreach slow,drift:: explained:: memory:: fuzz:: top:: a_flood dense_payloads,--cargo-test-arg=--skip=$(slow))
 
