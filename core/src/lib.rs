@@ -72,6 +72,7 @@ pub mod heap;
 pub mod key;
 pub mod parse;
 pub mod rule;
+mod saved;
 // Fuzzing uses only part of it; the rest is dead code there.
 #[cfg_attr(not(test), allow(dead_code, unused_imports))]
 #[cfg(any(test, fuzzing))]

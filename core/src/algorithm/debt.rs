@@ -18,10 +18,16 @@
 //! Units have 32 bits, periods 48 and times 64. A sum of a few products of units
 //! with periods or times stays far below 2^128, so additions cannot overflow.
 
+use super::meter::Meter;
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
+use super::{Algorithm, Excess, Held, Reported, Saved};
 use crate::exact::{ceil_div, floor_div, narrow, product};
-use crate::rule::{Kind, Rule};
+use crate::key::holds::{Leasts, TrackKind};
+use crate::rule::{BucketParams, Kind, LeakyParams, Name, Params, Refill, Rule, Shape};
+use crate::saved::bounds::{check_period, check_time, check_units};
+use crate::saved::error::DecodeError;
+use crate::saved::form::{put, take, within};
 
 /// 32 bytes: half a cache line. An allocator with size classes places it next to the server's entry
 /// for the key, which is as large.
@@ -65,10 +71,6 @@ impl BurstOrQueue {
 }
 
 impl Debt {
-    pub const fn period_us(&self) -> u64 {
-        self.period.get()
-    }
-
     /// True for a leaky bucket.
     pub const fn is_leaky(&self) -> bool {
         self.burst_or_queue.0 & BurstOrQueue::LEAKY != 0
@@ -111,10 +113,6 @@ impl Debt {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.units == 0 && self.rem == Uint48::default()
-    }
-
     /// The debt at `last_us`, in fractions of the period.
     pub fn owed(&self) -> u128 {
         product(u64::from(self.units), self.period_us()).wrapping_add(self.rem.get().into())
@@ -124,7 +122,7 @@ impl Debt {
     /// drains more slowly, until it ends.
     #[inline(always)]
     pub fn owed_at(&self, limit: u32, at_us: u64) -> u128 {
-        if limit < self.limit && self.has_ended(at_us) { 0 } else { self.left_at(limit, at_us) }
+        if limit < self.limit && self.has_drained(at_us) { 0 } else { self.left_at(limit, at_us) }
     }
 
     /// The debt that is left at `at_us >= last_us` if it drains at this limit.
@@ -136,21 +134,8 @@ impl Debt {
 
     /// True if the debt has drained to 0 at its own limit.
     #[cold]
-    fn has_ended(&self, at_us: u64) -> bool {
+    fn has_drained(&self, at_us: u64) -> bool {
         self.left_at(self.limit, at_us) == 0
-    }
-
-    /// Units owed at `at_us >= last_us` at its own limit, rounded up.
-    pub fn consumed(&self, at_us: u64) -> u64 {
-        ceil_div(self.owed_at(self.limit, at_us), self.period_us())
-    }
-
-    #[inline(always)]
-    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        if rule.limit() < self.limit {
-            return self.read_until_its_end(rule, at_us, cost);
-        }
-        self.read_owed(self.left_at(rule.limit(), at_us), rule, at_us, cost)
     }
 
     /// What a rule reads whose limit is lower than that of the rule that consumed last.
@@ -178,15 +163,6 @@ impl Debt {
         Reading { at_us, remaining, admits, turn_us }
     }
 
-    /// Adds to the debt up to the capacity.
-    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
-        self.add(rule.limit(), at_us, cost, rule.capacity());
-        self.burst_or_queue = self.burst_or_queue.with_units(rule.burst_or_queue());
-        if rule.limit() > 0 {
-            self.limit = rule.limit();
-        }
-    }
-
     /// Drains the debt at `limit`, then adds `units` up to `capacity`. Keeps its own limit and
     /// burst or queue, since no rule consumes. Saturates at 2^32 - 1 units, more than four times
     /// the largest burst.
@@ -205,18 +181,92 @@ impl Debt {
         }
     }
 
-    /// Subtracts fractions of the period from the debt at `last_us`, stopping at 0.
-    pub fn take_off(&mut self, fractions: u128) {
-        self.set(self.owed().saturating_sub(fractions));
-    }
-
     /// The most units that the burst or queue allows to be owed.
     pub fn capacity(&self) -> u64 {
         u64::from(self.burst_or_queue.units()).saturating_add(self.is_leaky().into())
     }
 
-    /// Gives back up to `units`, and returns how many of them were owed at its own limit.
-    pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
+    fn set(&mut self, owed: u128) {
+        let units = floor_div(owed, self.period_us());
+        let rem = owed.saturating_sub(product(units, self.period_us()));
+        self.units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.rem = Uint48::saturating(narrow(rem));
+    }
+
+    /// When the debt has drained to 0 at `limit`, or has ended.
+    #[inline(always)]
+    fn drained(&self, limit: u32) -> Moment {
+        let rate = u64::from(limit.max(self.limit));
+        Moment::At(match self.owed() {
+            0 => 0,
+            owed => self.last_us.saturating_add(ceil_div(owed, rate)),
+        })
+    }
+}
+
+/// True if a named rule reads a meter of this shape as it is, whatever the rule's period: at a limit
+/// of 0 it neither drains nor adds anything, and nothing would say when a meter of its own ends.
+pub fn keeps_its_shape(rule: &Rule, shape: Shape) -> bool {
+    rule.never_drains() && rule.name().is_some() && rule.kind() == shape.kind()
+}
+
+impl Algorithm for Debt {
+    #[inline]
+    fn shape(&self) -> Shape {
+        if self.is_leaky() { Shape::Leaky } else { Shape::Bucket { refill: Refill::Even } }
+    }
+
+    #[inline]
+    fn fits(&self, rule: &Rule) -> bool {
+        rule.period_us() == self.period_us() && rule.params().shape() == self.shape()
+            || keeps_its_shape(rule, self.shape())
+    }
+
+    #[inline]
+    fn last_us(&self) -> u64 {
+        self.last_us
+    }
+
+    fn period_us(&self) -> u64 {
+        self.period.get()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.units == 0 && self.rem == Uint48::default()
+    }
+
+    fn consumed(&self, at_us: u64) -> u64 {
+        ceil_div(self.owed_at(self.limit, at_us), self.period_us())
+    }
+
+    #[inline(always)]
+    fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        if rule.limit() < self.limit {
+            return self.read_until_its_end(rule, at_us, cost);
+        }
+        self.read_owed(self.left_at(rule.limit(), at_us), rule, at_us, cost)
+    }
+
+    fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        self.add(rule.limit(), at_us, cost, rule.capacity());
+        self.burst_or_queue = self.burst_or_queue.with_units(rule.burst_or_queue());
+        if rule.limit() > 0 {
+            self.limit = rule.limit();
+        }
+    }
+
+    /// When the debt has drained to 0 at its own limit.
+    #[inline(always)]
+    fn ends(&self) -> Moment {
+        self.drained(self.limit)
+    }
+
+    #[inline(always)]
+    fn clears(&self, rule: &Rule) -> Moment {
+        self.drained(rule.limit())
+    }
+
+    fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
         let owed = self.owed_at(self.limit, at_us);
         if owed == 0 {
             return 0;
@@ -229,26 +279,72 @@ impl Debt {
         }
         ceil_div(owed.min(back), self.period_us())
     }
+}
 
-    fn set(&mut self, owed: u128) {
-        let units = floor_div(owed, self.period_us());
-        let rem = owed.saturating_sub(product(units, self.period_us()));
-        self.units = u32::try_from(units).unwrap_or(u32::MAX);
-        self.rem = Uint48::saturating(narrow(rem));
+/// It does not know when its units were consumed, so it gives nothing back by their stamp. A bucket
+/// gives back up to the least debt since the check, which its track has; a leaky one its debt, if
+/// nothing queued after it: a turn that was promised must not be promised twice.
+impl Held for Debt {
+    fn track(&self) -> TrackKind {
+        if self.is_leaky() {
+            TrackKind::Queue { last: None }
+        } else {
+            TrackKind::Bucket(Leasts::default())
+        }
     }
 
-    /// When the debt has drained to 0 at `limit`, or has ended.
-    #[inline(always)]
-    pub fn clears(&self, limit: u32) -> Moment {
-        let rate = u64::from(limit.max(self.limit));
-        Moment::At(match self.owed() {
-            0 => 0,
-            owed => self.last_us.saturating_add(ceil_div(owed, rate)),
-        })
+    fn unit(&self) -> Option<u64> {
+        Some(self.period_us())
     }
 
-    /// When the debt has drained to 0 at its own limit.
-    pub fn ends(&self) -> Moment {
-        self.clears(self.limit)
+    /// The debt drained at `limit`, in fractions of the period.
+    fn level(&self, limit: u32, at_us: u64) -> u128 {
+        self.owed_at(limit, at_us)
+    }
+
+    fn take_off(&mut self, fractions: u128) {
+        self.set(self.owed().saturating_sub(fractions));
+    }
+
+    /// Drains at the limit of the charge.
+    fn consume_excess(&mut self, excess: Excess, at_us: u64) {
+        self.add(excess.limit, at_us, excess.units, excess.most(self.capacity()));
+        self.drain_no_faster_than(excess.limit);
+    }
+}
+
+impl Saved for Debt {
+    const CODE: u32 = 3;
+
+    fn save(&self, to: &mut Vec<u8>) {
+        let Self { last_us, period, rem, units, limit, burst_or_queue } = *self;
+        let (burst_or_queue, leaky) = (burst_or_queue.units(), self.is_leaky());
+        put(to, &(last_us, period.get(), rem.get(), units, limit, burst_or_queue, leaky));
+    }
+}
+
+/// Takes the fields and tests them.
+pub fn load(from: &mut &[u8]) -> Result<Meter, DecodeError> {
+    let (last_us, period_us, rem, units, limit, burst_or_queue, leaky) = take(from)?;
+    check_time(last_us)?;
+    check_period(period_us)?;
+    check_units(limit)?;
+    check_units(burst_or_queue)?;
+    within(limit > 0, "a limit")?;
+    within(rem < period_us, "a remainder")?;
+    let (period, rem) = (Uint48::saturating(period_us), Uint48::saturating(rem));
+    let burst_or_queue = BurstOrQueue::new(burst_or_queue, leaky);
+    Ok(Meter::Debt(Box::new(Debt { last_us, period, rem, units, limit, burst_or_queue })))
+}
+
+impl Reported for Debt {
+    fn rule(&self, name: Option<Name>) -> String {
+        let units = self.burst_or_queue.units();
+        let params = if self.is_leaky() {
+            Params::Leaky(LeakyParams { queue: units })
+        } else {
+            Params::Bucket(BucketParams { burst: units, refill: Refill::Even })
+        };
+        Rule::new(params, self.limit, self.period_us()).named(name).to_string()
     }
 }

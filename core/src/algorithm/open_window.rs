@@ -13,6 +13,8 @@
 //! its period.
 
 use super::uint48::Uint48;
+use crate::saved::bounds::{check_period, check_start, check_time};
+use crate::saved::error::DecodeError;
 
 /// 20 bytes without alignment, so its owner needs no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,14 @@ impl OpenWindow {
         let window = Self::new(period_us, start_us, last_us);
         let fits = since(start_us, last_us) < period_us && period_us <= Uint48::MAX;
         fits.then_some(window)
+    }
+
+    /// Loads it; a window whose last count lies outside it is refused.
+    pub fn load(last_us: u64, period_us: u64, start_us: i64) -> Result<Self, DecodeError> {
+        check_time(last_us)?;
+        check_period(period_us)?;
+        check_start(start_us)?;
+        Self::saved(period_us, start_us, last_us).ok_or(DecodeError::OutOfRange("a window's start"))
     }
 
     #[inline]

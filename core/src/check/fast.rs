@@ -17,9 +17,10 @@
 
 use super::decision::Decision;
 use super::outcome::Outcome;
+use crate::algorithm::Algorithm;
+use crate::algorithm::log::series::needs::Needs;
 use crate::algorithm::meter::Meter;
 use crate::algorithm::reading::effective_time;
-use crate::algorithm::series::needs::Needs;
 use crate::algorithm::state::State;
 use crate::key::check::{Change, Check, Verdict};
 use crate::key::limiter::Limiter;
@@ -152,7 +153,7 @@ fn check_log(
     let cost = check.rules.first().map_or(0, |rule| check.cost_of(rule));
     let change = change(cost, denied);
     if change == Change::Admitted {
-        state.log_mut()?.consume(needs, at_us, cost, false, false);
+        state.log_mut()?.add(needs, at_us, cost, false, false);
         for decision in decisions.iter_mut() {
             decision.take(cost);
         }

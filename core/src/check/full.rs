@@ -8,11 +8,11 @@
 use super::decision::Decision;
 use super::foresight::Foresight;
 use super::view::View;
-use crate::algorithm::fixed::Fixed;
+use crate::algorithm::meter::Meter;
 use crate::algorithm::reading::Moment;
 use crate::key::check::Check;
 use crate::key::limiter::Limiter;
-use crate::rule::{Algorithm, MS_US, Rule};
+use crate::rule::{MS_US, Rule};
 
 /// What a reply to `FULL` adds for one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +74,7 @@ impl View<'_> {
 
 /// The length of a rule's window at a time: its period, or the days of that month.
 fn window_us(rule: &Rule, at_us: u64) -> u64 {
-    match rule.algorithm() {
-        Algorithm::Fixed(params) => Fixed::of_units(rule, params, at_us, 0).window_us(),
-        Algorithm::Log
-        | Algorithm::Window(_)
-        | Algorithm::Bucket(_)
-        | Algorithm::Leaky(_)
-        | Algorithm::Slots => rule.period_us(),
-    }
+    Meter::of_units(rule, at_us, 0).window_us()
 }
 
 #[cfg(test)]

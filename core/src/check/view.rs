@@ -2,8 +2,8 @@
 
 use super::decision::Decision;
 use super::foresight::Foresight;
+use crate::algorithm::log::series::needs::Needs;
 use crate::algorithm::reading::{Moment, Reading};
-use crate::algorithm::series::needs::Needs;
 use crate::key::check::Check;
 use crate::key::limiter::Limiter;
 use crate::key::slots::Slots;

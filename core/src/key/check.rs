@@ -1,6 +1,6 @@
 //! A check: its arguments and its effect.
 
-use crate::algorithm::series::needs::Needs;
+use crate::algorithm::log::series::needs::Needs;
 use crate::key::holds::request::HoldRequest;
 use crate::rule::{Kind, Rule};
 

@@ -14,9 +14,9 @@
 
 use super::check::Check;
 use super::limiter::{Compound, Limiter};
+use crate::algorithm::log::series::Take;
+use crate::algorithm::log::series::needs::Needs;
 use crate::algorithm::reading::{Moment, effective_time};
-use crate::algorithm::series::Take;
-use crate::algorithm::series::needs::Needs;
 use crate::algorithm::state::State;
 use crate::key::holds::request::{HoldRequest, Settlement};
 use crate::key::holds::{Charge, Hold, Holds, Length, MOST_HOLDS};

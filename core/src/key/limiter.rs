@@ -319,9 +319,9 @@ fn deadline_of(state: &State) -> Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algorithm::bucket::interval::Interval;
     use crate::algorithm::debt::Debt;
     use crate::algorithm::fixed::Fixed;
-    use crate::algorithm::interval::Interval;
     use crate::algorithm::meter::Meter;
     use crate::algorithm::state::Named;
     use crate::key::check::Change;

@@ -36,10 +36,11 @@ mod returning;
 pub(crate) mod slots;
 pub(crate) mod standing;
 
+pub use crate::saved::error::DecodeError;
 pub use check::{Change, Check, CheckOptions, Meta, Verdict};
 #[cfg(any(test, fuzzing))]
 pub(crate) use codec::parts;
-pub use codec::{DecodeError, decode, encode};
+pub use codec::{decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};
 pub use holds::request::{HoldRequest, MAX_ID, Settlement};

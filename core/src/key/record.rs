@@ -3,8 +3,8 @@
 use super::check::{Change, Check, Verdict};
 use super::history::Entry;
 use super::limiter::Limiter;
+use crate::algorithm::log::series::needs::Needs;
 use crate::algorithm::reading::{Moment, effective_time};
-use crate::algorithm::series::needs::Needs;
 use crate::algorithm::state::State;
 use crate::rule::{Kind, Rule};
 
@@ -97,7 +97,7 @@ impl Limiter {
             check.now_us
         });
         if let Some(log) = self.states_mut().get_mut(index).and_then(State::log_mut) {
-            log.consume(needs, at_us, cost, denied, held);
+            log.add(needs, at_us, cost, denied, held);
         }
     }
 

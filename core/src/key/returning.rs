@@ -1,16 +1,15 @@
 //! Which states of a key get something back, for the clients that wait for it.
 
 use super::limiter::Limiter;
-use crate::algorithm::meter::Meter;
 use crate::algorithm::state::State;
 use crate::key::holds::request::Settlement;
-use crate::rule::{Identity, Refill, Rule, Shape};
+use crate::rule::{Identity, Kind, Rule};
 
 impl Limiter {
     /// The states that get something back when a hold is settled.
     pub fn states_settled(&self, id: &[u8], settlement: Settlement<'_>) -> Vec<Identity> {
         let keeps_charges = matches!(settlement, Settlement::AsCharged);
-        let gives_back = |state: &State| !keeps_charges || matches!(state.meter(), Meter::Slots(_));
+        let gives_back = |state: &State| !keeps_charges || state.meter().is_of_kind(Kind::Slots);
         self.states_charged_for(id).filter(|state| gives_back(state)).map(identity).collect()
     }
 
@@ -51,17 +50,10 @@ impl Limiter {
 /// The identity of the rules that read a state as it is.
 fn identity(state: &State) -> Identity {
     let meter = state.meter();
-    let shape = match meter {
-        Meter::Log(_) => return Identity::LOG,
-        Meter::Window(window) => Shape::Window { res: window.res() },
-        Meter::Fixed(fixed) => fixed.shape(),
-        Meter::FixedWithPast(past) => past.fixed.shape(),
-        Meter::Debt(debt) if debt.is_leaky() => Shape::Leaky,
-        Meter::Debt(_) => Shape::Bucket { refill: Refill::Even },
-        Meter::Interval(_) => Shape::Bucket { refill: Refill::Interval },
-        Meter::Slots(_) => Shape::Slots,
-    };
-    Identity::of_state(state.name().as_ref(), shape, meter.period_us())
+    if meter.is_of_kind(Kind::Log) {
+        return Identity::LOG;
+    }
+    Identity::of_state(state.name().as_ref(), meter.shape(), meter.period_us())
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl Rule {
 
     /// The identity of this rule.
     pub fn identity(&self) -> Identity {
-        Identity::of_state(self.name(), self.algorithm().shape(), self.period_us())
+        Identity::of_state(self.name(), self.params().shape(), self.period_us())
     }
 
     /// Whether two rules read one state, or one window of the log, without making identities. One
@@ -52,7 +52,7 @@ impl Rule {
             (Some(a), Some(b)) => a == b,
             (None, None) => {
                 self.period_us() == other.period_us()
-                    && self.algorithm().shape() == other.algorithm().shape()
+                    && self.params().shape() == other.params().shape()
             }
             (Some(_), None) | (None, Some(_)) => false,
         }

@@ -161,7 +161,7 @@ pub enum Refill {
 
 /// An algorithm with its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Algorithm {
+pub(crate) enum Params {
     Log,
     Window(WindowParams),
     Fixed(FixedParams),
@@ -212,7 +212,20 @@ pub(crate) enum Shape {
     Slots,
 }
 
-impl Algorithm {
+impl Shape {
+    pub(crate) const fn kind(self) -> Kind {
+        match self {
+            Self::Log => Kind::Log,
+            Self::Window { .. } => Kind::Window,
+            Self::Fixed { .. } => Kind::Fixed,
+            Self::Bucket { .. } => Kind::Bucket,
+            Self::Leaky => Kind::Leaky,
+            Self::Slots => Kind::Slots,
+        }
+    }
+}
+
+impl Params {
     #[inline]
     pub(crate) const fn shape(self) -> Shape {
         match self {
@@ -305,7 +318,7 @@ impl fmt::Debug for Name {
 /// A validated rule. See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    algorithm: Algorithm,
+    params: Params,
     limit: u32,
     capacity: u32,
     period_us: u64,
@@ -319,29 +332,29 @@ pub struct Rule {
 impl Rule {
     /// A rule of validated parts, without a name and without the options that every
     /// algorithm takes.
-    pub(crate) fn new(algorithm: Algorithm, limit: u32, period_us: u64) -> Self {
-        let capacity = algorithm.capacity(limit);
+    pub(crate) fn new(params: Params, limit: u32, period_us: u64) -> Self {
+        let capacity = params.capacity(limit);
         let (name, count_all, cost, ban, shadow) = (None, false, Cost::new(None), None, false);
-        Self { algorithm, limit, capacity, period_us, name, count_all, cost, ban, shadow }
+        Self { params, limit, capacity, period_us, name, count_all, cost, ban, shadow }
     }
 
     pub(crate) fn named(self, name: Option<Name>) -> Self {
         Self { name, ..self }
     }
 
-    pub(crate) const fn algorithm(&self) -> Algorithm {
-        self.algorithm
+    pub(crate) const fn params(&self) -> Params {
+        self.params
     }
 
     /// The algorithm without its options.
     pub const fn kind(&self) -> Kind {
-        match self.algorithm {
-            Algorithm::Log => Kind::Log,
-            Algorithm::Window(_) => Kind::Window,
-            Algorithm::Fixed(_) => Kind::Fixed,
-            Algorithm::Bucket(_) => Kind::Bucket,
-            Algorithm::Leaky(_) => Kind::Leaky,
-            Algorithm::Slots => Kind::Slots,
+        match self.params {
+            Params::Log => Kind::Log,
+            Params::Window(_) => Kind::Window,
+            Params::Fixed(_) => Kind::Fixed,
+            Params::Bucket(_) => Kind::Bucket,
+            Params::Leaky(_) => Kind::Leaky,
+            Params::Slots => Kind::Slots,
         }
     }
 
@@ -354,7 +367,7 @@ impl Rule {
     #[inline]
     pub(crate) const fn never_drains(&self) -> bool {
         let is_debt =
-            matches!(self.algorithm.shape(), Shape::Bucket { refill: Refill::Even } | Shape::Leaky);
+            matches!(self.params.shape(), Shape::Bucket { refill: Refill::Even } | Shape::Leaky);
         is_debt && self.limit == 0
     }
 
@@ -399,7 +412,7 @@ impl Rule {
         // Lists every field, so that a new one does not compile until this function answers for
         // it.
         let Self {
-            algorithm: _,
+            params: _,
             limit: _,
             capacity: _,
             period_us: _,
@@ -417,7 +430,7 @@ impl Rule {
         // Lists every field, so that a new one does not compile until this function answers for
         // it.
         let Self {
-            algorithm,
+            params,
             limit,
             capacity: _,
             period_us,
@@ -428,30 +441,30 @@ impl Rule {
             shadow: _,
         } = self;
         let mut hasher = DefaultHasher::new();
-        (algorithm, limit, period_us, name, count_all).hash(&mut hasher);
+        (params, limit, period_us, name, count_all).hash(&mut hasher);
         hasher.finish()
     }
 
     /// The burst of a token bucket or the queue of a leaky one.
     #[inline(always)]
     pub(crate) const fn burst_or_queue(&self) -> u32 {
-        match self.algorithm {
-            Algorithm::Bucket(BucketParams { burst, .. }) => burst,
-            Algorithm::Leaky(LeakyParams { queue }) => queue,
-            Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) | Algorithm::Slots => 0,
+        match self.params {
+            Params::Bucket(BucketParams { burst, .. }) => burst,
+            Params::Leaky(LeakyParams { queue }) => queue,
+            Params::Log | Params::Window(_) | Params::Fixed(_) | Params::Slots => 0,
         }
     }
 
     /// The number of past windows that a fixed window keeps.
     #[inline(always)]
     pub(crate) const fn kept_windows(&self) -> u16 {
-        match self.algorithm {
-            Algorithm::Fixed(FixedParams { keep, .. }) => keep,
-            Algorithm::Log
-            | Algorithm::Window(_)
-            | Algorithm::Bucket(_)
-            | Algorithm::Leaky(_)
-            | Algorithm::Slots => 0,
+        match self.params {
+            Params::Fixed(FixedParams { keep, .. }) => keep,
+            Params::Log
+            | Params::Window(_)
+            | Params::Bucket(_)
+            | Params::Leaky(_)
+            | Params::Slots => 0,
         }
     }
 

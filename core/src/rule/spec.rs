@@ -1,8 +1,8 @@
 //! Validates a parsed rule: every bound, and which algorithm takes an option.
 
 use super::{
-    Algorithm, Align, BucketParams, Cost, FixedParams, Kind, Ladder, LeakyParams, MAX_KEEP,
-    MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period, Refill, Rule, RuleError, RuleOption, Unit,
+    Align, BucketParams, Cost, FixedParams, Kind, Ladder, LeakyParams, MAX_KEEP, MAX_RES,
+    MAX_TZ_MIN, MAX_UNITS, Name, Params, Period, Refill, Rule, RuleError, RuleOption, Unit,
     WindowParams,
 };
 
@@ -79,12 +79,12 @@ impl RuleSpec {
             Some(given) => bounded(what, given, min, MAX_UNITS),
             None => Ok(limit),
         };
-        let algorithm = match self.kind {
-            Kind::Log => Algorithm::Log,
-            Kind::Window => Algorithm::Window(WindowParams {
+        let params = match self.kind {
+            Kind::Log => Params::Log,
+            Kind::Window => Params::Window(WindowParams {
                 res: bounded("res", self.res.unwrap_or(1), 1, MAX_RES)?,
             }),
-            Kind::Fixed => Algorithm::Fixed(FixedParams {
+            Kind::Fixed => Params::Fixed(FixedParams {
                 calendar: match self.align.unwrap_or(Align::Epoch) {
                     Align::Epoch => self.period.map(|period| period.unit.calendar()),
                     Align::First => None,
@@ -92,14 +92,12 @@ impl RuleSpec {
                 tz_min,
                 keep: bounded("keep", self.keep.unwrap_or(0), 0, MAX_KEEP)?,
             }),
-            Kind::Bucket => Algorithm::Bucket(BucketParams {
+            Kind::Bucket => Params::Bucket(BucketParams {
                 burst: or_limit("burst", self.burst, 1)?,
                 refill: self.refill.unwrap_or(Refill::Even),
             }),
-            Kind::Leaky => {
-                Algorithm::Leaky(LeakyParams { queue: or_limit("queue", self.queue, 0)? })
-            }
-            Kind::Slots => Algorithm::Slots,
+            Kind::Leaky => Params::Leaky(LeakyParams { queue: or_limit("queue", self.queue, 0)? }),
+            Kind::Slots => Params::Slots,
         };
         if self.kind == Kind::Slots && self.count_all {
             return Err(RuleError::SlotsCountAll);
@@ -111,7 +109,7 @@ impl RuleSpec {
             cost: Cost::new(cost),
             ban: self.ban,
             shadow: self.shadow,
-            ..Rule::new(algorithm, limit, period_us)
+            ..Rule::new(params, limit, period_us)
         })
     }
 

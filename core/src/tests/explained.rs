@@ -3,7 +3,7 @@
 use crate::header_slice::{self, HeaderSlice};
 use crate::heap::HeapVisitor;
 use crate::key::{Check, Limiter, Verdict};
-use crate::rule::{Algorithm, Rule, memory, worst_in_period};
+use crate::rule::{Params, Rule, memory, worst_in_period};
 
 fn rule(text: &str) -> Rule {
     Rule::from_text(text.as_bytes()).unwrap()
@@ -128,8 +128,8 @@ fn worst_bursts_are_reached_and_never_exceeded() {
 }
 
 fn sub_interval_ends(rule: &Rule, start: u64) -> impl Iterator<Item = u64> {
-    let res = match rule.algorithm() {
-        Algorithm::Window(window) => u64::from(window.res),
+    let res = match rule.params() {
+        Params::Window(window) => u64::from(window.res),
         _ => 1,
     };
     let period_us = rule.period_us();

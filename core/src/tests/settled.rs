@@ -3,11 +3,11 @@
 
 use crate::algorithm::fixed::Past;
 use crate::algorithm::log::Log;
+use crate::algorithm::log::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, Needs};
 use crate::algorithm::meter::Meter;
 use crate::algorithm::reading::Moment;
-use crate::algorithm::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, Needs};
 use crate::algorithm::uint48::Uint48;
-use crate::key::holds::{Charge, Detail};
+use crate::algorithm::{Algorithm, Excess, Held};
 use crate::parse::rules_of_line;
 use crate::rule::{DAY_US, HOUR_US, Kind, MAX_UNITS, MINUTE_US, Rule, SECOND_US};
 use proptest::collection::vec;
@@ -37,16 +37,16 @@ fn untouched(rule: &Rule) -> Meter {
     meter
 }
 
-/// What a hold was charged for a rule, at this limit.
-fn charged(rule: &Rule, limit: u32, shadow: bool) -> Charge {
-    let (detail, track, by_default) = (Detail::window(rule.period_us()), 0, true);
-    Charge { stamp_us: START_US, units: 0, limit, detail, track, by_default, shadow }
+/// What a hold cost beyond what it was charged for a rule, at this limit.
+fn excess(rule: &Rule, limit: u32, shadow: bool, units: u32) -> Excess {
+    let needs = Needs { window_us: rule.period_us(), units: limit, admitted: true };
+    Excess { units, limit, shadow, needs }
 }
 
 /// Consumes as a check does while the key has holds.
 fn consume(meter: &mut Meter, rule: &Rule, at_us: u64, units: u32) {
     if let Meter::Log(log) = meter {
-        log.consume(needs(rule), at_us, units, false, true);
+        log.add(needs(rule), at_us, units, false, true);
     } else {
         meter.consume(rule, at_us, units);
     }
@@ -98,7 +98,7 @@ fn play(meter: &mut Meter, rule: &Rule, steps: &[(u64, Step)]) -> (u64, Vec<Cons
                 charges.push(Consumed { stamp_us: at_us, units });
             }
             Step::Excess(units) => {
-                meter.consume_excess(&charged(rule, rule.limit(), false), at_us, units);
+                meter.consume_excess(excess(rule, rule.limit(), false, units), at_us);
                 assert_eq!(meter.last_us(), at_us);
                 charges.push(Consumed { stamp_us: at_us, units });
             }
@@ -158,7 +158,7 @@ fn every_state_saturates() {
         let rule = rule(text);
         let (mut meter, mut consumed) = (untouched(&rule), 0);
         for _ in 0..=counter / u64::from(MAX_UNITS) {
-            meter.consume_excess(&charged(&rule, 1, false), START_US, MAX_UNITS);
+            meter.consume_excess(excess(&rule, 1, false, MAX_UNITS), START_US);
             let now = meter.consumed(START_US);
             assert!(now == most || now == consumed + u64::from(MAX_UNITS), "{text}: {now}");
             consumed = now;
@@ -260,7 +260,7 @@ proptest! {
         meter.consume(&rule, START_US, consumed);
         let Meter::Debt(before) = meter.clone() else { unreachable!() };
         let at_us = START_US + gap_us;
-        meter.consume_excess(&charged(&rule, rate, capped), at_us, units);
+        meter.consume_excess(excess(&rule, rate, capped, units), at_us);
         let Meter::Debt(mut debt) = meter else { unreachable!() };
         let period = u128::from(rule.period_us());
         let left = |rate: u32| before.owed().saturating_sub(u128::from(gap_us) * u128::from(rate));
@@ -292,7 +292,7 @@ proptest! {
             let few = u32::try_from(units).unwrap_or(u32::MAX);
             match call {
                 0 => meter.consume(&rule, at_us.max(meter.last_us()), few),
-                1 => meter.consume_excess(&charged(&rule, few, flag), at_us, few),
+                1 => meter.consume_excess(excess(&rule, few, flag, few), at_us),
                 _ => drop(meter.give_back(stamp_us, at_us, units)),
             }
             meter.read(&rule, at_us.max(meter.last_us()), few);
@@ -311,9 +311,9 @@ fn a_capped_interval_takes_no_more_than_its_burst() {
     let rule = rule("bucket:5/m,burst=8,refill=interval");
     let mut meter = untouched(&rule);
     meter.consume(&rule, START_US, 5);
-    meter.consume_excess(&charged(&rule, 5, true), START_US, 9);
+    meter.consume_excess(excess(&rule, 5, true, 9), START_US);
     assert_eq!(meter.consumed(START_US), 8);
-    meter.consume_excess(&charged(&rule, 5, false), START_US, 9);
+    meter.consume_excess(excess(&rule, 5, false, 9), START_US);
     assert_eq!(meter.consumed(START_US), 17);
     assert_eq!(meter.give_back(START_US - 1, START_US, 4), 0);
     assert_eq!(meter.give_back(START_US, START_US + MINUTE_US, 4), 0);
@@ -346,15 +346,15 @@ fn units_return_to_the_window_they_were_counted_in() {
 fn an_excess_lasts_for_the_window_of_its_hold() {
     let (tokens, request) = (rule("100/h"), rule("5/s"));
     let mut log = Log::default();
-    log.consume(needs(&request), START_US, 1, false, true);
-    log.consume_excess(needs(&tokens), START_US, 150);
+    log.add(needs(&request), START_US, 1, false, true);
+    log.consume_excess(excess(&tokens, tokens.limit(), false, 150), START_US);
     for second in 1..3600 {
-        log.consume(needs(&request), START_US + second * SECOND_US, 1, false, false);
+        log.add(needs(&request), START_US + second * SECOND_US, 1, false, false);
     }
     let last_us = START_US + HOUR_US - 1;
     assert_eq!(log.read(&tokens, last_us, 1).remaining, 0);
     assert!(log.consumed(last_us) >= 150);
-    log.consume(needs(&request), START_US + HOUR_US, 1, false, false);
+    log.add(needs(&request), START_US + HOUR_US, 1, false, false);
     assert_eq!(log.admitted().len(), 1);
 }
 
@@ -364,16 +364,16 @@ fn the_entries_kept_for_holds_are_bounded() {
     let rule = rule("5/d");
     let mut log = Log::default();
     for at_us in START_US..START_US + MAX_HELD + 1_000 {
-        log.consume(needs(&rule), at_us, 1, false, true);
+        log.add(needs(&rule), at_us, 1, false, true);
     }
     assert_eq!(log.admitted().len(), MAX_HELD + 5);
     for _ in 0..5 {
-        log.consume_excess(needs(&rule), START_US + DAY_US / 2, MAX_UNITS);
+        log.consume_excess(excess(&rule, rule.limit(), false, MAX_UNITS), START_US + DAY_US / 2);
     }
     assert_eq!(log.admitted().units(), MAX_RETAINED_UNITS);
     let later_us = START_US + DAY_US / 2 + DAY_US;
     for at_us in later_us..later_us + 7 {
-        log.consume(needs(&rule), at_us, 1, false, false);
+        log.add(needs(&rule), at_us, 1, false, false);
     }
     assert_eq!(log.admitted().units(), 5);
 }

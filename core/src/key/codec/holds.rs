@@ -1,15 +1,15 @@
 //! Saves and loads holds. A saved charge names its state, not the numbers of rows, tracks and
 //! positions, which differ between servers.
 
-use super::error::DecodeError;
-use super::form::{SavedDetail, load_items, save_items, within};
-use super::states::{MAX_END_US, check_time, check_units, check_window, load_name};
 use crate::algorithm::state::State;
 use crate::key::holds::request::{HoldRequest, MAX_ID};
 use crate::key::holds::{
     Charge, Detail, Hold, Holds, Id, Length, MOST_HOLDS, NO_TRACK, Position, TrackKind,
 };
 use crate::rule::{MAX_PERIOD_US, Name};
+use crate::saved::bounds::{MAX_END_US, check_time, check_units, check_window, load_name};
+use crate::saved::error::DecodeError;
+use crate::saved::form::{SavedDetail, load_items, save_items, within};
 use std::collections::BTreeMap;
 
 /// An id, the end, the length, whether it refunds, its charges, and the names of its log rules.

@@ -12,31 +12,27 @@
 //! value will, and fails if memory is short.
 //!
 //! ```text
-//! error   versions, and why a payload is refused
-//! form    items <-> bytes
-//! states  what each algorithm saves
+//! states  the states, each as its algorithm saves it
 //! holds   holds and their charges
 //! parts   payloads for tests, any bytes as one part of them
 //! ```
 
-mod error;
-mod form;
 mod holds;
 #[cfg(any(test, fuzzing))]
 pub mod parts;
 mod states;
 
-pub use self::error::DecodeError;
-use self::error::VERSION;
-use self::form::{load_items, load_text, put, save_items, take, within};
 use self::holds::{load_holds, save_holds};
-use self::states::{MAX_END_US, check_time, load_states, save_states};
+use self::states::{load_states, save_states};
 use super::check::Verdict;
 use super::history::{Entry, History};
 use super::limiter::{Compound, Limiter};
 use super::pause::Pause;
 use super::standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};
 use crate::rule::{MAX_PERIOD_US, MAX_UNITS};
+use crate::saved::bounds::{MAX_END_US, check_time};
+use crate::saved::error::{DecodeError, VERSION};
+use crate::saved::form::{load_items, load_text, put, save_items, take, within};
 use std::num::NonZeroU64;
 
 /// Whether it is an exemption, its end, the length of the ban, and the reason.

@@ -1,15 +1,29 @@
 //! Builds hostile payloads for tests: arbitrary bytes as one part of an otherwise valid payload.
 //! Also asserts the bounds of every part of a limiter loaded from one.
 
-use super::error::VERSION;
-use super::form::{SavedDetail, put, save_items};
 use super::holds::SavedCharge;
-use super::states::{DEBT, FIXED, INTERVAL, LOG, SLOTS, WINDOW};
+use crate::algorithm::Saved;
+use crate::algorithm::bucket::Interval;
+use crate::algorithm::debt::Debt;
+use crate::algorithm::fixed::Fixed;
+use crate::algorithm::log::Log;
+use crate::algorithm::log::series::Series;
+use crate::algorithm::log::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
 use crate::algorithm::meter::Meter;
-use crate::algorithm::series::Series;
-use crate::algorithm::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
+use crate::algorithm::slots::Slots;
+use crate::algorithm::window::Window;
 use crate::key::limiter::Limiter;
 use crate::rule::{MAX_KEEP, MAX_RES, MINUTE_US};
+use crate::saved::error::VERSION;
+use crate::saved::form::{SavedDetail, put, save_items};
+
+/// The codes of states.
+pub const LOG: u32 = Log::CODE;
+pub const WINDOW: u32 = Window::CODE;
+pub const FIXED: u32 = Fixed::CODE;
+pub const DEBT: u32 = Debt::CODE;
+pub const INTERVAL: u32 = Interval::CODE;
+pub const SLOTS: u32 = Slots::CODE;
 
 /// 2023-11-15 00:00 UTC.
 const DAY_US: u64 = 1_700_006_400_000_000;

@@ -3,87 +3,24 @@
 //! A charge that turns out too high is corrected *as if the check had cost that much*: the
 //! difference is given back where it was charged, as far as it has not come back by itself.
 //!
-//! ```text
-//! log                       the units that are still there at the stamp
-//! window                    from the stamp's sub-interval, if it still counts
-//! fixed                     if the stamp's window is open, or kept for graphs
-//! bucket                    up to the least debt since the check, see `least`
-//! bucket, refill=interval   if there was no refill since
-//! leaky                     its debt, if nothing queued after it: a turn that was promised
-//!                           must not be promised twice
-//! ```
-//!
 //! If a charge turns out too low, settling consumes the difference unconditionally.
 
 use super::request::Settlement;
 use super::{Charge, Detail, Hold, Holds, Track, TrackKind};
-use crate::algorithm::meter::Meter;
+use crate::algorithm::log::series::Take;
+use crate::algorithm::log::series::needs::Needs;
 use crate::algorithm::reading::effective_time;
-use crate::algorithm::series::Take;
-use crate::algorithm::series::needs::Needs;
 use crate::algorithm::state::State;
 use crate::exact::{ceil_div, floor_div, millis_up, product};
 use crate::rule::{Kind, Rule};
-
-impl Meter {
-    /// What is consumed at `at_us`, which is not before the last time: the debt drained at `limit`,
-    /// in fractions of a unit, or the tokens taken. Other meters always take the full cost, so
-    /// theirs is 0.
-    pub fn level(&self, limit: u32, at_us: u64) -> u128 {
-        match self {
-            Self::Debt(debt) => debt.owed_at(limit, at_us),
-            Self::Interval(interval) => interval.used_at(at_us).into(),
-            Self::Log(_)
-            | Self::Window(_)
-            | Self::Fixed(_)
-            | Self::FixedWithPast(_)
-            | Self::Slots(_) => 0,
-        }
-    }
-
-    /// Consumes what a settled hold cost beyond this charge, at `at_us >= last_us`, beyond any
-    /// limit. A debt drains at the charge's limit. If a shadow was charged, a debt or an interval
-    /// stops at its burst or queue, because the shadow stopped there too.
-    pub fn consume_excess(&mut self, charge: &Charge, at_us: u64, units: u32) {
-        if units == 0 {
-            return;
-        }
-        let at_us = at_us.max(self.last_us());
-        let most = |capacity: u64| match (charge.shadow, charge.limit) {
-            (false, _) => u64::MAX,
-            (true, 0) => 0,
-            (true, _) => capacity,
-        };
-        match self {
-            Self::Log(log) => log.consume_excess(charge.needs(), at_us, units),
-            Self::Window(window) => window.add(at_us, units),
-            Self::Fixed(fixed) => drop(fixed.add(at_us, units)),
-            Self::FixedWithPast(past) => past.add(at_us, units),
-            Self::Debt(debt) => {
-                debt.add(charge.limit, at_us, units, most(debt.capacity()));
-                debt.drain_no_faster_than(charge.limit);
-            }
-            Self::Interval(interval) => interval.add(at_us, units, most(interval.burst.into())),
-            Self::Slots(_) => {}
-        }
-    }
-}
 
 impl State {
     /// The units that a check of `cost` took from level `before`: a shadow may take less than its
     /// cost.
     fn taken(&self, rule: &Rule, cost: u32, before: u128) -> u32 {
-        let whole = match self.meter() {
-            Meter::Debt(debt) => debt.period_us(),
-            Meter::Interval(_) => 1,
-            Meter::Log(_)
-            | Meter::Window(_)
-            | Meter::Fixed(_)
-            | Meter::FixedWithPast(_)
-            | Meter::Slots(_) => return cost,
-        };
+        let Some(unit) = self.meter().unit() else { return cost };
         let after = self.meter().level(rule.limit(), self.meter().last_us());
-        let taken = floor_div(after.saturating_sub(before), whole);
+        let taken = floor_div(after.saturating_sub(before), unit);
         u32::try_from(taken).map_or(cost, |taken| taken.min(cost))
     }
 
@@ -101,17 +38,14 @@ impl State {
         let number = holds.track_for(place, self.meter())?;
         // A full shadow takes nothing.
         let units = if rule.is_shadow() { self.taken(rule, cost, before) } else { cost };
-        let detail = match (self.meter(), &mut holds.track_mut(number)?.kind) {
-            (Meter::Debt(debt), TrackKind::Bucket(leasts)) if units > 0 => {
-                Detail::least(leasts.push(debt.owed()))
-            }
-            (Meter::Debt(_), TrackKind::Queue { .. }) => {
+        let level = self.meter().level(rule.limit(), self.meter().last_us());
+        let detail = match &mut holds.track_mut(number)?.kind {
+            TrackKind::Bucket(leasts) if units > 0 => Detail::least(leasts.push(level)),
+            TrackKind::Queue { .. } => {
                 Detail::turn(millis_up(ceil_div(before, rule.limit().into())))
             }
-            (_, TrackKind::Log) => Detail::window(needs.window_us),
-            (_, TrackKind::Plain | TrackKind::Bucket(_) | TrackKind::Queue { .. }) => {
-                Detail::least(None)
-            }
+            TrackKind::Log => Detail::window(needs.window_us),
+            TrackKind::Plain | TrackKind::Bucket(_) => Detail::least(None),
         };
         Some(Charge {
             stamp_us,
@@ -153,8 +87,7 @@ impl State {
             }
         } else if cost > charge.units {
             let before = self.meter().level(charge.limit, at_us);
-            let excess = cost.saturating_sub(charge.units);
-            self.meter_mut().consume_excess(charge, at_us, excess);
+            self.meter_mut().consume_excess(charge.excess(cost), at_us);
             track.note_consumption(before, true);
         }
     }
@@ -170,23 +103,18 @@ impl State {
         at_us: u64,
     ) {
         let meter = self.meter_mut();
-        let Meter::Debt(debt) = meter else {
-            meter.give_back(charge.stamp_us, at_us, surplus.into());
-            return;
-        };
-        let owed = debt.owed_at(charge.limit, at_us);
-        let surplus = product(surplus.into(), debt.period_us());
+        let (owed, unit) = (meter.level(charge.limit, at_us), meter.unit().unwrap_or_default());
+        let owing = product(surplus.into(), unit);
         let queued_last = track.queued_last(hold);
         let given = match (&mut track.kind, charge.detail.position()) {
-            (TrackKind::Bucket(leasts), Some(position)) => {
-                leasts.give_back(position, owed, surplus)
+            (TrackKind::Bucket(leasts), Some(position)) => leasts.give_back(position, owed, owing),
+            (TrackKind::Queue { .. }, _) if queued_last => owing.min(owed),
+            (TrackKind::Plain | TrackKind::Log, _) => {
+                meter.give_back(charge.stamp_us, at_us, surplus.into());
+                return;
             }
-            (TrackKind::Queue { .. }, _) if queued_last => surplus.min(owed),
-            (
-                TrackKind::Plain | TrackKind::Log | TrackKind::Bucket(_) | TrackKind::Queue { .. },
-                _,
-            ) => 0,
+            (TrackKind::Bucket(_) | TrackKind::Queue { .. }, _) => 0,
         };
-        debt.take_off(given);
+        meter.take_off(given);
     }
 }

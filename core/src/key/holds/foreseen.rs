@@ -6,7 +6,8 @@
 
 use super::request::Settlement;
 use super::{Holds, Track};
-use crate::algorithm::series::Take;
+use crate::algorithm::Algorithm;
+use crate::algorithm::log::series::Take;
 use crate::algorithm::state::State;
 use crate::rule::Rule;
 use std::borrow::Cow;

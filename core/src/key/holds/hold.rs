@@ -6,7 +6,8 @@
 
 use super::least::Position;
 use super::request::{HoldRequest, Settlement};
-use crate::algorithm::series::needs::{Needs, PackedWindow};
+use crate::algorithm::Excess;
+use crate::algorithm::log::series::needs::{Needs, PackedWindow};
 use crate::heap::HeapVisitor;
 use crate::rule::Name;
 use std::slice;
@@ -85,6 +86,12 @@ impl Charge {
     /// denials. This assumes that they do not, so the log keeps at least as much.
     pub fn needs(&self) -> Needs {
         Needs { window_us: self.detail.window_us(), units: self.limit, admitted: true }
+    }
+
+    /// What the request cost beyond this charge, if its real cost is this.
+    pub fn excess(&self, cost: u32) -> Excess {
+        let units = cost.saturating_sub(self.units);
+        Excess { units, limit: self.limit, shadow: self.shadow, needs: self.needs() }
     }
 
     /// The request's real cost on this state.

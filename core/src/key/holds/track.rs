@@ -37,17 +37,7 @@ impl Track {
     pub const UNUSED: Self = Self { place: None, charges: 0, units: 0, kind: TrackKind::Plain };
 
     pub fn of(place: u16, meter: &Meter) -> Self {
-        let kind = match meter {
-            Meter::Debt(debt) if debt.is_leaky() => TrackKind::Queue { last: None },
-            Meter::Debt(_) => TrackKind::Bucket(Leasts::default()),
-            Meter::Log(_) => TrackKind::Log,
-            Meter::Window(_)
-            | Meter::Fixed(_)
-            | Meter::FixedWithPast(_)
-            | Meter::Interval(_)
-            | Meter::Slots(_) => TrackKind::Plain,
-        };
-        Self { kind, place: Some(place), ..Self::UNUSED }
+        Self { kind: meter.track(), place: Some(place), ..Self::UNUSED }
     }
 
     pub const fn is_in_use(&self) -> bool {

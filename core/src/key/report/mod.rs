@@ -3,18 +3,13 @@
 
 use super::history::Entry;
 use super::limiter::Limiter;
-use crate::algorithm::fixed::{Fixed, FixedWithPast};
-use crate::algorithm::log::{Log, LogReport};
-use crate::algorithm::meter::Meter;
+use crate::algorithm::Details;
+use crate::algorithm::log::Log;
 use crate::algorithm::reading::{Moment, effective_time};
 use crate::algorithm::state::State;
-use crate::algorithm::window::WindowReport;
 use crate::key::check::Verdict;
 use crate::key::slots::Slots;
-use crate::rule::{
-    Algorithm, BucketParams, DisplayPeriod, FixedParams, LeakyParams, MS_US, Refill, Rule,
-    WindowParams,
-};
+use crate::rule::{Kind, MS_US};
 
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +24,8 @@ pub struct StateReport {
     /// Milliseconds until no unit counts any more, at the limit of the rule that consumed last; -1:
     /// never.
     pub reset_ms: i64,
-    /// The entries, for a log only.
-    pub log: Option<LogReport>,
-    /// The counts, for a window only.
-    pub window: Option<WindowReport>,
-    /// The windows that `keep=` keeps and the present one, oldest first: each window's start, in
-    /// Unix milliseconds, and its count.
-    pub windows: Option<Vec<(i64, u64)>>,
+    /// What only some algorithms tell.
+    pub details: Option<Details>,
 }
 
 /// A live hold.
@@ -76,28 +66,16 @@ impl Limiter {
         let at_us = effective_time(now_us, meter.last_us(), meter.period_us());
         let at_us = at_us.filter(|&at_us| !meter.has_ended(at_us));
         let mut report = StateReport {
-            rule: last_rule(state),
+            rule: meter.rule(state.name()),
             consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
             last_ms: meter.last_us() / MS_US,
             reset_ms: meter.ends().ms_after(now_us),
-            log: None,
-            window: None,
-            windows: None,
+            details: meter.details(at_us),
         };
-        match meter {
-            Meter::Log(log) => report.log = Some(log.report(at_us)),
-            Meter::Window(window) => {
-                report.window = Some(at_us.map(|us| window.report(us)).unwrap_or_default());
-            }
-            Meter::FixedWithPast(fixed) => report.windows = Some(windows_of(fixed)),
-            Meter::Slots(_) => {
-                if let Some(slots) = self.holds().and_then(|holds| Slots::at(place, holds, now_us))
-                {
-                    report.consumed = slots.used();
-                    report.reset_ms = slots.clears().ms_after(now_us);
-                }
-            }
-            Meter::Fixed(_) | Meter::Debt(_) | Meter::Interval(_) => {}
+        let of_slots = meter.is_of_kind(Kind::Slots).then(|| self.holds()).flatten();
+        if let Some(slots) = of_slots.and_then(|holds| Slots::at(place, holds, now_us)) {
+            report.consumed = slots.used();
+            report.reset_ms = slots.clears().ms_after(now_us);
         }
         report
     }
@@ -124,39 +102,6 @@ fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
         };
         entry.map(|(time_us, cost)| Entry { time_us, cost, verdict, meta: None })
     })
-}
-
-/// The text of the rule that consumed last, as far as the state stores it.
-fn last_rule(state: &State) -> String {
-    let meter = state.meter();
-    let fixed = |fixed: &Fixed, keep| {
-        let (calendar, tz_min) = (fixed.anchor.calendar(), fixed.anchor.tz_min());
-        (Algorithm::Fixed(FixedParams { calendar, tz_min, keep }), fixed.limit)
-    };
-    let bucket = |burst, refill| Algorithm::Bucket(BucketParams { burst, refill });
-    let (algorithm, limit) = match meter {
-        Meter::Log(_) => return format!("log/{}", DisplayPeriod(meter.period_us())),
-        Meter::Window(window) => {
-            (Algorithm::Window(WindowParams { res: window.res() }), window.limit())
-        }
-        Meter::Fixed(window) => fixed(window, 0),
-        Meter::FixedWithPast(kept) => fixed(&kept.fixed, kept.keep),
-        Meter::Debt(debt) if debt.is_leaky() => {
-            (Algorithm::Leaky(LeakyParams { queue: debt.burst_or_queue.units() }), debt.limit)
-        }
-        Meter::Debt(debt) => (bucket(debt.burst_or_queue.units(), Refill::Even), debt.limit),
-        Meter::Interval(interval) => (bucket(interval.burst, Refill::Interval), interval.limit),
-        Meter::Slots(limit) => (Algorithm::Slots, *limit),
-    };
-    Rule::new(algorithm, limit, meter.period_us()).named(state.name()).to_string()
-}
-
-/// The counts of past windows, and the present one's.
-fn windows_of(state: &FixedWithPast) -> Vec<(i64, u64)> {
-    let past = state.past.iter().map(|past| (past.start_us, past.count));
-    let present = (state.fixed.start_us(), state.fixed.count());
-    let in_ms = |(start_us, count): (i64, u64)| (start_us.div_euclid(MS_US.cast_signed()), count);
-    past.chain([present]).map(in_ms).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::algorithm::LogReport;
 use crate::key::{Change, Check, CheckOptions, HoldRequest, Meta};
 use crate::parse::rules_of_line as rules;
 
@@ -45,8 +46,8 @@ fn consumed_units_are_those_of_now() {
     let consumed: Vec<_> = reports.iter().map(|report| report.consumed).collect();
     // The log is read at the time of its last denial.
     assert_eq!(consumed, [8, 9, 12]);
-    let log = reports[2].log.unwrap();
-    assert_eq!(log, LogReport { entries: 2, denied: 2, span_ms: 60_000 });
+    let log = LogReport { entries: 2, denied: 2, span_ms: 60_000 };
+    assert_eq!(reports[2].details, Some(Details::Log(log)));
     assert_eq!(reports[2].rule, "log/2h");
     assert_eq!(limiter.report(NOW_US + 200 * MINUTE_US)[2].consumed, 0);
 }
@@ -62,7 +63,10 @@ fn a_window_shows_what_counts_in_full_and_what_is_weighted() {
     }
     let seen = |second: u64| -> Vec<_> {
         let reports = limiter.report(start_us + second * 1_000_000);
-        let window = |report: &StateReport| report.window.map(|w| (w.current, w.previous));
+        let window = |report: &StateReport| match report.details {
+            Some(Details::Window(window)) => Some((window.current, window.previous)),
+            _ => None,
+        };
         reports.iter().map(window).collect()
     };
     assert_eq!(seen(65), [Some((2, 12)), Some((9, 5))]);
@@ -71,7 +75,7 @@ fn a_window_shows_what_counts_in_full_and_what_is_weighted() {
     assert_eq!(seen(190), [Some((0, 0)), Some((0, 0))]);
     let mut other = Limiter::default();
     record(&mut other, "fixed:9/m", 1, NOW_US, Change::Admitted);
-    assert_eq!(other.report(NOW_US)[0].window, None);
+    assert_eq!(other.report(NOW_US)[0].details, None);
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn past_windows_are_shown_oldest_first() {
     }
     let start_ms = (start_us / 1_000).cast_signed();
     let rows = vec![(start_ms, 5), (start_ms + 60_000, 7), (start_ms + 180_000, 2)];
-    assert_eq!(limiter.report(NOW_US)[0].windows, Some(rows));
+    assert_eq!(limiter.report(NOW_US)[0].details, Some(Details::Windows(rows)));
 }
 
 #[test]

@@ -32,7 +32,7 @@
 
 use super::text::TimeZone;
 use super::{
-    Algorithm, BucketParams, Calendar, FixedParams, Kind, LeakyParams, MS_US, Period, Refill, Rule,
+    BucketParams, Calendar, FixedParams, Kind, LeakyParams, MS_US, Params, Period, Refill, Rule,
     RuleOption, Unit, WEEK_US, WindowParams, memory,
 };
 
@@ -43,15 +43,15 @@ pub fn explain(rule: &Rule) -> String {
          Memory: none, since nothing is consumed."
             .into()
     } else {
-        match rule.algorithm() {
-            Algorithm::Log => log(rule),
-            Algorithm::Window(WindowParams { res }) => window(rule, res),
-            Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
+        match rule.params() {
+            Params::Log => log(rule),
+            Params::Window(WindowParams { res }) => window(rule, res),
+            Params::Fixed(FixedParams { calendar, tz_min, keep }) => {
                 fixed(rule, &fixed_windows(rule, calendar, tz_min), keep)
             }
-            Algorithm::Bucket(BucketParams { burst, refill }) => bucket(rule, burst, refill),
-            Algorithm::Leaky(LeakyParams { queue }) => leaky(rule, queue),
-            Algorithm::Slots => slots(rule),
+            Params::Bucket(BucketParams { burst, refill }) => bucket(rule, burst, refill),
+            Params::Leaky(LeakyParams { queue }) => leaky(rule, queue),
+            Params::Slots => slots(rule),
         }
     };
     let options = RuleOption::ALL.map(|option| remark(rule, option)).concat();
@@ -86,16 +86,16 @@ fn remark(rule: &Rule, option: RuleOption) -> String {
 pub(crate) fn worst_in_period(rule: &Rule) -> u64 {
     let (limit, period_us) = (u64::from(rule.limit()), rule.period_us().max(1));
     let capacity = rule.capacity();
-    match rule.algorithm() {
+    match rule.params() {
         _ if limit == 0 => 0,
-        Algorithm::Log | Algorithm::Slots => limit,
-        Algorithm::Window(WindowParams { res }) => worst_of_window(limit, period_us, res),
-        Algorithm::Fixed(FixedParams { calendar: Some(_), .. }) => limit.saturating_mul(2),
-        Algorithm::Fixed(FixedParams { calendar: None, .. })
-        | Algorithm::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
+        Params::Log | Params::Slots => limit,
+        Params::Window(WindowParams { res }) => worst_of_window(limit, period_us, res),
+        Params::Fixed(FixedParams { calendar: Some(_), .. }) => limit.saturating_mul(2),
+        Params::Fixed(FixedParams { calendar: None, .. })
+        | Params::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
             capacity.saturating_mul(2).saturating_sub(1)
         }
-        Algorithm::Bucket(BucketParams { refill: Refill::Even, .. }) | Algorithm::Leaky(_) => {
+        Params::Bucket(BucketParams { refill: Refill::Even, .. }) | Params::Leaky(_) => {
             capacity.saturating_add(limit).saturating_sub(limit.div_ceil(period_us))
         }
     }

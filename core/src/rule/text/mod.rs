@@ -19,8 +19,8 @@
 //! the default.
 
 use super::{
-    Algorithm, Align, BucketParams, Calendar, Excerpt, FixedParams, Kind, Ladder, LeakyParams,
-    Name, Period, Refill, Rule, RuleError, RuleOption, RuleSpec, Unit, WindowParams, meant,
+    Align, BucketParams, Calendar, Excerpt, FixedParams, Kind, Ladder, LeakyParams, Name, Params,
+    Period, Refill, Rule, RuleError, RuleOption, RuleSpec, Unit, WindowParams, meant,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -253,7 +253,7 @@ fn time_zone(text: &[u8]) -> Option<i16> {
 /// it.
 impl Display for Rule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { algorithm, limit, .. } = *self;
+        let Self { params, limit, .. } = *self;
         let cost = if f.alternate() { self.cost.own() } else { self.cost.written() };
         f.write_str(self.kind().name())?;
         f.write_str(":")?;
@@ -262,14 +262,14 @@ impl Display for Rule {
             f.write_str("/")?;
             write_period(f, self.period_us, weeks)
         };
-        match algorithm {
-            Algorithm::Slots => {}
-            Algorithm::Log => write_period(f, true)?,
-            Algorithm::Window(WindowParams { res }) => {
+        match params {
+            Params::Slots => {}
+            Params::Log => write_period(f, true)?,
+            Params::Window(WindowParams { res }) => {
                 write_period(f, true)?;
                 write_option(f, RuleOption::Res, (res != 1).then_some(Number(res.into())))?;
             }
-            Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
+            Params::Fixed(FixedParams { calendar, tz_min, keep }) => {
                 match calendar {
                     Some(Calendar::Months) => f.write_str("/1month")?,
                     Some(Calendar::Weeks) => write_period(f, true)?,
@@ -279,13 +279,13 @@ impl Display for Rule {
                 write_option(f, RuleOption::Tz, (tz_min != 0).then_some(TimeZone(tz_min)))?;
                 write_option(f, RuleOption::Keep, (keep != 0).then_some(Number(keep.into())))?;
             }
-            Algorithm::Bucket(BucketParams { burst, refill }) => {
+            Params::Bucket(BucketParams { burst, refill }) => {
                 let interval = (refill == Refill::Interval).then_some("interval");
                 write_period(f, true)?;
                 write_option(f, RuleOption::Burst, (burst != limit).then_some(Number(burst)))?;
                 write_option(f, RuleOption::Refill, interval)?;
             }
-            Algorithm::Leaky(LeakyParams { queue }) => {
+            Params::Leaky(LeakyParams { queue }) => {
                 write_period(f, true)?;
                 write_option(f, RuleOption::Queue, (queue != limit).then_some(Number(queue)))?;
             }

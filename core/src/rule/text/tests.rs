@@ -302,11 +302,8 @@ fn weeks_and_months_follow_the_calendar() {
         ("fixed:5/2w", Calendar::Weeks),
         ("fixed:5/month", Calendar::Months),
     ] {
-        let read = Rule::from_text(text.as_bytes()).unwrap().algorithm();
-        assert!(
-            matches!(read, Algorithm::Fixed(fixed) if fixed.calendar == Some(calendar)),
-            "{text}"
-        );
+        let read = Rule::from_text(text.as_bytes()).unwrap().params();
+        assert!(matches!(read, Params::Fixed(fixed) if fixed.calendar == Some(calendar)), "{text}");
     }
 }
 

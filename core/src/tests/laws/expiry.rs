@@ -8,7 +8,7 @@ use super::{act, cases, check, peek, unblocked};
 use crate::algorithm::reading::Moment;
 use crate::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Verdict};
 use crate::parse::rules_of_line;
-use crate::rule::{Algorithm, FixedParams, MAX_TIME_US, Rule, SECOND_US};
+use crate::rule::{FixedParams, MAX_TIME_US, Params, Rule, SECOND_US};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -45,9 +45,9 @@ impl Key {
 /// never resets), and log rules of which only some count denials: a log lives for the longest
 /// window after its newest entry, even if the rule of that window does not count the entry.
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
-    let lives_longer = |rule: &Rule| match rule.algorithm() {
-        Algorithm::Fixed(FixedParams { keep: 1.., .. }) => true,
-        Algorithm::Log if rule.counts_all() => true,
+    let lives_longer = |rule: &Rule| match rule.params() {
+        Params::Fixed(FixedParams { keep: 1.., .. }) => true,
+        Params::Log if rule.counts_all() => true,
         _ => rule.limit() == 0,
     };
     let is_banned = key.limiter.standing().is_some() || key.limiter.bans().is_some();

@@ -1,8 +1,8 @@
 //! Rules as input for the laws: every algorithm, every option.
 
 use crate::rule::{
-    Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, Ladder, LeakyParams, MAX_UNITS,
-    Name, Period, Refill, Rule, RuleOption, RuleSpec, THROTTLE, Unit, WEEK_US, WindowParams,
+    Align, BucketParams, Calendar, FixedParams, Kind, Ladder, LeakyParams, MAX_UNITS, Name, Params,
+    Period, Refill, Rule, RuleOption, RuleSpec, THROTTLE, Unit, WEEK_US, WindowParams,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -368,10 +368,10 @@ pub fn spec_of(rule: &Rule) -> RuleSpec {
         ban: rule.ban().copied(),
         shadow: rule.is_shadow(),
     };
-    match rule.algorithm() {
-        Algorithm::Log | Algorithm::Slots => {}
-        Algorithm::Window(WindowParams { res }) => spec.res = Some(res.into()),
-        Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
+    match rule.params() {
+        Params::Log | Params::Slots => {}
+        Params::Window(WindowParams { res }) => spec.res = Some(res.into()),
+        Params::Fixed(FixedParams { calendar, tz_min, keep }) => {
             spec.align = Some(Align::Epoch);
             match calendar {
                 Some(Calendar::Epoch) => {}
@@ -387,12 +387,12 @@ pub fn spec_of(rule: &Rule) -> RuleSpec {
             spec.tz_min = Some(tz_min);
             spec.keep = Some(keep.into());
         }
-        Algorithm::Bucket(BucketParams { burst, refill }) => {
+        Params::Bucket(BucketParams { burst, refill }) => {
             // A burst of 0 exists only under a limit of 0, and cannot be written.
             spec.burst = Some(burst.max(1).into());
             spec.refill = Some(refill);
         }
-        Algorithm::Leaky(LeakyParams { queue }) => spec.queue = Some(queue.into()),
+        Params::Leaky(LeakyParams { queue }) => spec.queue = Some(queue.into()),
     }
     spec
 }

@@ -1,7 +1,7 @@
 //! `n + c <= L`, on one count per window.
 
 use super::Micros;
-use crate::rule::{Algorithm, Calendar, DAY_US, FixedParams, MINUTE_US, Rule};
+use crate::rule::{Calendar, DAY_US, FixedParams, MINUTE_US, Params, Rule};
 use std::sync::LazyLock;
 
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct NaiveFixed {
 
 impl NaiveFixed {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
-        let Algorithm::Fixed(FixedParams { calendar, tz_min, .. }) = rule.algorithm() else {
+        let Params::Fixed(FixedParams { calendar, tz_min, .. }) = rule.params() else {
             unreachable!()
         };
         let mut fixed = Self {
@@ -70,7 +70,7 @@ impl NaiveFixed {
     }
 
     pub fn take(&mut self, rule: &Rule, at: Micros, cost: i128) {
-        let Algorithm::Fixed(FixedParams { keep, .. }) = rule.algorithm() else { unreachable!() };
+        let Params::Fixed(FixedParams { keep, .. }) = rule.params() else { unreachable!() };
         self.keep = keep.into();
         if self.has_ended(at) || self.present().1 == 0 {
             self.windows.push((self.opens(at), 0));

@@ -12,7 +12,7 @@ pub mod model;
 pub mod search;
 pub mod window;
 
-use crate::rule::{Algorithm, BucketParams, FixedParams, Kind, LeakyParams, Name, Refill, Rule};
+use crate::rule::{BucketParams, FixedParams, Kind, LeakyParams, Name, Params, Refill, Rule};
 use debt::NaiveDebt;
 use fixed::NaiveFixed;
 use interval::NaiveInterval;
@@ -36,15 +36,15 @@ impl Identity {
 
 /// A period, and an algorithm without its limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NaiveShape(u64, Algorithm);
+pub struct NaiveShape(u64, Params);
 
 impl NaiveShape {
     pub fn of(rule: &Rule) -> Self {
-        let algorithm = match rule.algorithm() {
-            Algorithm::Bucket(bucket) => Algorithm::Bucket(BucketParams { burst: 0, ..bucket }),
-            Algorithm::Leaky(_) => Algorithm::Leaky(LeakyParams { queue: 0 }),
-            Algorithm::Fixed(fixed) => Algorithm::Fixed(FixedParams { keep: 0, ..fixed }),
-            Algorithm::Log | Algorithm::Window(_) | Algorithm::Slots => rule.algorithm(),
+        let algorithm = match rule.params() {
+            Params::Bucket(bucket) => Params::Bucket(BucketParams { burst: 0, ..bucket }),
+            Params::Leaky(_) => Params::Leaky(LeakyParams { queue: 0 }),
+            Params::Fixed(fixed) => Params::Fixed(FixedParams { keep: 0, ..fixed }),
+            Params::Log | Params::Window(_) | Params::Slots => rule.params(),
         };
         Self(rule.period_us(), algorithm)
     }
@@ -52,13 +52,11 @@ impl NaiveShape {
 
 /// The most units that pass at once.
 pub fn capacity(rule: &Rule) -> i128 {
-    match rule.algorithm() {
+    match rule.params() {
         _ if rule.limit() == 0 => 0,
-        Algorithm::Bucket(bucket) => bucket.burst.into(),
-        Algorithm::Leaky(leaky) => i128::from(leaky.queue) + 1,
-        Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) | Algorithm::Slots => {
-            rule.limit().into()
-        }
+        Params::Bucket(bucket) => bucket.burst.into(),
+        Params::Leaky(leaky) => i128::from(leaky.queue) + 1,
+        Params::Log | Params::Window(_) | Params::Fixed(_) | Params::Slots => rule.limit().into(),
     }
 }
 
@@ -85,26 +83,24 @@ pub enum NaiveMeter {
 impl NaiveMeter {
     /// A meter with only these units, consumed at this time.
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
-        match rule.algorithm() {
-            Algorithm::Log => unreachable!("the log belongs to the key"),
-            Algorithm::Slots => unreachable!("slots are the key's holds"),
-            Algorithm::Window(_) => Self::Window(NaiveWindow::of_units(rule, at, units)),
-            Algorithm::Fixed(_) => Self::Fixed(NaiveFixed::of_units(rule, at, units)),
-            Algorithm::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
+        match rule.params() {
+            Params::Log => unreachable!("the log belongs to the key"),
+            Params::Slots => unreachable!("slots are the key's holds"),
+            Params::Window(_) => Self::Window(NaiveWindow::of_units(rule, at, units)),
+            Params::Fixed(_) => Self::Fixed(NaiveFixed::of_units(rule, at, units)),
+            Params::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
                 Self::Interval(NaiveInterval::of_units(rule, at, units))
             }
-            Algorithm::Bucket(_) | Algorithm::Leaky(_) => {
-                Self::Debt(NaiveDebt::of_units(rule, units))
-            }
+            Params::Bucket(_) | Params::Leaky(_) => Self::Debt(NaiveDebt::of_units(rule, units)),
         }
     }
 
     /// What was consumed, read under a rule of another shape.
     pub fn reshaped(&self, rule: &Rule, last: Micros) -> Self {
-        match (self, rule.algorithm()) {
+        match (self, rule.params()) {
             (
                 Self::Debt(debt),
-                Algorithm::Leaky(_) | Algorithm::Bucket(BucketParams { refill: Refill::Even, .. }),
+                Params::Leaky(_) | Params::Bucket(BucketParams { refill: Refill::Even, .. }),
             ) => Self::Debt(debt.taken_by(rule)),
             _ => Self::of_units(rule, last, self.whole_units(last)),
         }

@@ -1,7 +1,7 @@
 //! `old*(w-e) + (cur+c)*w <= L*w`, on one count per sub-interval.
 
 use super::Micros;
-use crate::rule::{Algorithm, Rule, WindowParams};
+use crate::rule::{Params, Rule, WindowParams};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct NaiveWindow {
 
 impl NaiveWindow {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
-        let Algorithm::Window(WindowParams { res }) = rule.algorithm() else { unreachable!() };
+        let Params::Window(WindowParams { res }) = rule.params() else { unreachable!() };
         let (res, period) = (i128::from(res), i128::from(rule.period_us()));
         let mut window = Self { res, period, counts: BTreeMap::new() };
         window.take(at, units);

@@ -1,12 +1,11 @@
 //! What only a hostile payload says of holds.
 
-use super::super::form::{SavedDetail, put, save_items};
 use super::super::holds::SavedCharge;
-use super::super::parts::{NO_NAME, NOTHING};
-use super::super::states::DEBT;
+use super::super::parts::{DEBT, NO_NAME, NOTHING};
 use super::super::{DecodeError, VERSION, decode, encode};
 use crate::key::Limiter;
 use crate::rule::{DAY_US, MAX_PERIOD_US, MS_US, SECOND_US};
+use crate::saved::form::{SavedDetail, put, save_items};
 
 /// A debt, among others of other periods.
 fn debt(n: u32, leaky: bool) -> Vec<u8> {

@@ -1,14 +1,13 @@
 mod holds;
 
-use super::form::{put, save_items};
-use super::parts::NOTHING;
-use super::states::{DEBT, FIXED, INTERVAL, LOG, WINDOW, load_meter, save_meter};
+use super::parts::{DEBT, FIXED, INTERVAL, LOG, NOTHING, WINDOW};
 use super::{DecodeError, SavedBans, VERSION, decode, encode};
+use crate::algorithm::log::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
 use crate::algorithm::meter::Meter;
-use crate::algorithm::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
 use crate::algorithm::uint48::Uint48;
 use crate::key::{MAX_FORGOTTEN_US, MAX_SPAN_US};
 use crate::rule::{DAY_US, MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, SECOND_US};
+use crate::saved::form::{put, save_items};
 use bincode::Encode;
 use proptest::prelude::*;
 
@@ -78,13 +77,13 @@ fn fields() -> impl Strategy<Value = Fields> {
 }
 
 fn loaded(meter: &[u8]) -> Result<Meter, DecodeError> {
-    load_meter(&mut &*meter)
+    Meter::load(&mut &*meter)
 }
 
 /// What is saved of the meter that these bytes load.
 fn saved_again(meter: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::new();
-    save_meter(&loaded(meter)?, &mut bytes);
+    loaded(meter)?.save(&mut bytes);
     Ok(bytes)
 }
 

@@ -11,7 +11,7 @@
 
 use super::scenario::Ask;
 use crate::key::{Limiter, Settlement};
-use crate::rule::{Algorithm, BucketParams, Calendar, FixedParams, Kind, Refill, Rule};
+use crate::rule::{BucketParams, Calendar, FixedParams, Kind, Params, Refill, Rule};
 use crate::tests::laws::holds::history::{in_effect, settled_cost};
 use crate::tests::naive::model::Model;
 use crate::tests::naive::{Micros, effective_time};
@@ -86,11 +86,11 @@ fn last(limiter: &Limiter, rule: &Rule) -> Option<Micros> {
 /// Whether the list of charges tells all about what is consumed. It does not where a window
 /// opens with its first request: that window stays open if the request is refunded.
 fn is_list(rule: &Rule) -> bool {
-    match rule.algorithm() {
-        Algorithm::Fixed(FixedParams { calendar, .. }) => calendar == Some(Calendar::Epoch),
-        Algorithm::Bucket(BucketParams { refill, .. }) => refill == Refill::Even,
-        Algorithm::Log | Algorithm::Window(_) | Algorithm::Leaky(_) => true,
-        Algorithm::Slots => false,
+    match rule.params() {
+        Params::Fixed(FixedParams { calendar, .. }) => calendar == Some(Calendar::Epoch),
+        Params::Bucket(BucketParams { refill, .. }) => refill == Refill::Even,
+        Params::Log | Params::Window(_) | Params::Leaky(_) => true,
+        Params::Slots => false,
     }
 }
 

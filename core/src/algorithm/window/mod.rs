@@ -16,12 +16,15 @@
 //! weighted previous count). `w` need not be a whole number of microseconds: positions are in ticks
 //! of `1/res` microsecond, and a sub-interval is exactly `W` ticks long.
 
+pub mod saved;
+
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
+use super::{Algorithm, Details, Excess, Held, Reported};
 use crate::exact::{ceil_div, floor_div, product};
 use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
-use crate::rule::{MAX_RES, Rule};
+use crate::rule::{MAX_RES, Name, Params, Rule, Shape, WindowParams};
 
 /// One allocation: a header, then the counts of the last request's sub-interval and of the `res`
 /// before it, newest first. With `res=1` it has 32 bytes, a size class of the allocator.
@@ -102,14 +105,6 @@ impl Window {
         Self::new(last_us, rule.period_us(), rule.limit(), counts)
     }
 
-    pub fn last_us(&self) -> u64 {
-        u64::from_le_bytes(self.counts.header().last_us)
-    }
-
-    pub fn period_us(&self) -> u64 {
-        self.counts.header().period.get()
-    }
-
     /// The limit of the rule that consumed last.
     pub fn limit(&self) -> u32 {
         u32::from_le_bytes(self.counts.header().limit)
@@ -120,23 +115,9 @@ impl Window {
         self.counts.items().iter().map(|count| count.get())
     }
 
-    /// The address of its memory, for a prefetch.
-    #[inline]
-    pub fn address(&self) -> *const u8 {
-        self.counts.start()
-    }
-
-    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        to.header_slice(&mut self.counts);
-    }
-
     /// Sub-intervals per window.
     pub fn res(&self) -> u8 {
         u8::try_from(self.counts.count().saturating_sub(1)).unwrap_or(MAX_RES).max(1)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.counts().all(|count| count == 0)
     }
 
     /// A time in ticks. At 60 ticks a microsecond, 64 bits last until the year 9999.
@@ -174,32 +155,6 @@ impl Window {
         product(cur, self.period_us()).wrapping_add(product(old, weight))
     }
 
-    /// Units that still count at `at_us`, rounded up.
-    pub fn consumed(&self, at_us: u64) -> u64 {
-        let sight = self.sight(at_us);
-        ceil_div(self.load(&sight, sight.counted()), self.period_us())
-    }
-
-    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let sight = self.sight(at_us);
-        let counts = sight.counted();
-        let limit = product(u64::from(rule.limit()), self.period_us());
-        let load = self.load(&sight, counts);
-        let fits = load.wrapping_add(product(u64::from(cost), self.period_us())) <= limit;
-        let admits_us = if fits {
-            at_us
-        } else {
-            let allowance = u64::from(rule.limit()).saturating_sub(u64::from(cost));
-            self.fits_us(&sight, counts, allowance).max(at_us)
-        };
-        Reading {
-            at_us,
-            remaining: floor_div(limit.saturating_sub(load), self.period_us()),
-            admits: Moment::At(admits_us),
-            turn_us: 0,
-        }
-    }
-
     /// The first time at which at most `allowance` counts, given that more does now. Tries one
     /// sub-interval after another, since the load only falls.
     fn fits_us(&self, sight: &Sight<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
@@ -223,18 +178,6 @@ impl Window {
         0
     }
 
-    /// For `RL.INFO`.
-    pub fn report(&self, at_us: u64) -> WindowReport {
-        let (current, previous) = self.sight(at_us).counted();
-        WindowReport { current, previous }
-    }
-
-    /// Counts units in the present sub-interval.
-    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
-        self.add(at_us, cost);
-        self.counts.header_mut().limit = rule.limit().to_le_bytes();
-    }
-
     /// Counts units but keeps the limit, since no rule consumes.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) {
@@ -256,27 +199,100 @@ impl Window {
         let in_sight = self.counts.items().len().saturating_sub(self.sight(at_us).shift);
         self.counts.items_mut().iter_mut().take(in_sight)
     }
+}
 
-    /// Gives back up to `units` counted at `stamp_us`, if their sub-interval still counts, and
-    /// returns how many.
-    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+impl Algorithm for Window {
+    fn shape(&self) -> Shape {
+        Shape::Window { res: self.res() }
+    }
+
+    fn period_us(&self) -> u64 {
+        self.counts.header().period.get()
+    }
+
+    fn last_us(&self) -> u64 {
+        u64::from_le_bytes(self.counts.header().last_us)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.counts().all(|count| count == 0)
+    }
+
+    fn consumed(&self, at_us: u64) -> u64 {
+        let sight = self.sight(at_us);
+        ceil_div(self.load(&sight, sight.counted()), self.period_us())
+    }
+
+    fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let sight = self.sight(at_us);
+        let counts = sight.counted();
+        let limit = product(u64::from(rule.limit()), self.period_us());
+        let load = self.load(&sight, counts);
+        let fits = load.wrapping_add(product(u64::from(cost), self.period_us())) <= limit;
+        let admits_us = if fits {
+            at_us
+        } else {
+            let allowance = u64::from(rule.limit()).saturating_sub(u64::from(cost));
+            self.fits_us(&sight, counts, allowance).max(at_us)
+        };
+        Reading {
+            at_us,
+            remaining: floor_div(limit.saturating_sub(load), self.period_us()),
+            admits: Moment::At(admits_us),
+            turn_us: 0,
+        }
+    }
+
+    fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        self.add(at_us, cost);
+        self.counts.header_mut().limit = rule.limit().to_le_bytes();
+    }
+
+    #[inline]
+    fn address(&self) -> *const u8 {
+        self.counts.start()
+    }
+
+    fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.header_slice(&mut self.counts);
+    }
+
+    fn ends(&self) -> Moment {
+        let Some(age) = self.counts().position(|count| count > 0) else { return Moment::At(0) };
+        let counts = self.counts.items().len().saturating_sub(age);
+        let out_of_sight = self.index(self.last_us()).saturating_add(counts as u64);
+        Moment::At(self.micros(out_of_sight.saturating_mul(self.period_us())))
+    }
+
+    fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
+        let units = u64::from(units);
+        self.in_sight(at_us).fold(0, |given: u64, count| {
+            given.saturating_add(count.take(units.saturating_sub(given)))
+        })
+    }
+}
+
+impl Held for Window {
+    fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
         let age = self.index(self.last_us()).checked_sub(self.index(stamp_us));
         let age = age.map_or(usize::MAX, |age| usize::try_from(age).unwrap_or(usize::MAX));
         self.in_sight(at_us).nth(age).map_or(0, |count| count.take(units))
     }
 
-    /// Gives back up to `units` that still count, newest first, and returns how many.
-    pub fn refund(&mut self, at_us: u64, units: u64) -> u64 {
-        self.in_sight(at_us).fold(0, |given: u64, count| {
-            given.saturating_add(count.take(units.saturating_sub(given)))
-        })
+    fn consume_excess(&mut self, excess: Excess, at_us: u64) {
+        self.add(at_us, excess.units);
+    }
+}
+
+impl Reported for Window {
+    fn rule(&self, name: Option<Name>) -> String {
+        let params = Params::Window(WindowParams { res: self.res() });
+        Rule::new(params, self.limit(), self.period_us()).named(name).to_string()
     }
 
-    pub fn clears(&self) -> Moment {
-        let Some(age) = self.counts().position(|count| count > 0) else { return Moment::At(0) };
-        let counts = self.counts.items().len().saturating_sub(age);
-        let out_of_sight = self.index(self.last_us()).saturating_add(counts as u64);
-        Moment::At(self.micros(out_of_sight.saturating_mul(self.period_us())))
+    fn details(&self, at_us: Option<u64>) -> Option<Details> {
+        let (current, previous) = at_us.map(|us| self.sight(us).counted()).unwrap_or_default();
+        Some(Details::Window(WindowReport { current, previous }))
     }
 }
 

@@ -16,13 +16,17 @@
 //! The log keeps what the rules of the latest check and of earlier ones need: see `needs`. While a
 //! hold may give units back, admitted requests are evicted by age only.
 
+pub mod saved;
+pub mod series;
+
+use self::series::needs::{self, MAX_HELD, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention};
+use self::series::{Series, Take};
 use super::reading::{Moment, Reading, effective_time};
-use crate::algorithm::series::needs::{
-    self, MAX_HELD, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention,
-};
-use crate::algorithm::series::{Series, Take};
+use super::{Algorithm, Details, Excess, Held, Reported};
 use crate::heap::HeapVisitor;
-use crate::rule::{MAX_UNITS, MS_US, Rule};
+use crate::key::holds::TrackKind;
+use crate::rule::{DisplayPeriod, Kind, MAX_UNITS, MS_US, Name, Rule, Shape};
+use std::slice;
 
 #[derive(Clone, Debug, Default, Eq)]
 pub struct Log {
@@ -80,38 +84,15 @@ impl Log {
         past.fold(window_us, u64::max)
     }
 
-    /// The address of its memory, for a prefetch.
-    #[inline]
-    pub fn address(&self) -> *const u8 {
-        self.admitted.address()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.admitted.is_empty() && self.charged().is_none_or(Series::is_empty)
-    }
-
     /// The number of entries, charged denials included.
     pub fn len(&self) -> usize {
         let entries = self.admitted.len().saturating_add(self.charged().map_or(0, Series::len));
         usize::try_from(entries).unwrap_or(usize::MAX)
     }
 
-    /// The time of the newest entry.
-    pub fn last_us(&self) -> u64 {
-        let charged = self.charged().and_then(Series::newest_us);
-        self.admitted.newest_us().max(charged).unwrap_or(0)
-    }
-
     /// The charged denials, if `rule` counts them.
     fn charged_for(&self, rule: &Rule) -> Option<&Series> {
         if rule.counts_all() { self.charged() } else { None }
-    }
-
-    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        if self.may_end_before(rule) {
-            return self.read_until_end(rule, at_us, cost);
-        }
-        self.read_in_window(rule, at_us, cost)
     }
 
     /// True if the log may end while the rule's window still has entries: the window is longer than
@@ -156,33 +137,16 @@ impl Log {
         Retention::of(self.needs(), self.past_needs()).units
     }
 
-    /// Units in the longest window at `at_us`.
-    pub fn consumed(&self, at_us: u64) -> u64 {
-        let out_us = at_us.checked_sub(self.window_us());
-        self.admitted.units_after(out_us).saturating_add(self.denied(at_us))
-    }
-
     /// Units of charged denials in the longest window at `at_us`.
     fn denied(&self, at_us: u64) -> u64 {
         let out_us = at_us.checked_sub(self.window_us());
         self.charged().map_or(0, |series| series.units_after(out_us))
     }
 
-    /// For `RL.INFO`. `at_us` is `None` if the log lies too far ahead of the clock to count.
-    pub fn report(&self, at_us: Option<u64>) -> LogReport {
-        let all = [Some(&self.admitted), self.charged()].into_iter().flatten();
-        let oldest_us = all.filter_map(Series::oldest_us).min().unwrap_or(self.last_us());
-        LogReport {
-            entries: self.len() as u64,
-            denied: at_us.map_or(0, |at_us| self.denied(at_us)),
-            span_ms: self.last_us().saturating_sub(oldest_us) / MS_US,
-        }
-    }
-
     /// Adds a request, and drops entries that no rule can see any more. If `held`, a live hold may
     /// give units back to the log, so admitted requests are evicted by age only.
     #[inline]
-    pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: bool) {
+    pub fn add(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: bool) {
         let kept = self.remember(needs, at_us);
         if let Some(out_us) = at_us.checked_sub(kept.window_us) {
             self.admitted.drop_until(out_us);
@@ -208,14 +172,6 @@ impl Log {
             charged.keep_newest(kept.units);
         }
         self.admitted.tidy();
-    }
-
-    /// Adds the units that a settled hold cost beyond its charge, and evicts only by age. `needs`
-    /// are those of the hold's log rules. The excess may exceed their limit, so the log raises the
-    /// limit by the excess.
-    pub fn consume_excess(&mut self, needs: Needs, at_us: u64, units: u32) {
-        let most = needs.units.saturating_add(units).min(MAX_UNITS);
-        self.consume(Needs { units: most, ..needs }, at_us, units, false, true);
     }
 
     /// Remembers the needs of this check, and returns how much to keep for it and earlier ones. If
@@ -296,8 +252,90 @@ impl Log {
         *self = Self::default();
     }
 
-    /// Gives back up to `units` of entries later than `out_us`, newest first, and returns how many.
-    pub fn refund(&mut self, out_us: Option<u64>, units: u32) -> u64 {
+    /// Gives back units admitted at many times in one pass.
+    pub fn give_back_each(&mut self, returned: &mut [Take]) {
+        self.admitted.take_each(returned);
+        self.admitted.tidy();
+    }
+
+    /// Until when a rule of the check that consumed last could see an entry.
+    fn latest_until_us(&self) -> u64 {
+        self.last_us().saturating_add(self.needs().window_us)
+    }
+
+    /// Until when any rule that consumed could see an entry.
+    pub fn matters_until_us(&self) -> u64 {
+        let latest_us = self.latest_until_us();
+        self.past_needs().iter().fold(latest_us, |until_us, past| until_us.max(past.until_us))
+    }
+}
+
+impl Algorithm for Log {
+    fn shape(&self) -> Shape {
+        Shape::Log
+    }
+
+    /// The longest window that it keeps.
+    fn period_us(&self) -> u64 {
+        self.window_us()
+    }
+
+    /// Log rules of any period read it, each through its own window.
+    #[inline]
+    fn fits(&self, rule: &Rule) -> bool {
+        rule.kind() == Kind::Log
+    }
+
+    fn is_empty(&self) -> bool {
+        self.admitted.is_empty() && self.charged().is_none_or(Series::is_empty)
+    }
+
+    fn last_us(&self) -> u64 {
+        let charged = self.charged().and_then(Series::newest_us);
+        self.admitted.newest_us().max(charged).unwrap_or(0)
+    }
+
+    fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        if self.may_end_before(rule) {
+            return self.read_until_end(rule, at_us, cost);
+        }
+        self.read_in_window(rule, at_us, cost)
+    }
+
+    fn consumed(&self, at_us: u64) -> u64 {
+        let out_us = at_us.checked_sub(self.window_us());
+        self.admitted.units_after(out_us).saturating_add(self.denied(at_us))
+    }
+
+    fn clears(&self, rule: &Rule) -> Moment {
+        let charged = self.charged_for(rule).and_then(Series::newest_us);
+        let newest = self.admitted.newest_us().max(charged);
+        let leaves_us = newest.map_or(0, |us| us.saturating_add(rule.period_us()));
+        let ends_before = self.may_end_before(rule);
+        Moment::At(if ends_before { leaves_us.min(self.matters_until_us()) } else { leaves_us })
+    }
+
+    #[inline]
+    fn address(&self) -> *const u8 {
+        self.admitted.address()
+    }
+
+    fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        self.admitted.visit_heap(to);
+    }
+
+    fn ends(&self) -> Moment {
+        Moment::At(self.matters_until_us())
+    }
+
+    /// Keeps only what this rule needs, so no other rule may read it then.
+    #[inline(always)]
+    fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        self.add(Needs::of(slice::from_ref(rule)), at_us, cost, false, false);
+    }
+
+    fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
+        let out_us = at_us.checked_sub(window_us);
         let mut given = 0;
         while given < u64::from(units) {
             let admitted = self.admitted.newest_us();
@@ -312,43 +350,42 @@ impl Log {
         self.admitted.tidy();
         given
     }
+}
 
-    /// Gives back up to `units` admitted at `stamp_us`, as far as the log still has them, and
-    /// returns how many. May remove the newest entry, and so lower `last_us`.
-    pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
+/// What holds give back is found by the time when it was taken.
+impl Held for Log {
+    fn track(&self) -> TrackKind {
+        TrackKind::Log
+    }
+
+    fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
         let given = self.admitted.take_at(stamp_us, units);
         self.admitted.tidy();
         given
     }
 
-    /// Gives back units admitted at many times in one pass.
-    pub fn give_back_each(&mut self, returned: &mut [Take]) {
-        self.admitted.take_each(returned);
-        self.admitted.tidy();
+    /// Evicts only by age. The limit of the hold's rules is raised by the excess, which goes beyond
+    /// it.
+    fn consume_excess(&mut self, Excess { units, needs, .. }: Excess, at_us: u64) {
+        let most = needs.units.saturating_add(units).min(MAX_UNITS);
+        self.add(Needs { units: most, ..needs }, at_us, units, false, true);
+    }
+}
+
+impl Reported for Log {
+    /// It has no limit of its own.
+    fn rule(&self, _name: Option<Name>) -> String {
+        format!("log/{}", DisplayPeriod(self.window_us()))
     }
 
-    /// When the last entry that `rule` sees leaves its window, or the log has ended.
-    pub fn clears(&self, rule: &Rule) -> Moment {
-        let charged = self.charged_for(rule).and_then(Series::newest_us);
-        let newest = self.admitted.newest_us().max(charged);
-        let leaves_us = newest.map_or(0, |us| us.saturating_add(rule.period_us()));
-        let ends_before = self.may_end_before(rule);
-        Moment::At(if ends_before { leaves_us.min(self.matters_until_us()) } else { leaves_us })
-    }
-
-    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        self.admitted.visit_heap(to);
-    }
-
-    /// Until when a rule of the check that consumed last could see an entry.
-    fn latest_until_us(&self) -> u64 {
-        self.last_us().saturating_add(self.needs().window_us)
-    }
-
-    /// Until when any rule that consumed could see an entry.
-    pub fn matters_until_us(&self) -> u64 {
-        let latest_us = self.latest_until_us();
-        self.past_needs().iter().fold(latest_us, |until_us, past| until_us.max(past.until_us))
+    fn details(&self, at_us: Option<u64>) -> Option<Details> {
+        let all = [Some(&self.admitted), self.charged()].into_iter().flatten();
+        let oldest_us = all.filter_map(Series::oldest_us).min().unwrap_or(self.last_us());
+        Some(Details::Log(LogReport {
+            entries: self.len() as u64,
+            denied: at_us.map_or(0, |at_us| self.denied(at_us)),
+            span_ms: self.last_us().saturating_sub(oldest_us) / MS_US,
+        }))
     }
 }
 

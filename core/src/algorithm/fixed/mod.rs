@@ -8,11 +8,17 @@
 //! epoch, or of weeks since Monday 1970-01-05, or at calendar months, all shifted by
 //! `tz`; or at the first request.
 
-pub use super::calendar::Anchor;
+pub mod calendar;
+pub mod saved;
+
+pub use self::calendar::Anchor;
+use super::meter::Meter;
 use super::open_window::OpenWindow;
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
-use crate::rule::{FixedParams, Rule, Shape};
+use super::{Algorithm, Details, Excess, Held, Reported};
+use crate::heap::HeapVisitor;
+use crate::rule::{FixedParams, MS_US, Name, Params, Rule, Shape};
 use std::collections::VecDeque;
 
 /// 32 bytes, a size class of the allocator.
@@ -40,14 +46,6 @@ impl Fixed {
         Self::new(window, units, anchor, rule.limit())
     }
 
-    pub const fn period_us(&self) -> u64 {
-        self.window.period_us()
-    }
-
-    pub const fn last_us(&self) -> u64 {
-        self.window.last_us()
-    }
-
     /// When the window opened.
     pub const fn start_us(&self) -> i64 {
         self.window.start_us()
@@ -55,10 +53,6 @@ impl Fixed {
 
     pub const fn count(&self) -> u64 {
         self.count.get()
-    }
-
-    pub const fn shape(&self) -> Shape {
-        Shape::Fixed { calendar: self.anchor.calendar(), tz_min: self.anchor.tz_min() }
     }
 
     /// When the window ends.
@@ -72,26 +66,8 @@ impl Fixed {
         window.contains(&i64::try_from(at_us).unwrap_or(i64::MAX))
     }
 
-    /// The length of the window. A start before the epoch wraps, and the difference
-    /// wraps back.
-    pub fn window_us(&self) -> u64 {
-        self.end_us().wrapping_sub(self.start_us().cast_unsigned())
-    }
-
     pub fn count_at(&self, at_us: u64) -> u64 {
         if at_us >= self.end_us() { 0 } else { self.count() }
-    }
-
-    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let (count, limit) = (self.count_at(at_us), rule.limit().into());
-        Reading::of_used(at_us, (count, limit), cost, || Moment::At(self.end_us()))
-    }
-
-    /// Counts units, and returns the window that closed before, if one did.
-    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) -> Option<Past> {
-        let closed = self.add(at_us, cost);
-        self.limit = rule.limit();
-        closed
     }
 
     /// Counts units but keeps the limit, since no rule consumes. Returns the window that closed
@@ -112,19 +88,83 @@ impl Fixed {
         closed
     }
 
-    /// Gives back up to `units` counted at `stamp_us`, if their window is still open, and returns
-    /// how many.
-    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
-        if self.holds(self.start_us(), stamp_us) { self.refund(at_us, units) } else { 0 }
-    }
-
     /// Gives back up to `units` if their window is still open, and returns how many.
-    pub fn refund(&mut self, at_us: u64, units: u64) -> u64 {
+    fn take(&mut self, at_us: u64, units: u64) -> u64 {
         if at_us >= self.end_us() { 0 } else { self.count.take(units) }
     }
 
-    pub fn clears(&self) -> Moment {
+    /// Counts units for a rule, and returns the window that closed before, if one did.
+    fn count_for(&mut self, rule: &Rule, at_us: u64, cost: u32) -> Option<Past> {
+        let closed = self.add(at_us, cost);
+        self.limit = rule.limit();
+        closed
+    }
+
+    /// The text of the rule that consumed last, which keeps this many past windows.
+    fn rule_with(&self, keep: u16, name: Option<Name>) -> String {
+        let (calendar, tz_min) = (self.anchor.calendar(), self.anchor.tz_min());
+        let params = Params::Fixed(FixedParams { calendar, tz_min, keep });
+        Rule::new(params, self.limit, self.period_us()).named(name).to_string()
+    }
+}
+
+impl Algorithm for Fixed {
+    fn period_us(&self) -> u64 {
+        self.window.period_us()
+    }
+
+    fn last_us(&self) -> u64 {
+        self.window.last_us()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Fixed { calendar: self.anchor.calendar(), tz_min: self.anchor.tz_min() }
+    }
+
+    fn window_us(&self) -> u64 {
+        self.end_us().wrapping_sub(self.start_us().cast_unsigned())
+    }
+
+    fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let (count, limit) = (self.count_at(at_us), rule.limit().into());
+        Reading::of_used(at_us, (count, limit), cost, || Moment::At(self.end_us()))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    fn consumed(&self, at_us: u64) -> u64 {
+        self.count_at(at_us)
+    }
+
+    #[inline(always)]
+    fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        self.count_for(rule, at_us, cost);
+    }
+
+    fn ends(&self) -> Moment {
         Moment::At(if self.count() == 0 { 0 } else { self.end_us() })
+    }
+
+    fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
+        self.take(at_us, units.into())
+    }
+}
+
+impl Held for Fixed {
+    fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+        if self.holds(self.start_us(), stamp_us) { self.take(at_us, units) } else { 0 }
+    }
+
+    fn consume_excess(&mut self, excess: Excess, at_us: u64) {
+        self.add(at_us, excess.units);
+    }
+}
+
+impl Reported for Fixed {
+    fn rule(&self, name: Option<Name>) -> String {
+        self.rule_with(0, name)
     }
 }
 
@@ -147,26 +187,78 @@ pub struct FixedWithPast {
 }
 
 impl FixedWithPast {
-    pub fn is_empty(&self) -> bool {
+    fn add_to_past(&mut self, closed: Option<Past>) {
+        self.past.extend(closed);
+        let oldest = self.fixed.start_us().saturating_sub_unsigned(self.kept_us());
+        while self.past.front().is_some_and(|window| window.start_us < oldest)
+            || self.past.len() > usize::from(self.keep)
+        {
+            self.past.pop_front();
+        }
+    }
+
+    fn kept_us(&self) -> u64 {
+        self.fixed.period_us().saturating_mul(u64::from(self.keep))
+    }
+}
+
+impl Algorithm for FixedWithPast {
+    fn shape(&self) -> Shape {
+        self.fixed.shape()
+    }
+
+    fn period_us(&self) -> u64 {
+        self.fixed.period_us()
+    }
+
+    fn last_us(&self) -> u64 {
+        self.fixed.last_us()
+    }
+
+    fn window_us(&self) -> u64 {
+        self.fixed.window_us()
+    }
+
+    fn is_empty(&self) -> bool {
         self.fixed.count() == 0 && self.past.is_empty()
     }
 
-    /// Counts units, and moves a window that closed into the past.
-    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
-        let closed = self.fixed.consume(rule, at_us, cost);
+    fn consumed(&self, at_us: u64) -> u64 {
+        self.fixed.consumed(at_us)
+    }
+
+    fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        self.fixed.read(rule, at_us, cost)
+    }
+
+    /// Moves a window that closed into the past.
+    fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        let closed = self.fixed.count_for(rule, at_us, cost);
         self.keep = rule.kept_windows();
         self.add_to_past(closed);
     }
 
-    /// Counts units but keeps the limit and `keep`, since no rule consumes.
-    pub fn add(&mut self, at_us: u64, units: u32) {
-        let closed = self.fixed.add(at_us, units);
-        self.add_to_past(closed);
+    fn ends(&self) -> Moment {
+        self.fixed.ends()
     }
 
-    /// Gives back up to `units` counted at `stamp_us`, in the open window or a past one, and
-    /// returns how many.
-    pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
+    /// Until when any of the counts matters.
+    fn matters_until(&self) -> Moment {
+        Moment::At(self.fixed.end_us().saturating_add(self.kept_us()))
+    }
+
+    fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
+        self.fixed.refund(window_us, at_us, units)
+    }
+
+    fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.ring(&mut self.past);
+    }
+}
+
+/// What was counted in a past window is given back to it.
+impl Held for FixedWithPast {
+    fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
         if self.fixed.holds(self.fixed.start_us(), stamp_us) {
             return self.fixed.count.take(units);
         }
@@ -186,23 +278,34 @@ impl FixedWithPast {
         back
     }
 
-    fn add_to_past(&mut self, closed: Option<Past>) {
-        self.past.extend(closed);
-        let oldest = self.fixed.start_us().saturating_sub_unsigned(self.kept_us());
-        while self.past.front().is_some_and(|window| window.start_us < oldest)
-            || self.past.len() > usize::from(self.keep)
-        {
-            self.past.pop_front();
+    fn consume_excess(&mut self, excess: Excess, at_us: u64) {
+        let closed = self.fixed.add(at_us, excess.units);
+        self.add_to_past(closed);
+    }
+}
+
+impl Reported for FixedWithPast {
+    fn rule(&self, name: Option<Name>) -> String {
+        self.fixed.rule_with(self.keep, name)
+    }
+
+    fn details(&self, _at_us: Option<u64>) -> Option<Details> {
+        let past = self.past.iter().map(|past| (past.start_us, past.count));
+        let present = (self.fixed.start_us(), self.fixed.count());
+        let in_ms =
+            |(start_us, count): (i64, u64)| (start_us.div_euclid(MS_US.cast_signed()), count);
+        Some(Details::Windows(past.chain([present]).map(in_ms).collect()))
+    }
+}
+
+impl Meter {
+    /// Called before a rule with `keep` consumes: a fixed window becomes one that keeps past ones.
+    #[cold]
+    pub(super) fn keep_past(&mut self) {
+        if let Self::Fixed(fixed) = self {
+            let past = FixedWithPast { fixed: **fixed, keep: 0, past: VecDeque::new() };
+            *self = Self::FixedWithPast(Box::new(past));
         }
-    }
-
-    fn kept_us(&self) -> u64 {
-        self.fixed.period_us().saturating_mul(u64::from(self.keep))
-    }
-
-    /// Until when any of the counts matters.
-    pub fn matters_until_us(&self) -> u64 {
-        self.fixed.end_us().saturating_add(self.kept_us())
     }
 }
 
@@ -223,10 +326,10 @@ mod tests {
             assert_eq!(fixed.count(), Uint48::MAX);
             let reading = fixed.read(&rule, 1, 1);
             assert_eq!((reading.remaining, reading.admits), (0, Moment::At(fixed.end_us())));
-            assert_eq!(fixed.refund(1, 7), 7);
+            assert_eq!(fixed.refund(0, 1, 7), 7);
             assert_eq!(fixed.count(), Uint48::MAX - 7);
             let past = Past { start_us: 0, count: Uint48::MAX - 7 };
-            assert_eq!(fixed.consume(&rule, fixed.end_us(), 3), Some(past));
+            assert_eq!(fixed.count_for(&rule, fixed.end_us(), 3), Some(past));
             assert_eq!(fixed.count(), 3);
         }
     }

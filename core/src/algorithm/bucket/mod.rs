@@ -1,0 +1,7 @@
+//! Token bucket: a [debt](super::debt) that drains evenly, or an [interval](self::interval) at whose
+//! end all tokens come back.
+
+pub mod interval;
+pub mod saved;
+
+pub use interval::Interval;
