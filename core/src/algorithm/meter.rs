@@ -145,9 +145,9 @@ impl Meter {
         each!(self, it => it.period_us())
     }
 
-    /// The length of its window at its last time; a month by the calendar has its own.
-    pub fn window_us(&self) -> u64 {
-        each!(self, it => it.window_us())
+    /// How long the window of a rule is at its last time; a month by the calendar has its own length.
+    pub fn window_of(&self, rule: &Rule) -> u64 {
+        each!(self, it => it.window_of(rule))
     }
 
     /// True if it holds nothing that could matter.

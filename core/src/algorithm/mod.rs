@@ -54,9 +54,9 @@ pub(crate) trait Algorithm {
     /// When it was last added to.
     fn last_us(&self) -> u64;
 
-    /// The length of its window at its last time; a month by the calendar has its own.
-    fn window_us(&self) -> u64 {
-        self.period_us()
+    /// How long the window of a rule is at its last time; a month by the calendar has its own length.
+    fn window_of(&self, rule: &Rule) -> u64 {
+        rule.period_us()
     }
 
     /// True if a rule can read it as it is: both are of one shape and period.

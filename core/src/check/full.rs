@@ -74,7 +74,7 @@ impl View<'_> {
 
 /// The length of a rule's window at a time: its period, or the days of that month.
 fn window_us(rule: &Rule, at_us: u64) -> u64 {
-    Meter::of_units(rule, at_us, 0).window_us()
+    Meter::of_units(rule, at_us, 0).window_of(rule)
 }
 
 #[cfg(test)]

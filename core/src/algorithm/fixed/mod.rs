@@ -121,7 +121,8 @@ impl Algorithm for Fixed {
         Shape::Fixed { calendar: self.anchor.calendar(), tz_min: self.anchor.tz_min() }
     }
 
-    fn window_us(&self) -> u64 {
+    /// A start before the epoch wraps, and the difference wraps back.
+    fn window_of(&self, _rule: &Rule) -> u64 {
         self.end_us().wrapping_sub(self.start_us().cast_unsigned())
     }
 
@@ -215,8 +216,8 @@ impl Algorithm for FixedWithPast {
         self.fixed.last_us()
     }
 
-    fn window_us(&self) -> u64 {
-        self.fixed.window_us()
+    fn window_of(&self, rule: &Rule) -> u64 {
+        self.fixed.window_of(rule)
     }
 
     fn is_empty(&self) -> bool {
