@@ -18,13 +18,15 @@
 //! Units have 32 bits, periods 48 and times 64. A sum of a few products of units
 //! with periods or times stays far below 2^128, so additions cannot overflow.
 
-use super::meter::Meter;
+use super::bucket::{BucketParams, Refill};
+use super::leaky::LeakyParams;
+use super::list::{Meter, Params};
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
-use super::{Algorithm, Excess, Held, Reported, Saved};
+use super::{Algorithm, Excess, Held, Reported, Saved, Shape};
 use crate::exact::{ceil_div, floor_div, narrow, product};
 use crate::key::holds::{Leasts, TrackKind};
-use crate::rule::{BucketParams, Kind, LeakyParams, Name, Params, Refill, Rule, Shape};
+use crate::rule::{Kind, Name, Rule};
 use crate::saved::bounds::{check_period, check_time, check_units};
 use crate::saved::error::DecodeError;
 use crate::saved::form::{put, take, within};
@@ -204,16 +206,22 @@ impl Debt {
     }
 }
 
+/// The most units that can pass within one period, as the algorithms' words derive it.
+pub fn worst_in_period(rule: &Rule) -> u64 {
+    let (limit, period_us) = (u64::from(rule.limit()), rule.period_us().max(1));
+    rule.capacity().saturating_add(limit).saturating_sub(limit.div_ceil(period_us))
+}
+
 /// True if a named rule reads a meter of this shape as it is, whatever the rule's period: at a limit
 /// of 0 it neither drains nor adds anything, and nothing would say when a meter of its own ends.
 pub fn keeps_its_shape(rule: &Rule, shape: Shape) -> bool {
-    rule.never_drains() && rule.name().is_some() && rule.kind() == shape.kind()
+    rule.never_drains() && rule.name().is_some() && rule.kind() == shape.kind
 }
 
 impl Algorithm for Debt {
     #[inline]
     fn shape(&self) -> Shape {
-        if self.is_leaky() { Shape::Leaky } else { Shape::Bucket { refill: Refill::Even } }
+        Shape { kind: if self.is_leaky() { Kind::Leaky } else { Kind::Bucket }, options: 0 }
     }
 
     #[inline]

@@ -1,11 +1,13 @@
 //! The algorithms, a folder each, and the list of them.
 //!
 //! ```text
-//! meter         the list: what a rule consumed, under whatever algorithm
+//! list          the list
+//! meter         what any of them does
 //! log           sliding log
 //! window        sliding window counter
 //! fixed         fixed window, by the calendar or from the first request
 //! bucket        token bucket
+//! leaky         leaky bucket
 //! slots         requests that run at once
 //! ```
 //!
@@ -19,11 +21,14 @@
 //! uint48        a number in six bytes
 //! ```
 //!
-//! An algorithm is what its state implements: [`Algorithm`], [`Held`], [`Saved`] and [`Reported`].
+//! An algorithm is what its state implements, [`Algorithm`], [`Held`], [`Saved`] and [`Reported`], and
+//! what its parameters do, [`Words`].
 
 pub(crate) mod bucket;
 pub(crate) mod debt;
 pub(crate) mod fixed;
+pub(crate) mod leaky;
+pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod meter;
 pub(crate) mod open_window;
@@ -40,7 +45,86 @@ use self::log::series::needs::Needs;
 use self::reading::{Moment, Reading};
 use crate::heap::{HeapVisitor, address_of};
 use crate::key::holds::TrackKind;
-use crate::rule::{Name, Rule, Shape};
+use crate::rule::{Kind, Name, OwnOption, Period, Rule, RuleError, bounded};
+use std::fmt;
+
+/// The algorithm and the options that shape its state, as a number. Two rules without a name read one
+/// state if their shapes and their periods are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Shape {
+    pub kind: Kind,
+    pub options: u32,
+}
+
+/// What was written of a rule that its algorithm reads.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnWords {
+    pub limit: u32,
+    /// `None` for slots.
+    pub period: Option<Period>,
+    /// The values of [`Words::OPTIONS`], in their order.
+    pub options: [Option<i64>; MOST_OWN],
+}
+
+/// The most options that only one algorithm takes.
+pub(crate) const MOST_OWN: usize = 3;
+
+impl OwnWords {
+    /// The value of an option, or its default.
+    pub fn of(&self, option: usize, default: i64) -> i64 {
+        self.options.get(option).copied().flatten().unwrap_or(default)
+    }
+
+    /// The value of an option between its bounds.
+    pub fn within<T: TryFrom<u64> + Into<u64>>(
+        &self,
+        (option, what): (usize, &OwnOption),
+        default: u32,
+        min: u32,
+        max: T,
+    ) -> Result<T, RuleError> {
+        let given = u64::try_from(self.of(option, default.into())).unwrap_or(0);
+        bounded(what.name, given, min, max)
+    }
+}
+
+/// What an algorithm reads and tells of its parameters.
+pub(crate) trait Words: Copy {
+    /// The options that only this algorithm takes, in the order of the canonical text.
+    const OPTIONS: &'static [OwnOption];
+
+    /// The parameters that were written; every bound is tested.
+    fn read(words: &OwnWords) -> Result<Self, RuleError>;
+
+    /// The options that shape the state, as a number.
+    fn shape(self) -> u32 {
+        0
+    }
+
+    /// The most units that a rule of this limit, which is not 0, can ever let pass at once.
+    fn capacity(self, limit: u32) -> u32 {
+        limit
+    }
+
+    /// The same for one of several programs that share a limit, whose part of a number this gives.
+    #[must_use]
+    fn divided(self, _part: impl Fn(u32) -> u32) -> Self {
+        self
+    }
+
+    /// Writes the period and the options of the canonical text.
+    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
+    /// What a rule means, its worst burst and its memory, in sentences.
+    fn explain(self, rule: &Rule) -> String;
+
+    /// The most units that can pass within one period, by a limit that is not 0.
+    fn worst_in_period(self, rule: &Rule) -> u64;
+
+    /// What the identity of a rule without a name is made of, and what is free to change; `None` if
+    /// all rules of a key read one state.
+    fn identity(self) -> Option<(&'static str, &'static str)>;
+}
 
 /// What an algorithm does with what its rules consumed. A rule can read and consume from it if it
 /// has the rule's shape and period.

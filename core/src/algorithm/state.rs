@@ -19,8 +19,8 @@
 //! bucket:1/h,name=n   consumes               |=====...    until an hour later
 //! ```
 
+use super::list::Meter;
 use super::log::Log;
-use super::meter::Meter;
 use super::reading::{Moment, Reading, effective_time};
 use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{Kind, MAX_NAME, Name, Rule, THROTTLE};

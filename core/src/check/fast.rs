@@ -18,8 +18,8 @@
 use super::decision::Decision;
 use super::outcome::Outcome;
 use crate::algorithm::Algorithm;
+use crate::algorithm::list::Meter;
 use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::meter::Meter;
 use crate::algorithm::reading::effective_time;
 use crate::algorithm::state::State;
 use crate::key::check::{Change, Check, Verdict};

@@ -8,7 +8,7 @@
 use super::decision::Decision;
 use super::foresight::Foresight;
 use super::view::View;
-use crate::algorithm::meter::Meter;
+use crate::algorithm::list::Meter;
 use crate::algorithm::reading::Moment;
 use crate::key::check::Check;
 use crate::key::limiter::Limiter;

@@ -2,8 +2,7 @@
 //! laws make in tests; when the bytes end, so do the calls.
 
 use crate::rule::{
-    Align, Kind, Ladder, MAX_TIME_US, MAX_UNITS, Name, NamedCost, Period, Refill, Rule, RuleSpec,
-    Unit,
+    Kind, Ladder, MAX_TIME_US, MAX_UNITS, Name, NamedCost, Period, Rule, RuleSpec, Unit,
 };
 use crate::tests::laws::holds::traffic::{
     Ask, CALLS, Ending, Extra, HoldTraffic, IDS, Length, Terms,
@@ -108,25 +107,28 @@ fn rule(bytes: Bytes<'_, '_>, kinds: &[Kind]) -> Result<Rule> {
         shadow: one_in(bytes, 6)?,
         ..spec
     };
-    let spec = match kind {
-        Kind::Log | Kind::Slots => spec,
-        Kind::Window => RuleSpec { res: maybe(bytes, 2, |b| b.int_in_range(1..=60))?, ..spec },
-        Kind::Fixed => RuleSpec {
-            align: maybe(bytes, 2, |bytes| bytes.choose(&[Align::Epoch, Align::First]).copied())?,
-            tz_min: maybe(bytes, 3, |bytes| bytes.int_in_range(-840..=840))?,
-            keep: maybe(bytes, 5, |bytes| bytes.int_in_range(0..=5))?,
-            ..spec
-        },
-        Kind::Bucket => RuleSpec {
-            burst: maybe(bytes, 2, limit)?.map(|burst| burst.max(1)),
-            refill: maybe(bytes, 2, |bytes| {
-                bytes.choose(&[Refill::Even, Refill::Interval]).copied()
-            })?,
-            ..spec
-        },
-        Kind::Leaky => RuleSpec { queue: maybe(bytes, 2, limit)?, ..spec },
+    let mut given = spec;
+    let mut give = |name: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            given = given.clone().with(name, value.cast_signed());
+        }
     };
-    Ok(suited(spec, maybe(bytes, 10, cost)?))
+    match kind {
+        Kind::Log | Kind::Slots => {}
+        Kind::Window => give("res", maybe(bytes, 2, |b| b.int_in_range(1..=60))?),
+        Kind::Fixed => {
+            give("align", maybe(bytes, 2, |bytes| bytes.int_in_range(0..=1))?);
+            let tz = maybe(bytes, 3, |bytes| bytes.int_in_range(-840..=840_i64))?;
+            give("tz", tz.map(i64::cast_unsigned));
+            give("keep", maybe(bytes, 5, |bytes| bytes.int_in_range(0..=5))?);
+        }
+        Kind::Bucket => {
+            give("burst", maybe(bytes, 2, limit)?.map(|burst| burst.max(1)));
+            give("refill", maybe(bytes, 2, |bytes| bytes.int_in_range(0..=1))?);
+        }
+        Kind::Leaky => give("queue", maybe(bytes, 2, limit)?),
+    }
+    Ok(suited(given, maybe(bytes, 10, cost)?))
 }
 
 fn limit(bytes: Bytes<'_, '_>) -> Result<u64> {

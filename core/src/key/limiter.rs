@@ -322,7 +322,7 @@ mod tests {
     use crate::algorithm::bucket::interval::Interval;
     use crate::algorithm::debt::Debt;
     use crate::algorithm::fixed::Fixed;
-    use crate::algorithm::meter::Meter;
+    use crate::algorithm::list::Meter;
     use crate::algorithm::state::Named;
     use crate::key::check::Change;
     use crate::parse::rules_of_line;

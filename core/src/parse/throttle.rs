@@ -12,7 +12,7 @@
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
 use super::options::{UNITS, units};
-use crate::rule::{Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit};
+use crate::rule::{MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit};
 use std::ops::RangeInclusive;
 
 /// The capacity minus one.
@@ -75,9 +75,8 @@ impl Bucket {
     pub fn rule(self) -> Parsed<Rule> {
         let period = Period { count: self.period_s.into(), unit: Unit::Second };
         let spec = RuleSpec {
-            burst: Some(self.limit.into()),
             name: Name::new(THROTTLE.as_bytes()),
-            ..RuleSpec::new(Kind::Bucket, self.count.into(), period)
+            ..RuleSpec::bucket(self.count.into(), period, self.limit)
         };
         spec.validate().map_err(|error| ParseError::rule(THROTTLE.as_bytes(), error))
     }

@@ -1,6 +1,6 @@
 //! A rule's limit, divided among programs that cannot ask one server.
 
-use super::{BucketParams, LeakyParams, Params, Rule};
+use super::Rule;
 use std::num::NonZeroU32;
 
 impl Rule {
@@ -9,15 +9,9 @@ impl Rule {
     #[must_use]
     pub fn divided(&self, among: NonZeroU32) -> Self {
         let part = |units: u32| units.min(1).max(units / among);
-        let params = match self.params {
-            Params::Bucket(params) => {
-                Params::Bucket(BucketParams { burst: part(params.burst), ..params })
-            }
-            Params::Leaky(params) => Params::Leaky(LeakyParams { queue: part(params.queue) }),
-            whole @ (Params::Log | Params::Window(_) | Params::Fixed(_) | Params::Slots) => whole,
-        };
-        let limit = part(self.limit);
-        Self { params, limit, capacity: params.capacity(limit), ..*self }
+        let (params, limit) = (self.params.divided(part), part(self.limit));
+        let Self { capacity, .. } = Self::new(params, limit, self.period_us);
+        Self { params, limit, capacity, ..*self }
     }
 }
 

@@ -13,16 +13,24 @@
 mod cost;
 mod divided;
 mod error;
-mod explain;
+pub(crate) mod explain;
 mod identity;
 mod ladder;
 mod lengths;
 mod meant;
 pub(crate) mod memory;
 mod names;
+mod option;
 mod spec;
 mod text;
 
+use crate::algorithm::Shape;
+use crate::algorithm::bucket::BucketParams;
+pub use crate::algorithm::bucket::Refill;
+use crate::algorithm::fixed::FixedParams;
+use crate::algorithm::leaky::LeakyParams;
+pub use crate::algorithm::list::Kind;
+use crate::algorithm::list::Params;
 pub use cost::Cost;
 pub use error::{Excerpt, RuleError};
 pub use explain::explain;
@@ -33,11 +41,12 @@ pub use ladder::{Ladder, MAX_RUNGS};
 pub use lengths::MAX_PERIOD_US;
 pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, MS_US, SECOND_US, WEEK_US};
 pub(crate) use names::named;
-pub use names::{Kind, RuleOption};
+pub use option::{CommonOption, OwnOption, RuleOption};
 pub use spec::RuleSpec;
+pub(crate) use spec::bounded;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-pub(crate) use text::{DisplayPeriod, split};
+pub(crate) use text::{DisplayPeriod, Number, TimeZone, split, write_option, write_period};
 pub use text::{digits, looks_like_rule, span_us};
 
 /// The largest limit, burst, queue and cost.
@@ -89,7 +98,7 @@ impl Unit {
     }
 
     /// What the windows of `fixed` count from if their period is in this unit.
-    const fn calendar(self) -> Calendar {
+    pub(crate) const fn calendar(self) -> Calendar {
         match self {
             Self::Millisecond | Self::Second | Self::Minute | Self::Hour | Self::Day => {
                 Calendar::Epoch
@@ -147,106 +156,6 @@ named! {
         Epoch = "epoch",
         /// At the first request.
         First = "first",
-    }
-}
-
-/// How a token bucket gets its tokens back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Refill {
-    /// One by one, evenly.
-    Even,
-    /// All at once, one period after the first was taken.
-    Interval,
-}
-
-/// An algorithm with its options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Params {
-    Log,
-    Window(WindowParams),
-    Fixed(FixedParams),
-    Bucket(BucketParams),
-    Leaky(LeakyParams),
-    /// Has no period: a slot ends with its hold.
-    Slots,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct WindowParams {
-    /// Sub-intervals a window, 1 ..= [`MAX_RES`].
-    pub res: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FixedParams {
-    /// `None`: a window opens at the first request (`align=first`).
-    pub calendar: Option<Calendar>,
-    /// Minutes ahead of UTC, up to [`MAX_TZ_MIN`] either way.
-    pub tz_min: i16,
-    /// How many past windows to keep, up to [`MAX_KEEP`].
-    pub keep: u16,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct BucketParams {
-    /// The most tokens, 1 ..= [`MAX_UNITS`]; 0 only under a limit of 0.
-    pub burst: u32,
-    pub refill: Refill,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LeakyParams {
-    /// How many requests can wait for their turn, 0 ..= [`MAX_UNITS`].
-    pub queue: u32,
-}
-
-/// The algorithm and the options that shape its state. Two rules without a name
-/// read one state if their shapes and their periods are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Shape {
-    Log,
-    Window { res: u8 },
-    Fixed { calendar: Option<Calendar>, tz_min: i16 },
-    Bucket { refill: Refill },
-    Leaky,
-    Slots,
-}
-
-impl Shape {
-    pub(crate) const fn kind(self) -> Kind {
-        match self {
-            Self::Log => Kind::Log,
-            Self::Window { .. } => Kind::Window,
-            Self::Fixed { .. } => Kind::Fixed,
-            Self::Bucket { .. } => Kind::Bucket,
-            Self::Leaky => Kind::Leaky,
-            Self::Slots => Kind::Slots,
-        }
-    }
-}
-
-impl Params {
-    #[inline]
-    pub(crate) const fn shape(self) -> Shape {
-        match self {
-            Self::Log => Shape::Log,
-            Self::Window(WindowParams { res }) => Shape::Window { res },
-            Self::Fixed(FixedParams { calendar, tz_min, .. }) => Shape::Fixed { calendar, tz_min },
-            Self::Bucket(BucketParams { refill, .. }) => Shape::Bucket { refill },
-            Self::Leaky(_) => Shape::Leaky,
-            Self::Slots => Shape::Slots,
-        }
-    }
-
-    /// The most units that a rule of this limit can ever let pass at once.
-    #[inline]
-    const fn capacity(self, limit: u32) -> u32 {
-        match self {
-            _ if limit == 0 => 0,
-            Self::Log | Self::Window(_) | Self::Fixed(_) | Self::Slots => limit,
-            Self::Bucket(BucketParams { burst, .. }) => burst,
-            Self::Leaky(LeakyParams { queue }) => queue.saturating_add(1),
-        }
     }
 }
 
@@ -333,7 +242,7 @@ impl Rule {
     /// A rule of validated parts, without a name and without the options that every
     /// algorithm takes.
     pub(crate) fn new(params: Params, limit: u32, period_us: u64) -> Self {
-        let capacity = params.capacity(limit);
+        let capacity = if limit == 0 { 0 } else { params.capacity(limit) };
         let (name, count_all, cost, ban, shadow) = (None, false, Cost::new(None), None, false);
         Self { params, limit, capacity, period_us, name, count_all, cost, ban, shadow }
     }
@@ -348,14 +257,7 @@ impl Rule {
 
     /// The algorithm without its options.
     pub const fn kind(&self) -> Kind {
-        match self.params {
-            Params::Log => Kind::Log,
-            Params::Window(_) => Kind::Window,
-            Params::Fixed(_) => Kind::Fixed,
-            Params::Bucket(_) => Kind::Bucket,
-            Params::Leaky(_) => Kind::Leaky,
-            Params::Slots => Kind::Slots,
-        }
+        self.params.kind()
     }
 
     /// Units a period, 0 ..= [`MAX_UNITS`].
@@ -366,8 +268,10 @@ impl Rule {
     /// Whether a debt under this rule stays as it is: at a limit of 0 nothing drains or is added.
     #[inline]
     pub(crate) const fn never_drains(&self) -> bool {
-        let is_debt =
-            matches!(self.params.shape(), Shape::Bucket { refill: Refill::Even } | Shape::Leaky);
+        let is_debt = matches!(
+            self.params,
+            Params::Leaky(_) | Params::Bucket(BucketParams { refill: Refill::Even, .. })
+        );
         is_debt && self.limit == 0
     }
 
@@ -451,7 +355,7 @@ impl Rule {
         match self.params {
             Params::Bucket(BucketParams { burst, .. }) => burst,
             Params::Leaky(LeakyParams { queue }) => queue,
-            Params::Log | Params::Window(_) | Params::Fixed(_) | Params::Slots => 0,
+            _ => 0,
         }
     }
 
@@ -460,11 +364,7 @@ impl Rule {
     pub(crate) const fn kept_windows(&self) -> u16 {
         match self.params {
             Params::Fixed(FixedParams { keep, .. }) => keep,
-            Params::Log
-            | Params::Window(_)
-            | Params::Bucket(_)
-            | Params::Leaky(_)
-            | Params::Slots => 0,
+            _ => 0,
         }
     }
 

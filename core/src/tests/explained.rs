@@ -1,9 +1,10 @@
 //! What `RL.EXPLAIN` says about memory and worst bursts holds for limiters.
 
+use crate::algorithm::list::Params;
 use crate::header_slice::{self, HeaderSlice};
 use crate::heap::HeapVisitor;
 use crate::key::{Check, Limiter, Verdict};
-use crate::rule::{Params, Rule, memory, worst_in_period};
+use crate::rule::{Rule, memory, worst_in_period};
 
 fn rule(text: &str) -> Rule {
     Rule::from_text(text.as_bytes()).unwrap()

@@ -2,9 +2,9 @@
 //! are consumed.
 
 use crate::algorithm::fixed::Past;
+use crate::algorithm::list::Meter;
 use crate::algorithm::log::Log;
 use crate::algorithm::log::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, Needs};
-use crate::algorithm::meter::Meter;
 use crate::algorithm::reading::Moment;
 use crate::algorithm::uint48::Uint48;
 use crate::algorithm::{Algorithm, Excess, Held};

@@ -9,10 +9,12 @@
 //! The period starts with the first request that takes a token, and at its end all
 //! tokens come back. Admits `c` iff `used + c <= burst`.
 
+use super::{BucketParams, Refill};
+use crate::algorithm::list::Params;
 use crate::algorithm::open_window::OpenWindow;
 use crate::algorithm::reading::{Moment, Reading};
-use crate::algorithm::{Algorithm, Excess, Held, Reported, debt};
-use crate::rule::{BucketParams, Name, Params, Refill, Rule, Shape};
+use crate::algorithm::{Algorithm, Excess, Held, Reported, Shape, debt};
+use crate::rule::{Kind, Name, Rule};
 
 /// 32 bytes, a size class of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ impl Interval {
 
 impl Algorithm for Interval {
     fn shape(&self) -> Shape {
-        Shape::Bucket { refill: Refill::Interval }
+        Shape { kind: Kind::Bucket, options: 1 }
     }
 
     #[inline]

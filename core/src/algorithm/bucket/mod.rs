@@ -3,5 +3,7 @@
 
 pub mod interval;
 pub mod saved;
+mod words;
 
 pub use interval::Interval;
+pub use words::{BucketParams, Refill};

@@ -2,7 +2,7 @@
 
 use super::Interval;
 use crate::algorithm::Saved;
-use crate::algorithm::meter::Meter;
+use crate::algorithm::list::Meter;
 use crate::algorithm::open_window::OpenWindow;
 use crate::saved::bounds::{check_time, check_units};
 use crate::saved::error::DecodeError;

@@ -39,6 +39,11 @@ impl Anchor {
         Self((tz_min << 2) | (code & Self::MAX_CODE) as i16)
     }
 
+    /// All of it, as a number.
+    pub const fn number(self) -> u32 {
+        self.0.cast_unsigned() as u32
+    }
+
     pub const fn code(self) -> u8 {
         self.0.to_le_bytes()[0] & Self::MAX_CODE
     }

@@ -10,15 +10,18 @@
 
 pub mod calendar;
 pub mod saved;
+mod words;
+
+pub use words::FixedParams;
 
 pub use self::calendar::Anchor;
-use super::meter::Meter;
+use super::list::{Meter, Params};
 use super::open_window::OpenWindow;
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
-use super::{Algorithm, Details, Excess, Held, Reported};
+use super::{Algorithm, Details, Excess, Held, Reported, Shape};
 use crate::heap::HeapVisitor;
-use crate::rule::{FixedParams, MS_US, Name, Params, Rule, Shape};
+use crate::rule::{Kind, MS_US, Name, Rule};
 use std::collections::VecDeque;
 
 /// 32 bytes, a size class of the allocator.
@@ -118,7 +121,7 @@ impl Algorithm for Fixed {
     }
 
     fn shape(&self) -> Shape {
-        Shape::Fixed { calendar: self.anchor.calendar(), tz_min: self.anchor.tz_min() }
+        Shape { kind: Kind::Fixed, options: self.anchor.number() }
     }
 
     /// A start before the epoch wraps, and the difference wraps back.

@@ -1,7 +1,7 @@
 //! The saved form of a fixed window, and of one that keeps past windows: the same, with these.
 
 use super::{Anchor, Fixed, FixedWithPast, Past};
-use crate::algorithm::meter::Meter;
+use crate::algorithm::list::Meter;
 use crate::algorithm::open_window::OpenWindow;
 use crate::algorithm::{Algorithm, Saved};
 use crate::rule::{MAX_KEEP, MAX_TZ_MIN};

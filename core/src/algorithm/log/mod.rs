@@ -18,14 +18,17 @@
 
 pub mod saved;
 pub mod series;
+mod words;
+
+pub use words::LogParams;
 
 use self::series::needs::{self, MAX_HELD, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention};
 use self::series::{Series, Take};
 use super::reading::{Moment, Reading, effective_time};
-use super::{Algorithm, Details, Excess, Held, Reported};
+use super::{Algorithm, Details, Excess, Held, Reported, Shape};
 use crate::heap::HeapVisitor;
 use crate::key::holds::TrackKind;
-use crate::rule::{DisplayPeriod, Kind, MAX_UNITS, MS_US, Name, Rule, Shape};
+use crate::rule::{DisplayPeriod, Kind, MAX_UNITS, MS_US, Name, Rule};
 use std::slice;
 
 #[derive(Clone, Debug, Default, Eq)]
@@ -272,7 +275,7 @@ impl Log {
 
 impl Algorithm for Log {
     fn shape(&self) -> Shape {
-        Shape::Log
+        Shape { kind: Kind::Log, options: 0 }
     }
 
     /// The longest window that it keeps.

@@ -4,7 +4,7 @@ use super::Log;
 use super::series::Series;
 use super::series::needs::{MAX_RETAINED_UNITS, MOST_PAST, Needs, PastNeeds};
 use crate::algorithm::Saved;
-use crate::algorithm::meter::Meter;
+use crate::algorithm::list::Meter;
 use crate::rule::MAX_TIME_US;
 use crate::saved::bounds::{MAX_WINDOW_US, check_time, check_units, check_window};
 use crate::saved::error::DecodeError;

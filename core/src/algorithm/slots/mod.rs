@@ -1,10 +1,14 @@
 //! Slots: requests that run at once. The key's holds count the units, see `key::slots`; this stores
 //! only that there are such holds, and the limit of the last rule.
 
-use super::meter::Meter;
+mod words;
+
+pub use words::SlotsParams;
+
+use super::list::{Meter, Params};
 use super::reading::{Moment, Reading};
-use super::{Algorithm, Excess, Held, Reported, Saved};
-use crate::rule::{Kind, Name, Params, Rule, Shape};
+use super::{Algorithm, Excess, Held, Reported, Saved, Shape};
+use crate::rule::{Kind, Name, Rule};
 use crate::saved::bounds::check_units;
 use crate::saved::error::DecodeError;
 use crate::saved::form::{put, take};
@@ -18,7 +22,7 @@ pub struct Slots {
 
 impl Algorithm for Slots {
     fn shape(&self) -> Shape {
-        Shape::Slots
+        Shape { kind: Kind::Slots, options: 0 }
     }
 
     fn period_us(&self) -> u64 {
@@ -86,6 +90,6 @@ pub fn load(from: &mut &[u8]) -> Result<Meter, DecodeError> {
 
 impl Reported for Slots {
     fn rule(&self, name: Option<Name>) -> String {
-        Rule::new(Params::Slots, self.limit, 0).named(name).to_string()
+        Rule::new(Params::Slots(SlotsParams), self.limit, 0).named(name).to_string()
     }
 }

@@ -17,14 +17,20 @@
 //! of `1/res` microsecond, and a sub-interval is exactly `W` ticks long.
 
 pub mod saved;
+mod words;
 
+pub use words::WindowParams;
+#[cfg(test)]
+pub use words::worst;
+
+use super::list::Params;
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
-use super::{Algorithm, Details, Excess, Held, Reported};
+use super::{Algorithm, Details, Excess, Held, Reported, Shape};
 use crate::exact::{ceil_div, floor_div, product};
 use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
-use crate::rule::{MAX_RES, Name, Params, Rule, Shape, WindowParams};
+use crate::rule::{Kind, MAX_RES, Name, Rule};
 
 /// One allocation: a header, then the counts of the last request's sub-interval and of the `res`
 /// before it, newest first. With `res=1` it has 32 bytes, a size class of the allocator.
@@ -203,7 +209,7 @@ impl Window {
 
 impl Algorithm for Window {
     fn shape(&self) -> Shape {
-        Shape::Window { res: self.res() }
+        Shape { kind: Kind::Window, options: self.res().into() }
     }
 
     fn period_us(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! The saved form of a window.
 
 use super::Window;
-use crate::algorithm::meter::Meter;
+use crate::algorithm::list::Meter;
 use crate::algorithm::{Algorithm, Saved};
 use crate::rule::MAX_RES;
 use crate::saved::bounds::{check_period, check_time, check_units};

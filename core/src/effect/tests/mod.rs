@@ -383,7 +383,7 @@ fn every_word_belongs_to_the_newest_version() {
     let words = [
         Word::ALL.map(Word::name).join(" "),
         Kind::ALL.map(Kind::name).join(" "),
-        RuleOption::ALL.map(RuleOption::name).join(" "),
+        RuleOption::all().map(RuleOption::name).collect::<Vec<_>>().join(" "),
     ];
     let of_version_1 = [
         "admit charge pass deny refuse hold settle renew lapse refund reset block ban exempt unblock \

@@ -1,6 +1,6 @@
 //! Saves and loads states.
 
-use crate::algorithm::meter::Meter;
+use crate::algorithm::list::Meter;
 use crate::algorithm::state::State;
 use crate::rule::Name;
 use crate::saved::bounds::load_name;

@@ -39,7 +39,7 @@ pub use lapse::Length;
 pub use least::{Leasts, Position};
 pub use track::{Track, TrackKind};
 
-use crate::algorithm::meter::Meter;
+use crate::algorithm::list::Meter;
 use crate::algorithm::reading::Moment;
 use crate::heap::HeapVisitor;
 use lapse::{Lapse, Row};

@@ -5,7 +5,7 @@
 
 use super::hold::{Hold, Id};
 use super::least::Leasts;
-use crate::algorithm::meter::Meter;
+use crate::algorithm::list::Meter;
 use crate::heap::HeapVisitor;
 
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 use super::{rule, spec};
 use crate::key::{Check, Limiter, Verdict};
 use crate::rule::Kind;
-use crate::rule::{Rule, RuleSpec, SECOND_US, Unit};
+use crate::rule::{Rule, SECOND_US, Unit};
 use crate::tests::naive::window::NaiveWindow;
 
 const REQUESTS: u64 = 10_000_000;
@@ -38,13 +38,13 @@ fn drained(at_once: u64) -> impl Fn(u64, u64) -> u64 {
 
 #[test]
 fn a_bucket_admits_its_burst_and_what_drains() {
-    let spec = RuleSpec { burst: Some(20), ..spec(Kind::Bucket, LIMIT, 13, Unit::Second) };
+    let spec = spec(Kind::Bucket, LIMIT, 13, Unit::Second).with("burst", 20);
     flood(spec.validate().unwrap(), drained(20));
 }
 
 #[test]
 fn a_queue_admits_its_places_and_what_drains() {
-    let spec = RuleSpec { queue: Some(4), ..spec(Kind::Leaky, LIMIT, 13, Unit::Second) };
+    let spec = spec(Kind::Leaky, LIMIT, 13, Unit::Second).with("queue", 4);
     flood(spec.validate().unwrap(), drained(5));
 }
 
@@ -59,8 +59,7 @@ fn a_log_admits_its_limit_in_every_window() {
 
 #[test]
 fn an_interval_admits_its_burst_in_every_period() {
-    let refill = Some(crate::rule::Refill::Interval);
-    let spec = RuleSpec { refill, ..spec(Kind::Bucket, LIMIT, 13, Unit::Second) };
+    let spec = spec(Kind::Bucket, LIMIT, 13, Unit::Second).with("refill", 1);
     let per_window = WINDOW_US.div_ceil(GAP_US);
     flood(spec.validate().unwrap(), |requests, _| {
         requests / per_window * LIMIT + (requests % per_window).min(LIMIT)
@@ -81,7 +80,7 @@ fn a_fixed_window_admits_its_limit_in_every_window() {
 /// A sliding window has no closed form, so the test evaluates its formula step by step.
 #[test]
 fn a_sliding_window_admits_what_its_formula_says() {
-    let spec = RuleSpec { res: Some(3), ..spec(Kind::Window, LIMIT, 13, Unit::Second) };
+    let spec = spec(Kind::Window, LIMIT, 13, Unit::Second).with("res", 3);
     let rule = spec.validate().unwrap();
     let mut window = NaiveWindow::of_units(&rule, START_US.into(), 0);
     let mut admitted = 0;

@@ -44,7 +44,7 @@ fn a_log_with_two_rules_waits_for_the_second() {
 
 /// How many requests pass at `then_s` after 100 at `burst_s`. Times are in tenths of a second.
 fn window_after(res: u64, burst_s: u64, then_s: u64) -> usize {
-    let spec = RuleSpec { res: Some(res), ..spec(Kind::Window, 100, 1, Unit::Minute) };
+    let spec = spec(Kind::Window, 100, 1, Unit::Minute).with("res", res.cast_signed());
     let rules = [spec.validate().unwrap()];
     let mut limiter = Limiter::default();
     // In tenths, because 0.99 min is 59.4 s.
@@ -117,7 +117,7 @@ fn a_limit_of_0_admits_only_a_cost_of_0() {
 /// The first request of a queue has its turn at once, then one has it every W/L.
 #[test]
 fn a_queue_gives_each_its_turn() {
-    let spec = RuleSpec { queue: Some(3), ..spec(Kind::Leaky, 2, 1, Unit::Second) };
+    let spec = spec(Kind::Leaky, 2, 1, Unit::Second).with("queue", 3);
     let rules = [spec.validate().unwrap()];
     let mut limiter = Limiter::default();
     for turn_ms in [0, 500, 1_000, 1_500] {

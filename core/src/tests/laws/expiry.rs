@@ -5,10 +5,12 @@
 use super::rules::{any_namesakes, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing_on, one_at_a_time_on, steady};
 use super::{act, cases, check, peek, unblocked};
+use crate::algorithm::fixed::FixedParams;
+use crate::algorithm::list::Params;
 use crate::algorithm::reading::Moment;
 use crate::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Verdict};
 use crate::parse::rules_of_line;
-use crate::rule::{FixedParams, MAX_TIME_US, Params, Rule, SECOND_US};
+use crate::rule::{MAX_TIME_US, Rule, SECOND_US};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -47,7 +49,7 @@ impl Key {
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     let lives_longer = |rule: &Rule| match rule.params() {
         Params::Fixed(FixedParams { keep: 1.., .. }) => true,
-        Params::Log if rule.counts_all() => true,
+        Params::Log(_) if rule.counts_all() => true,
         _ => rule.limit() == 0,
     };
     let is_banned = key.limiter.standing().is_some() || key.limiter.bans().is_some();

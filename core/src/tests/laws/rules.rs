@@ -1,8 +1,10 @@
 //! Rules as input for the laws: every algorithm, every option.
 
+use crate::algorithm::bucket::BucketParams;
+use crate::algorithm::leaky::LeakyParams;
+use crate::algorithm::list::Params;
 use crate::rule::{
-    Align, BucketParams, Calendar, FixedParams, Kind, Ladder, LeakyParams, MAX_UNITS, Name, Params,
-    Period, Refill, Rule, RuleOption, RuleSpec, THROTTLE, Unit, WEEK_US, WindowParams,
+    Align, Kind, Ladder, MAX_UNITS, Name, Period, Refill, Rule, RuleSpec, THROTTLE, Unit,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -78,55 +80,46 @@ fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strate
     let common =
         (limit(), period(), name, rarely(4), costs(), option::weighted(0.1, ban), rarely(6));
     let own = (
-        option::of(prop_oneof![1..=4u64, 1..=60u64]),
+        option::of(prop_oneof![1..=4i64, 1..=60i64]),
         option::of(prop_oneof![Just(Align::Epoch), Just(Align::First)]),
-        option::weighted(0.3, -840..=840i16),
-        option::weighted(0.2, 0..=5u64),
-        option::of(limit().prop_map(|burst| burst.max(1))),
+        option::weighted(0.3, -840..=840i64),
+        option::weighted(0.2, 0..=5i64),
+        option::of(limit().prop_map(|burst| burst.max(1).cast_signed())),
         option::of(prop_oneof![Just(Refill::Even), Just(Refill::Interval)]),
-        option::of(limit()),
+        option::of(limit().prop_map(u64::cast_signed)),
     );
     (common, own).prop_map(move |(common, own)| {
         let (limit, period, name, count_all, (written, named), ban, shadow) = common;
         let (res, align, tz_min, keep, burst, refill, queue) = own;
         let (period, cost) = (Some(period), written.map(u64::from));
-        let spec = RuleSpec {
-            kind,
-            limit,
-            period,
-            res,
-            align,
-            tz_min,
-            keep,
-            burst,
-            refill,
-            queue,
-            name,
-            count_all,
-            cost,
-            ban,
-            shadow,
-        };
+        let plain = RuleSpec { kind, limit, period, ..RuleSpec::default() };
+        let common = RuleSpec { name, count_all, cost, ban, shadow, ..plain };
+        let own = [
+            ("res", res),
+            ("align", align.map(|align| i64::from(align == Align::First))),
+            ("tz", tz_min),
+            ("keep", keep),
+            ("burst", burst),
+            ("refill", refill.map(|refill| i64::from(refill == Refill::Interval))),
+            ("queue", queue),
+        ];
+        let of_kind = |name: &str| kind.options().iter().any(|option| option.name == name);
+        let given = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let given = given.filter(|(name, _)| of_kind(name));
+        let spec = given.fold(common, |spec, (name, value)| spec.with(name, value));
         suited(spec, named)
     })
 }
 
-/// The rule of a spec, reduced to the options of its algorithm, and with a cost by name.
-pub fn suited(spec: RuleSpec, named: Option<u32>) -> Rule {
-    let of = |option: RuleOption| option.suits(spec.kind);
-    let is_month = spec.period.is_some_and(|period| period.unit == Unit::Month);
-    let days = Period { count: 30, unit: Unit::Day };
-    let spec = RuleSpec {
-        period: if is_month && spec.kind != Kind::Fixed { Some(days) } else { spec.period },
-        res: spec.res.filter(|_| of(RuleOption::Res)),
-        align: spec.align.filter(|_| of(RuleOption::Align) && !is_month),
-        tz_min: spec.tz_min.filter(|_| of(RuleOption::Tz)),
-        keep: spec.keep.filter(|_| of(RuleOption::Keep)),
-        burst: spec.burst.filter(|_| of(RuleOption::Burst)),
-        refill: spec.refill.filter(|_| of(RuleOption::Refill)),
-        queue: spec.queue.filter(|_| of(RuleOption::Queue)),
-        ..spec
-    };
+/// The rule of a spec, with months for `fixed` alone, and with a cost by name.
+pub fn suited(mut spec: RuleSpec, named: Option<u32>) -> Rule {
+    if spec.period.is_some_and(|period| period.unit == Unit::Month) {
+        if spec.kind == Kind::Fixed {
+            spec = spec.with("align", 0);
+        } else {
+            spec.period = Some(Period { count: 30, unit: Unit::Day });
+        }
+    }
     let mut rule = spec.validate().expect("a valid rule");
     if let Some(cost) = named {
         rule.set_named_cost(cost);
@@ -230,11 +223,11 @@ pub const SETTLED_EXACTLY: [Kind; 4] = [Kind::Log, Kind::Window, Kind::Fixed, Ki
 /// had cost that much.
 pub fn made_exact(rule: &Rule) -> Rule {
     let mut spec = spec_of(&plain(rule));
-    if spec.align == Some(Align::First) {
-        spec.align = Some(Align::Epoch);
+    if spec.kind == Kind::Fixed {
+        spec = spec.with("align", 0);
     }
     if spec.kind == Kind::Bucket {
-        spec.refill = Some(Refill::Even);
+        spec = spec.with("refill", 0);
     }
     if spec.kind == Kind::Log {
         // A log keeps at most the largest limit, so a log of that limit would have no room for
@@ -314,8 +307,8 @@ impl Limits {
         let mut spec = spec_of(rule);
         spec.limit = self.limit;
         match rule.kind() {
-            Kind::Bucket => spec.burst = Some(self.room.max(1)),
-            Kind::Leaky => spec.queue = Some(self.room),
+            Kind::Bucket => spec = spec.with("burst", self.room.max(1).cast_signed()),
+            Kind::Leaky => spec = spec.with("queue", self.room.cast_signed()),
             Kind::Log | Kind::Window | Kind::Fixed | Kind::Slots => {}
         }
         spec.validate().expect("a valid rule")
@@ -348,51 +341,13 @@ pub fn settled_exactly_relimited(
     })
 }
 
-/// The spec of a rule, with a cost by name written into it.
+/// The spec of a rule, with a cost by name written into it, and its burst or queue written out.
 pub fn spec_of(rule: &Rule) -> RuleSpec {
-    let ms = |us: u64| Period { count: us / 1_000, unit: Unit::Millisecond };
-    let mut spec = RuleSpec {
-        kind: rule.kind(),
-        limit: rule.limit().into(),
-        period: (rule.kind() != Kind::Slots).then(|| ms(rule.period_us())),
-        res: None,
-        align: None,
-        tz_min: None,
-        keep: None,
-        burst: None,
-        refill: None,
-        queue: None,
-        name: rule.name().copied(),
-        count_all: rule.counts_all(),
-        cost: rule.cost().own().map(u64::from),
-        ban: rule.ban().copied(),
-        shadow: rule.is_shadow(),
-    };
+    let spec = RuleSpec::from_text(format!("{rule:#}").as_bytes()).expect("a rule");
     match rule.params() {
-        Params::Log | Params::Slots => {}
-        Params::Window(WindowParams { res }) => spec.res = Some(res.into()),
-        Params::Fixed(FixedParams { calendar, tz_min, keep }) => {
-            spec.align = Some(Align::Epoch);
-            match calendar {
-                Some(Calendar::Epoch) => {}
-                Some(Calendar::Weeks) => {
-                    let count = rule.period_us() / WEEK_US;
-                    spec.period = Some(Period { count, unit: Unit::Week });
-                }
-                Some(Calendar::Months) => {
-                    spec.period = Some(Period { count: 1, unit: Unit::Month });
-                }
-                None => spec.align = Some(Align::First),
-            }
-            spec.tz_min = Some(tz_min);
-            spec.keep = Some(keep.into());
-        }
-        Params::Bucket(BucketParams { burst, refill }) => {
-            // A burst of 0 exists only under a limit of 0, and cannot be written.
-            spec.burst = Some(burst.max(1).into());
-            spec.refill = Some(refill);
-        }
-        Params::Leaky(LeakyParams { queue }) => spec.queue = Some(queue.into()),
+        // A burst of 0 exists only under a limit of 0, and cannot be written.
+        Params::Bucket(BucketParams { burst, .. }) => spec.with("burst", burst.max(1)),
+        Params::Leaky(LeakyParams { queue }) => spec.with("queue", queue),
+        Params::Log(_) | Params::Window(_) | Params::Fixed(_) | Params::Slots(_) => spec,
     }
-    spec
 }

@@ -1,7 +1,9 @@
 //! `n + c <= L`, on one count per window.
 
 use super::Micros;
-use crate::rule::{Calendar, DAY_US, FixedParams, MINUTE_US, Params, Rule};
+use crate::algorithm::fixed::FixedParams;
+use crate::algorithm::list::Params;
+use crate::rule::{Calendar, DAY_US, MINUTE_US, Rule};
 use std::sync::LazyLock;
 
 #[derive(Clone, Debug)]

@@ -12,7 +12,11 @@ pub mod model;
 pub mod search;
 pub mod window;
 
-use crate::rule::{BucketParams, FixedParams, Kind, LeakyParams, Name, Params, Refill, Rule};
+use crate::algorithm::bucket::BucketParams;
+use crate::algorithm::fixed::FixedParams;
+use crate::algorithm::leaky::LeakyParams;
+use crate::algorithm::list::Params;
+use crate::rule::{Kind, Name, Refill, Rule};
 use debt::NaiveDebt;
 use fixed::NaiveFixed;
 use interval::NaiveInterval;
@@ -44,7 +48,7 @@ impl NaiveShape {
             Params::Bucket(bucket) => Params::Bucket(BucketParams { burst: 0, ..bucket }),
             Params::Leaky(_) => Params::Leaky(LeakyParams { queue: 0 }),
             Params::Fixed(fixed) => Params::Fixed(FixedParams { keep: 0, ..fixed }),
-            Params::Log | Params::Window(_) | Params::Slots => rule.params(),
+            Params::Log(_) | Params::Window(_) | Params::Slots(_) => rule.params(),
         };
         Self(rule.period_us(), algorithm)
     }
@@ -56,7 +60,9 @@ pub fn capacity(rule: &Rule) -> i128 {
         _ if rule.limit() == 0 => 0,
         Params::Bucket(bucket) => bucket.burst.into(),
         Params::Leaky(leaky) => i128::from(leaky.queue) + 1,
-        Params::Log | Params::Window(_) | Params::Fixed(_) | Params::Slots => rule.limit().into(),
+        Params::Log(_) | Params::Window(_) | Params::Fixed(_) | Params::Slots(_) => {
+            rule.limit().into()
+        }
     }
 }
 
@@ -84,8 +90,8 @@ impl NaiveMeter {
     /// A meter with only these units, consumed at this time.
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         match rule.params() {
-            Params::Log => unreachable!("the log belongs to the key"),
-            Params::Slots => unreachable!("slots are the key's holds"),
+            Params::Log(_) => unreachable!("the log belongs to the key"),
+            Params::Slots(_) => unreachable!("slots are the key's holds"),
             Params::Window(_) => Self::Window(NaiveWindow::of_units(rule, at, units)),
             Params::Fixed(_) => Self::Fixed(NaiveFixed::of_units(rule, at, units)),
             Params::Bucket(BucketParams { refill: Refill::Interval, .. }) => {

@@ -10,8 +10,11 @@
 //! time of a state, which stands still if the clock has stepped back behind it.
 
 use super::scenario::Ask;
+use crate::algorithm::bucket::BucketParams;
+use crate::algorithm::fixed::FixedParams;
+use crate::algorithm::list::Params;
 use crate::key::{Limiter, Settlement};
-use crate::rule::{BucketParams, Calendar, FixedParams, Kind, Params, Refill, Rule};
+use crate::rule::{Calendar, Kind, Refill, Rule};
 use crate::tests::laws::holds::history::{in_effect, settled_cost};
 use crate::tests::naive::model::Model;
 use crate::tests::naive::{Micros, effective_time};
@@ -89,8 +92,8 @@ fn is_list(rule: &Rule) -> bool {
     match rule.params() {
         Params::Fixed(FixedParams { calendar, .. }) => calendar == Some(Calendar::Epoch),
         Params::Bucket(BucketParams { refill, .. }) => refill == Refill::Even,
-        Params::Log | Params::Window(_) | Params::Leaky(_) => true,
-        Params::Slots => false,
+        Params::Log(_) | Params::Window(_) | Params::Leaky(_) => true,
+        Params::Slots(_) => false,
     }
 }
 
