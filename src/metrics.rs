@@ -3,7 +3,7 @@
 //! Commands run one at a time, so a counter has one writer and needs no atomic addition:
 //! a load and a store are cheaper. Any thread may read it.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config;
@@ -66,7 +66,7 @@ counters! {
         /// How many clients wait.
         WAITING_CLIENTS = c"waiting_clients";
     }
-    LAST {
+    OF_WAITS {
         /// Clients that were admitted after they had waited.
         WAITS_ADMITTED = c"waits_admitted";
         /// Clients that waited until their deadlines.
@@ -74,17 +74,16 @@ counters! {
         /// Clients that waited until their key was blocked, its slot was not served, or their request
         /// could never pass.
         WAITS_REFUSED = c"waits_refused";
-        LOG_RULES = c"log_rules";
-        WINDOW_RULES = c"window_rules";
-        FIXED_RULES = c"fixed_rules";
-        BUCKET_RULES = c"bucket_rules";
-        LEAKY_RULES = c"leaky_rules";
-        SLOTS_RULES = c"slots_rules";
+    }
+    LAST {
         CLOCK_STEPS = c"clock_steps_back";
         /// Skipped effects, values and policies that cannot be read.
         UNREADABLE = c"unreadable_effects";
     }
 }
+
+/// The rules of each algorithm that checks had.
+static RULES: [Counter; Kind::ALL.len()] = [const { Counter::new() }; Kind::ALL.len()];
 
 /// The bytes that the arguments and the rules of waiting clients take.
 static WAITING_BYTES: Counter = Counter::new();
@@ -126,20 +125,9 @@ pub fn key_checked(
         if rule.is_shadow() && decision.verdict == Verdict::Limited {
             SHADOW_LIMITED.add(1);
         }
-        rules_of(rule.kind()).add(1);
-    }
-}
-
-/// The counter of an algorithm's rules.
-#[inline]
-const fn rules_of(kind: Kind) -> &'static Counter {
-    match kind {
-        Kind::Log => &LOG_RULES,
-        Kind::Window => &WINDOW_RULES,
-        Kind::Fixed => &FIXED_RULES,
-        Kind::Bucket => &BUCKET_RULES,
-        Kind::Leaky => &LEAKY_RULES,
-        Kind::Slots => &SLOTS_RULES,
+        if let Some(counter) = RULES.get(rule.kind() as usize) {
+            counter.add(1);
+        }
     }
 }
 
@@ -191,6 +179,11 @@ pub fn write_info(info: &Info) {
     info.add(c"max_waiters", room.waiters as u64);
     info.add(c"waiting_bytes", WAITING_BYTES.get());
     info.add(c"max_waiter_bytes", room.bytes as u64);
+    counters(&OF_WAITS);
+    for (kind, counter) in Kind::ALL.iter().zip(&RULES) {
+        let name = CString::new(format!("{}_rules", kind.name())).unwrap_or_default();
+        info.add(&name, counter.get());
+    }
     counters(&LAST);
     info.add(c"internal_errors", log::panics());
     info.add(c"values", values());

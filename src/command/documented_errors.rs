@@ -185,7 +185,8 @@ fn each_error_of_a_rule_is_documented() {
     let places: BTreeSet<u8> = examples.iter().map(place_of_rule_arg_error).collect();
     assert_eq!(places, (0..9).collect(), "an example for each variant");
 
-    let (option, kind, of) = (RuleOption::Burst, Kind::Log, "the period");
+    let (option, kind, of) =
+        (RuleOption::of_name(b"burst").expect("an option"), Kind::Log, "the period");
     let of_texts = [
         RuleError::NoPeriod,
         RuleError::UnknownAlgorithm { given: text(), meant: None },
