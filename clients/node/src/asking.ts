@@ -1,7 +1,7 @@
 import { Breaker } from './breaker.js';
 import { Link } from './link.js';
 import type { Notices } from './notices.js';
-import { kindOf } from './outage.js';
+import { isRefusal, kindOf } from './outage.js';
 import { within } from './patience.js';
 import { Places, Saturated } from './places.js';
 import type { Command, Server } from './server.js';
@@ -14,6 +14,9 @@ export interface AskingOptions {
   /** How long a command waits in line, until {@link Saturated} is thrown: 5000 ms by default. */
   queueTimeoutMs?: number;
 }
+
+/** That the server refuses another command, or does not know it, says nothing of checks. */
+const CHECKS = new Set(['RL.CHECK', 'RL.MCHECK', 'RL.PEEK']);
 
 /** Asks the server, as long as it answers. */
 export class Asking {
@@ -39,21 +42,26 @@ export class Asking {
     return this.#breaker.open;
   }
 
-  /** Sends a command in its place. One that is not `judged` may be unknown or forbidden, which says nothing of the server. */
-  async ask(command: Command, judged = true): Promise<unknown> {
-    if (this.away && this.#breaker.shut(performance.now())) throw this.#breaker.error;
+  /** Whether nobody may ask the server now: what asks is not sent. */
+  get rests(): boolean {
+    return this.away && this.#breaker.shut(performance.now());
+  }
+
+  /** Sends a command in its place. */
+  async ask(command: Command): Promise<unknown> {
+    if (this.rests) throw this.#breaker.error;
     const queued = this.#places.take();
     if (queued) await queued;
     try {
       const send = this.away ? this.#link.sendAnew : this.#link.send;
-      return await this.guard(() => within(this.timeoutMs, send(...command), this.#waiting), { judged });
+      return await this.guard(() => within(this.timeoutMs, send(...command), this.#waiting), { isCheck: CHECKS.has(command[0][0]!) });
     } finally {
       this.#places.leave();
     }
   }
 
   /** Asks, unless the server is away. Only an outage or a misconfiguration counts against it. */
-  async guard(send: () => Promise<unknown>, { signal, judged = true }: { signal?: AbortSignal | undefined; judged?: boolean }): Promise<unknown> {
+  async guard(send: () => Promise<unknown>, { signal, isCheck = true }: { signal?: AbortSignal | undefined; isCheck?: boolean }): Promise<unknown> {
     const tries = this.away;
     if (tries && !this.#breaker.asks(performance.now())) throw this.#breaker.error;
     try {
@@ -62,7 +70,7 @@ export class Asking {
       return reply;
     } catch (error) {
       const kind = kindOf(error);
-      const says = !signal?.aborted && !(error instanceof Saturated) && (judged || kind !== 'misconfigured');
+      const says = !signal?.aborted && !(error instanceof Saturated) && (isCheck || !isRefusal(error));
       if (says && kind === 'mistake') this.#back();
       else if (says && (tries || !this.away)) this.#failed(error as Error);
       else if (tries) this.#breaker.left();

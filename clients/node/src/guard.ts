@@ -8,10 +8,11 @@ import { network, PREFIX } from './address.js';
 import { fields, type Headers } from './http.js';
 import type { RateLimiter } from './limiter.js';
 import { CALLBACK, type Form, inOrder, oneOf } from './options.js';
+import { ignoreOutage, named } from './outage.js';
 import type { Report } from './replies.js';
 import type { Cost, Limit, Rules } from './request.js';
 import { receipt, whereRoom } from './room.js';
-import { looksLikeRules, noSlots } from './rule.js';
+import { looksLikeRules, noSlots, withoutSlots } from './rule.js';
 import { hide } from './shown.js';
 
 /** What a request must keep to: rules for each client, or a function that gives keys and rules. No rules let pass. */
@@ -53,7 +54,7 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
   const { prefix = 64, cost = () => 1, skip, count = 'all', headers } = options;
   if (typeof limits !== 'function') {
     looksLikeRules(limits);
-    if (count !== 'all') noSlots(limits, count);
+    noSlots(limits);
   }
   const { key = byNetwork(prefix) } = options;
   return async (request: Request, response: ServerResponse, tell: (fields: Record<string, string>) => void): Promise<Report | undefined> => {
@@ -63,7 +64,10 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
     const { report, hold } = await whereRoom(count === 'all' ? undefined : receipt(RESPONSE_MS), async (hold) => ({
       report: await limiter.checkAll(wanted, { cost: units, ...(hold && { hold }) }),
       hold,
-    })).catch(hide);
+    })).then(async (asked) => {
+      if (asked.hold) await withoutSlots(asked.report, () => settled(limiter, wanted, asked.hold!.id, true));
+      return asked;
+    }).catch(hide);
     tell(fields(report, headers));
     if (report.verdict !== 'allowed') return report;
     if (hold && report.source !== 'outage') {
@@ -79,7 +83,11 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
 
 /** Ends the hold of a request that is over. What cannot be given back stays counted. */
 async function settled(limiter: RateLimiter, limits: readonly Limit[], id: string, refund: boolean): Promise<void> {
-  await Promise.allSettled([...new Set(limits.map(({ key }) => key))].map((key) => limiter.settle(key, id, { refund })));
+  const keys = new Set(limits.map(({ key }) => key));
+  const ended = await Promise.allSettled([...keys].map((key) => limiter.settle(key, id, { refund }).catch(ignoreOutage)));
+  for (const one of ended) {
+    if (one.status === 'rejected') console.error(`redis-ratelimit: a request that does not count stays charged: ${named(one.reason)}`);
+  }
 }
 
 /** The key of a client's network. All clients without an address have one. */
@@ -88,7 +96,7 @@ function byNetwork(prefix: number): (request: { readonly ip?: string | undefined
   return ({ ip }) => {
     if (!ip && !warned) {
       warned = true;
-      console.warn("redis-ratelimit: a client has no address, as on a Unix socket: all such clients share the key 'ip:unknown'");
+      console.warn("redis-ratelimit: a client has no address, as on a Unix socket: all such clients share the limit of 'ip:unknown': give a key of yours");
     }
     return `ip:${network(ip, prefix)}`;
   };

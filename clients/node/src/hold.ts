@@ -1,3 +1,4 @@
+import { ignoreOutage } from './outage.js';
 import type { Reply } from './replies.js';
 
 /** A hold was denied. */
@@ -71,7 +72,7 @@ export class Hold implements AsyncDisposable {
 
   /** Settles, unless that is done. If the server is away, the hold ends by itself at its time. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.#settled) await this.settle().catch(() => false);
+    if (!this.#settled) await this.settle().catch(ignoreOutage);
   }
 
   async #renew(ttlMs: number): Promise<void> {

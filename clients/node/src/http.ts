@@ -15,7 +15,7 @@ export function fields(report: Report, headers: Headers = 'draft-11'): Record<st
   if (headers === 'legacy' && decides) {
     found['X-RateLimit-Limit'] = String(decides.limit);
     found['X-RateLimit-Remaining'] = String(decides.remaining);
-    found['X-RateLimit-Reset'] = String(seconds(decides.resetMs));
+    if (decides.resetMs >= 0) found['X-RateLimit-Reset'] = String(seconds(decides.resetMs));
   }
   if (report.verdict !== 'allowed' && report.waitMs >= 0) {
     found['Retry-After'] = String(seconds(report.waitMs));

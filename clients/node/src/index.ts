@@ -4,6 +4,7 @@ export { fields, type Headers, problem, PROBLEM_TYPE, status } from './http.js';
 export { Lease, type LeaseOptions, type Taken } from './lease.js';
 export * from './limiter.js';
 export type { MisconfigurationEvent, OutageEvent } from './notices.js';
+export { isOutage } from './outage.js';
 export { Saturated } from './places.js';
 export type { Reply, Report, RuleReport, Source, Verdict } from './replies.js';
 export type { Command, Connection, Send, Server } from './server.js';

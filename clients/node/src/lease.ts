@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto';
 
 import type { RateLimiter } from './limiter.js';
 import { inOrder, integer, TIME } from './options.js';
-import { undecided } from './outage.js';
-import { readReply, type Reply } from './replies.js';
-import { list, type Rules } from './request.js';
+import type { Reply } from './replies.js';
+import type { Rules } from './request.js';
 
 /** A lease that lasts shorter asks for twice as much the next time ... */
 const SHORT_MS = 50;
@@ -90,15 +89,9 @@ export class Lease implements AsyncDisposable {
     ended?.catch(() => false); // the check says it as well
     const id = randomUUID();
     const asked = performance.now();
-    let reply: Reply;
-    try {
-      const cost = `${units}..${Math.max(units, this.#ask)}`;
-      const how = ['HOLD', id, 'PX', this.#ttlMs, 'REFUND', 'COST', cost];
-      reply = readReply(await this.#limiter.call('RL.CHECK', this.#key, ...how, ...list(this.#rules)));
-    } catch (error) {
-      if (!undecided(error)) throw error;
-      return this.#limiter.check(this.#key, this.#rules, { cost: units });
-    }
+    const hold = { id, ttlMs: this.#ttlMs, refund: true };
+    const reply = await this.#limiter.lease(this.#key, this.#rules, units, Math.max(units, this.#ask), hold);
+    if (reply.source !== 'server') return reply;
     if (reply.verdict !== 'allowed') {
       this.#denied = { until: asked + (reply.waitMs < 0 ? NEVER_MS : reply.waitMs), units };
       return reply;

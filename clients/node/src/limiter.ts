@@ -7,11 +7,11 @@ import { Denied, Hold, type Keeper, type SettleOptions } from './hold.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
 import { type NoticeOptions, Notices } from './notices.js';
 import { CALLBACK, FLAG, type Form, inOrder, integer, oneOf, TIME } from './options.js';
-import { ignoreOutage, kindOf, undecided } from './outage.js';
+import { ignoreOutage, isOutage, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { type CheckOptions, type Cost, costsApart, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
-import { looksLikeRules } from './rule.js';
+import { looksLikeRules, noSlots } from './rule.js';
 import type { Command, Server } from './server.js';
 import { type AnswerHeaders, fieldsOf, pauseMs, remaining } from './upstream.js';
 import { WaitingConnections } from './waiting.js';
@@ -71,6 +71,9 @@ const LATE_MS = 1000;
 const APART_MS = 10_000;
 /** A hold that was cancelled may be on its way to the server: when it is given back, and tried again if it was not there. */
 const CANCEL_MS = [0, 100, 1000];
+/** What does not reach the server is tried again after so long, and for no longer than this. */
+const AGAIN_MS = 1000;
+const LONGEST_MS = 60_000;
 const NONE: CheckOptions = {};
 
 /** The commands of an application. `ioredis()`, `iovalkey()` and `nodeRedis()` make one of a client. */
@@ -166,12 +169,13 @@ export class RateLimiter {
       const send = () => this.#waiting.send(command, this.#asking.timeoutMs, timeoutMs + LATE_MS, signal);
       return readReply(await this.#asking.guard(send, { signal }));
     };
+    const late = this.#late([key], options.hold);
     try {
       return await ask();
     } catch (error) {
       if (signal?.aborted && options.hold) void this.#cancel(key, options.hold.id);
       if (signal?.aborted) throw error;
-      this.#unanswered(error, [key], options);
+      late(error);
       return shorten(this.#without(error, [{ key, rules }], options));
     }
   }
@@ -197,6 +201,17 @@ export class RateLimiter {
       throw error;
     }
     return hold;
+  }
+
+  /** @internal Takes up to `most` units ahead, or decides over the `units` alone if the server is away. */
+  async lease(key: string, rules: Rules, units: number, most: number, hold: HoldOptions): Promise<Reply> {
+    const late = this.#late([key], hold);
+    try {
+      return readReply(await this.#asking.ask([['RL.CHECK'], [key], [...words({ cost: [units, most], hold }), ...list(rules)]]));
+    } catch (error) {
+      late(error);
+      return shorten(this.#without(error, [{ key, rules }], { cost: units }));
+    }
   }
 
   /** Ends a hold, where it was taken: `RL.SETTLE`; `false` if there was none. */
@@ -230,7 +245,7 @@ export class RateLimiter {
       const why = reason === undefined ? [] : ['REASON', reason];
       return Number(await this.#asking.ask([['RL.PAUSE'], [key], ['PX', String(Math.ceil(ms)), ...why]]));
     } catch (error) {
-      if (this.#options.outage !== 'local' || !undecided(error)) throw error;
+      if (this.#options.outage !== 'local' || !isOutage(error)) throw error;
       return leftMs;
     }
   }
@@ -273,15 +288,16 @@ export class RateLimiter {
 
   /** Sends any other command whose first argument is its key, such as `RL.INFO`. An outage is thrown. */
   call(command: string, key: string, ...args: (string | number)[]): Promise<unknown> {
-    return this.#asking.ask([[command], [key], args.map(String)], false);
+    return this.#asking.ask([[command], [key], args.map(String)]);
   }
 
   async #reply(command: string, key: string, rules: Rules, options: CheckOptions): Promise<Reply> {
     if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
+    const late = this.#late([key], options.hold);
     try {
       return readReply(await this.#asking.ask([[command], [key], [...words(options), ...list(rules)]]));
     } catch (error) {
-      this.#unanswered(error, [key], options);
+      late(error);
       return shorten(this.#without(error, [{ key, rules }], options, command === 'RL.PEEK'));
     }
   }
@@ -290,10 +306,11 @@ export class RateLimiter {
     const keys = limits.map(({ key }) => key);
     const groups = limits.flatMap(({ rules }, i) => (i === 0 ? list(rules) : ['NEXT', ...list(rules)]));
     const head = keys.length === 1 ? ['RL.CHECK'] : ['RL.MCHECK', String(keys.length)];
+    const late = this.#late(keys, options.hold);
     try {
       return readReport(await this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups]]));
     } catch (error) {
-      this.#unanswered(error, keys, options);
+      late(error);
       throw error;
     }
   }
@@ -312,6 +329,7 @@ export class RateLimiter {
       const one = await whereRoom(options.hold ? undefined : hold, async (hold = options.hold) => {
         const report = await this.#checkTogether([limit], { ...options, cost: costs[i]!, ...(hold && { hold }) });
         if (hold && report.verdict === 'allowed') held.push({ key, id: hold.id });
+        if (hold === own) noSlots(report.rules.map(({ rule }) => rule)); // of a policy
         return report;
       }).catch(async (error: unknown) => {
         await this.#undo(held);
@@ -331,17 +349,31 @@ export class RateLimiter {
     for (const { key, id } of held) await this.settle(key, id, { refund: true }).catch(() => false); // then it stays charged
   }
 
+  /** Hears of an error of a check. The server may take a hold later that it said nothing of, and nobody would settle it. */
+  #late(keys: readonly string[], hold: HoldOptions | undefined): (error: unknown) => void {
+    if (!hold || this.#asking.rests) return () => {};
+    return (error) => {
+      if (kindOf(error) === 'outage') for (const key of new Set(keys)) void this.#cancel(key, hold.id);
+    };
+  }
+
   /** Gives back a hold that nobody waits for any more, though it may be taken a moment later. */
   async #cancel(key: string, id: string): Promise<void> {
+    const until = performance.now() + LONGEST_MS;
     for (const ms of CANCEL_MS) {
       await sleep(ms, undefined, { ref: false });
-      if (await this.#takeBack(key, id).catch(() => false)) return;
+      if (await this.#takeBackBefore(until, key, id)) return;
     }
   }
 
-  /** The server may take a hold later that it said nothing of, and nobody would settle it. */
-  #unanswered(error: unknown, keys: readonly string[], { hold }: CheckOptions): void {
-    if (hold && kindOf(error) === 'outage') for (const key of new Set(keys)) void this.#cancel(key, hold.id);
+  /** Gives back a hold of the server, for which it waits while that is away. */
+  async #takeBackBefore(until: number, key: string, id: string): Promise<boolean> {
+    for (;;) {
+      const outcome = await this.#takeBack(key, id).catch((error: unknown) => kindOf(error));
+      if (outcome !== 'outage') return outcome === true;
+      if (performance.now() > until) return false;
+      await sleep(AGAIN_MS, undefined, { ref: false });
+    }
   }
 
   /** Gives back a hold of the server. */
@@ -370,7 +402,7 @@ export class RateLimiter {
 
   /** The answer to a check that the server did not decide. */
   #without(error: unknown, limits: readonly Limit[], options: CheckOptions, peek = false): Report {
-    if (!undecided(error)) throw error;
+    if (!isOutage(error)) throw error;
     this.#notices.answered += 1;
     switch (this.#options.outage) {
       case 'allow': return { ...PASSED, source: 'outage' };

@@ -3,8 +3,12 @@ import { Saturated } from './places.js';
 /** Replies of a server that cannot serve now; docs/errors.md lists them. */
 const CODES = new Set(['LOADING', 'BUSY', 'OOM', 'MISCONF', 'NOREPLICAS', 'READONLY', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN', 'UNBLOCKED']);
 const TEXTS = /^ERR (max number of clients|internal error|this replica skipped)/;
-/** Only of commands that this client sends itself: an application may misspell any other. */
-const UNKNOWN = /^ERR unknown command ['`]RL\.(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC)\b/i;
+/** Only of commands that the clients send themselves: an application may misspell any other. */
+const UNKNOWN = /^ERR unknown command ['`]RL\.(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)\b/i;
+/** The lack of the right to another command than a check says nothing of checks. */
+const NOT_A_CHECK = /^NOPERM .*run the 'rl\.(?!(m?check|peek|wait)')/i;
+/** What a server that refuses a command replies, be it a check or another. */
+const REFUSED = /^(NOAUTH|WRONGPASS|NOPERM) |^ERR unknown command ['`]RL\./i;
 /** What to do about a server that answers and does not limit. */
 const ADVICE = new Map([
   ['ERR', 'load the module: loadmodule libredis_ratelimit.so, see INSTALL.md'],
@@ -33,19 +37,30 @@ export function kindOf(error: unknown): Kind {
     return kind === 'mistake' && /^(MOVED|ASK) /.test(reason.message) ? 'outage' : kind;
   }
   const code = codeOf(error);
+  if (code && NOT_A_CHECK.test(error.message)) return 'mistake';
   if (code && (UNKNOWN.test(error.message) || (code !== 'ERR' && ADVICE.has(code)))) return 'misconfigured';
   if (code) return CODES.has(code) || TEXTS.test(error.message) ? 'outage' : 'mistake';
   return MISTAKES.some((kind) => error instanceof kind) ? 'mistake' : 'outage';
 }
 
-/** Whether the server gave no decision, and `outage` answers. */
-export function undecided(error: unknown): boolean {
+/** Whether the server refuses this client the command, or does not know it. */
+export function isRefusal(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const reason = reasonOf(error);
+  return reason ? isRefusal(reason) : REFUSED.test(error.message);
+}
+
+/**
+ * Whether an error means that the server gave no decision: no reply came, the server cannot serve now, or it does not limit. An error
+ * of a wrong request does not, nor does {@link Saturated}.
+ */
+export function isOutage(error: unknown): boolean {
   return kindOf(error) !== 'mistake';
 }
 
 /** Throws any other error: for what need not be done while the server is away. */
 export function ignoreOutage(error: unknown): void {
-  if (!undecided(error)) throw error;
+  if (!isOutage(error)) throw error;
 }
 
 /** The first word of a server's reply. Any other error has none. */

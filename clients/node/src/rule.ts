@@ -38,10 +38,20 @@ export function looksLikeRules(rules: unknown): void {
   }
 }
 
-/** Throws a TypeError for slots that a request would hold until it is known whether it counts. */
-export function noSlots(rules: Rules, count: string): void {
+/** Throws a TypeError for slots, which only the application's own hold can free: a crash would keep one for an hour. */
+export function noSlots(rules: Rules): void {
   const slots = list(rules).find((rule) => rule.startsWith('slots:'));
-  if (slots) throw new TypeError(`the rule is '${slots}' and count is '${count}', expected 'all': else a crash keeps a slot for an hour`);
+  if (slots) throw new TypeError(`the rules have '${slots}', expected others: slots are held, ask for them with hold()`);
+}
+
+/** Gives back a request whose rules, those of a policy, have slots after all, and throws that error. */
+export async function withoutSlots({ rules }: { rules: readonly { rule: string }[] }, giveBack: () => Promise<unknown>): Promise<void> {
+  try {
+    noSlots(rules.map(({ rule }) => rule));
+  } catch (error) {
+    await giveBack();
+    throw error;
+  }
 }
 
 /** Reads a rule; each of several processes enforces its part of the limits, but at least 1. */

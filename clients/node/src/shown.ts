@@ -1,3 +1,4 @@
+import { isOutage, named } from './outage.js';
 import { Saturated } from './places.js';
 
 /**
@@ -11,16 +12,24 @@ export class HttpError extends Error {
   readonly headers: Readonly<Record<string, string>>;
 
   constructor(cause: unknown) {
-    const busy = cause instanceof Saturated;
-    super(busy ? 'Service Unavailable' : 'Internal Server Error', { cause });
-    this.status = this.statusCode = busy ? 503 : 500;
-    this.headers = busy ? { 'Retry-After': '1' } : {};
+    const undecided = cause instanceof Saturated || isOutage(cause);
+    super(undecided ? 'Service Unavailable' : 'Internal Server Error', { cause });
+    this.status = this.statusCode = undecided ? 503 : 500;
+    this.headers = undecided ? { 'Retry-After': '1' } : {};
     this.stack = `${this.name}: ${this.message}`; // which Express shows while it develops
   }
 }
 
+/** Outages that the log has. A limiter that asks nobody throws its last one for each request. */
+const logged = new WeakSet<object>();
+
 /** Throws what may be shown of an error, and logs the rest. */
 export function hide(error: unknown): never {
-  if (!(error instanceof Saturated)) console.error('redis-ratelimit: a request failed:', error);
+  if (!isOutage(error)) {
+    if (!(error instanceof Saturated)) console.error('redis-ratelimit: a request failed:', error);
+  } else if (!logged.has(error as Error)) {
+    logged.add(error as Error);
+    console.warn(`redis-ratelimit: a request is refused, the server gives no decision: ${named(error)}`);
+  }
   throw new HttpError(error);
 }

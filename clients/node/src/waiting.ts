@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { undecided } from './outage.js';
+import { kindOf } from './outage.js';
 import { within } from './patience.js';
 import { type Command, type Connection, openWithin, type Server } from './server.js';
 
@@ -63,7 +63,7 @@ async function silence(ask: () => Promise<unknown>, signal: AbortSignal): Promis
   for (;;) {
     await sleep(failures === 0 ? ASK_MS : AGAIN_MS, undefined, { signal });
     const error = await ask().then(() => undefined, (reason: unknown) => reason);
-    failures = undecided(error) ? failures + 1 : 0;
+    failures = kindOf(error) === 'outage' ? failures + 1 : 0; // a server that refuses this client is not silent
     if (failures === TRIES) throw error;
   }
 }

@@ -114,6 +114,22 @@ test('rules alone count networks, and no rules let pass', async (t) => {
   assert.deepEqual(statuses, [200, 429, 200, 200, 200, 429]);
 });
 
+test('a policy with slots is an error and takes none', async (t) => {
+  const errors = t.mock.method(console, 'error', () => {});
+  const { port } = await startServer(t);
+  const client = connect(t, port);
+  await client.call('RL.POLICY', 'SET', 'shared', '9/m', 'slots:2');
+  for (const separately of [false, true]) {
+    const limiter = ioredis(client, { separately });
+    const limits = [{ key: `${separately}:1`, rules: '@shared' }, { key: `${separately}:2`, rules: '9/h' }];
+    const get = await serve(t, express().get('/', rateLimit(limiter, () => limits, { count: 'failed' }), here));
+    assert.equal((await get('/')).status, 500);
+    assert.match(String(errors.mock.calls.at(-1).arguments[1]), /the rules have 'slots:2'.*slots are held/);
+    const left = async (i, rules) => (await limiter.peek(limits[i].key, rules)).remaining;
+    assert.deepEqual([await left(0, 'slots:2'), await left(0, '9/m'), await left(1, '9/h')], [2, 9, 9]);
+  }
+});
+
 test('requests that do not count get their units back after the response', async (t) => {
   const { port } = await startServer(t);
   const limiter = ioredis(connect(t, port));

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 
 import { fields, network, problem, status } from 'redis-ratelimit';
 
+import { readReport } from '../dist/replies.js';
 import { ioredis } from './support/limiters.js';
 import { connect, startServer } from './support/servers.js';
 
@@ -37,6 +38,16 @@ test('the fields are those that docs/http.md describes', async (t) => {
   assert.equal(taken[1], 0);
   const slots = fields(await limiter.peekAll('jobs', 'slots:2'))['RateLimit-Policy'];
   assert.equal(slots, '"slots:2";q=2;qu="concurrent-requests"');
+});
+
+test('the fields are those of every language', async () => {
+  const { cases } = JSON.parse(await readFile(resolve(import.meta.dirname, '../../cases/fields.json'), 'utf8'));
+  for (const { about, reply, ...expected } of cases) {
+    for (const [headers, told] of Object.entries(expected)) {
+      const found = Object.entries(fields(readReport(reply), headers)).map(([name, text]) => [name.toLowerCase(), text]);
+      assert.deepEqual(Object.fromEntries(found), told, `${headers}: ${about}`);
+    }
+  }
 });
 
 test('a refusal names the rules that deny, and no rule on trial', async (t) => {

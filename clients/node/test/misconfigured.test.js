@@ -1,6 +1,8 @@
 // Servers that answer and do not limit: without the module, or refusing the client.
 
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -10,6 +12,7 @@ import { rateLimit as expressRateLimit } from 'express-rate-limit';
 import Fastify from 'fastify';
 import { Redis as Iovalkey } from 'iovalkey';
 import { createClient } from 'redis';
+import { isOutage } from 'redis-ratelimit';
 import { rateLimit } from 'redis-ratelimit/express';
 import { RateLimitStore } from 'redis-ratelimit/express-rate-limit';
 import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
@@ -19,6 +22,7 @@ import { iovalkey } from 'redis-ratelimit/iovalkey';
 import { nodeRedis } from 'redis-ratelimit/node-redis';
 
 import { Notices } from '../dist/notices.js';
+import { adviceOn, kindOf } from '../dist/outage.js';
 import { serve } from './support/http.js';
 import { connect, startServer, until } from './support/servers.js';
 
@@ -128,6 +132,39 @@ test('a command of the application that the server refuses says nothing of the l
   const limiter = ioredis(connect(t, port, { username: 'app', password: 'any' }), { outage: 'allow', timeoutMs: 10_000 });
   for (let i = 0; i < 4; i++) await assert.rejects(limiter.call('RL.BLOCK', 'k'), /NOPERM/);
   assert.deepEqual([limiter.away, limiter.outages, (await limiter.check('k', '9/h')).source], [false, 0, 'server']);
+});
+
+test('a right that only another command lacks stops no limit', async (t) => {
+  const { port } = await startServer(t);
+  const without = ['reset', 'refund', 'settle', 'renew', 'pause'].map((name) => `-rl.${name}`);
+  await connect(t, port).call('ACL', 'SETUSER', 'app', 'on', 'nopass', '~*', '+@all', ...without);
+  const reports = [];
+  const options = { outage: 'local', timeoutMs: 10_000, onMisconfigured: (event) => reports.push(event) };
+  const limiter = ioredis(connect(t, port, { username: 'app', password: 'any' }), options);
+  for (let i = 0; i < 3; i++) {
+    for (const ask of [
+      () => limiter.reset('k'),
+      () => limiter.refund('k', 1),
+      () => limiter.settle('k', 'id'),
+      () => limiter.settle('k', 'id', { refund: true }),
+      () => limiter.renew('k', 'id', 1000),
+      () => limiter.pause('k', 1),
+      () => limiter.follow('k', 429, { 'retry-after': '1' }),
+    ]) {
+      await assert.rejects(ask, (error) => /NOPERM/.test(error.message) && !isOutage(error));
+    }
+  }
+  assert.deepEqual([limiter.away, limiter.outages, reports, (await limiter.check('b', '9/h')).source], [false, 0, [], 'server']);
+});
+
+test('errors say the same in every language', async () => {
+  const { cases } = JSON.parse(await readFile(resolve(import.meta.dirname, '../../cases/errors.json'), 'utf8'));
+  for (const { reply, is, advice } of cases) {
+    const error = new Error(reply);
+    assert.equal(kindOf(error), is === 'fault' ? 'mistake' : is, reply);
+    assert.equal(isOutage(error), is !== 'fault', reply);
+    if (advice) assert.equal(adviceOn(error), advice, reply);
+  }
 });
 
 test('no client of a site sees a key, a rule, or what the server says', async (t) => {

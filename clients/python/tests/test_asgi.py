@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import servers
 from rl_limits import Limit, Report
+from rl_limits._commands import Held
 from rl_limits.asgi import RateLimitMiddleware
 from servers import Server, until
 from test_holds import holds, left, settled
@@ -103,18 +104,33 @@ async def test_a_turn_is_waited_for(newest: Server) -> None:
 
 
 async def test_without_the_server_the_limiter_answers_as_chosen(stopped: Server) -> None:
-    async for client in asked(stopped):
-        assert (await client.get("/")).status_code == 500
     async for client in asked(stopped, "allow"):
         assert [(await client.get("/")).status_code for _ in range(5)] == [200] * 5
     async for client in asked(stopped, "local"):
         answers = [await client.get("/") for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200, 200, 429]
         assert answers[2].json()["violated-policies"] == ["user"]
-    async for client in asked(stopped, "deny"):
-        refused = await client.get("/")
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1"), "it is our fault"
-        assert refused.json() == {"title": "Service Unavailable", "status": 503}
+    for outage in ("deny", "raise"):
+        async for client in asked(stopped, outage):
+            refused = await client.get("/")
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1"), "it is our fault"
+            assert refused.json() == {"title": "Service Unavailable", "status": 503}
+
+
+@pytest.mark.parametrize("separately", [False, True])
+async def test_a_policy_with_slots_is_an_error_and_takes_none(newest: Server, separately: bool) -> None:
+    with newest.client() as client:
+        client.execute_command("RL.POLICY", "SET", "shared", "9/m", "slots:2")
+    limits = [Limit("{k}1", "9/h"), Limit("{k}2", "@shared")]
+    async with newest.async_limiter(separately=separately) as limiter:
+        held = Held.new(60_000)
+        with pytest.raises(ValueError, match="the rules have 'slots:2', expected others: slots are held"):
+            await limiter.run(limiter.core.check_all(limits, 1, None, held))
+        assert [(await limiter.peek(*limit)).remaining for limit in (limits[0], Limit("{k}2", "slots:2"))] == [9, 2]
+    with newest.client() as client:
+        client.execute_command("RL.POLICY", "DEL", "shared")
+    async for client in asked(newest, count="failed", limits=lambda scope: [Limit("k", "slots:2")]):
+        assert (await client.get("/")).status_code == 500
 
 
 @pytest.mark.parametrize(
@@ -311,7 +327,9 @@ async def test_no_client_sees_a_key_a_rule_or_the_servers_text(newest: Server, s
         rule = "5/x" if wrong == "a rule" else "5/m"
         async for client in asked(server, limits=lambda scope: [Limit("secret:key", rule)]):
             failed = await client.get("/")
-            assert (failed.status_code, failed.text) == (500, "Internal Server Error")
+            undecided = (503, '{"title": "Service Unavailable", "status": 503}')
+            expected = undecided if wrong == "a module" else (500, "Internal Server Error")
+            assert (failed.status_code, failed.text) == expected
 
 
 class Peer:

@@ -254,3 +254,42 @@ async def test_a_hold_that_had_no_reply_is_given_back(newest: Server, outage: An
     await asyncio.to_thread(until, lambda: settled(newest) == before + 2)
     assert left(newest, rule="slots:2") == 2
     await async_limiter.aclose()
+
+
+@pytest.mark.parametrize("outage", ["raise", "local"])
+async def test_holds_without_a_reply_are_given_back_when_the_server_is_back(newest: Server, outage: Any) -> None:
+    """The limiter has stopped asking by then: what it gives back waits for the server."""
+    limiter = RateLimiter.from_url(newest.url, outage=outage, timeout=1)
+    async_limiter = AsyncRateLimiter.from_url(newest.url, outage=outage, timeout=1)
+
+    def block() -> None:
+        with limiter.hold("k", "slots:9", ttl=600):
+            pass
+
+    async def async_block() -> None:
+        async with async_limiter.hold("k", "slots:9", ttl=600):
+            pass
+
+    connecting = [asyncio.to_thread(limiter.call, "BLPOP", "none", "0.1") for _ in range(4)]
+    await asyncio.gather(*connecting, *(async_limiter.call("BLPOP", "none", "0.1") for _ in range(4)))
+    before = settled(newest)
+    with newest.paused():
+        blocks = [work for _ in range(4) for work in (asyncio.to_thread(block), async_block())]
+        await asyncio.gather(*blocks, return_exceptions=True)
+        assert limiter.away and async_limiter.away
+        await asyncio.sleep(2)
+    await asyncio.to_thread(until, lambda: settled(newest) == before + 8)
+    assert left(newest, rule="slots:9") == 9
+    await async_limiter.aclose()
+
+
+async def test_a_limiter_that_is_closed_waits_for_no_server(newest: Server) -> None:
+    limiter = AsyncRateLimiter.from_url(newest.url, outage="allow")
+    assert (await limiter.peek("k", "slots:9")).source == "server"
+    with newest.paused():
+        for _ in range(3):
+            async with limiter.hold("k", "slots:9", ttl=600) as hold:
+                assert hold.reply.source == "outage"
+        began_s = time.monotonic()
+        await limiter.aclose()
+        assert time.monotonic() < began_s + 10

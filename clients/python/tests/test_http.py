@@ -1,11 +1,16 @@
 """What clients are told, for given reports."""
 
+import json
 from typing import Any
 
 import pytest
 
+import servers
 from rl_limits import Report, RuleReport
+from rl_limits._replies import to_report
 from rl_limits.http import fields
+
+SHARED = json.loads((servers.ROOT / "clients/cases/fields.json").read_text())["cases"]
 
 
 def rule(**numbers: Any) -> RuleReport:
@@ -29,5 +34,9 @@ def test_t_is_the_time_until_there_is_more(numbers: dict[str, Any], state: str) 
     assert fields(report)["RateLimit"] == state
 
 
-def test_the_older_reset_is_the_time_until_all_is_back() -> None:
-    assert fields(Report("allowed", 0, (rule(next_ms=1, reset_ms=30_000),)), "legacy")["X-RateLimit-Reset"] == "30"
+@pytest.mark.parametrize("case", SHARED, ids=lambda case: case["about"])
+@pytest.mark.parametrize("headers", ["draft-11", "legacy", "none"])
+def test_the_fields_are_those_of_all_languages(case: dict[str, Any], headers: Any) -> None:
+    sent = {**case["reply"], "rules": [dict(rule) for rule in case["reply"]["rules"]]}
+    told = fields(to_report(sent, "key"), headers)
+    assert {name.lower(): text for name, text in told.items()} == case[headers]

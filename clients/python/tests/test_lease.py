@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from rl_limits import AsyncLease, Lease, RateLimiter, Reply
+from rl_limits import AsyncLease, AsyncRateLimiter, Lease, RateLimiter, Reply
 from rl_limits.lease import Book
-from servers import Server
+from servers import Server, until
+from test_holds import settled
 
 RULE = "bucket:1000/s,burst=150"
 
@@ -104,3 +105,18 @@ def test_without_the_server_the_limiter_answers_as_chosen(stopped: Server) -> No
         answers = [lease.take() for _ in range(3)]
     assert [answer.allowed for answer in answers] == [True, True, False]
     assert {answer.source for answer in answers} == {"local"}
+
+
+async def test_a_lease_whose_reply_comes_too_late_is_given_back(newest: Server) -> None:
+    limiter = RateLimiter.from_url(newest.url, outage="allow")
+    async with AsyncRateLimiter.from_url(newest.url, outage="allow") as asynchronous:
+        assert limiter.peek("k", "100/h").source == (await asynchronous.peek("k", "100/h")).source == "server"
+        before = settled(newest)
+        lease, async_lease = Lease(limiter, "k", "100/h", ttl=600), AsyncLease(asynchronous, "k", "100/h", ttl=600)
+        with newest.paused():
+            answers = await asyncio.gather(asyncio.to_thread(lease.take, 30), async_lease.take(30))
+            assert [answer.source for answer in answers] == ["outage"] * 2
+        await asyncio.to_thread(until, lambda: settled(newest) == before + 2)
+        assert left(newest) == 100
+        await async_lease.close()
+        lease.close()

@@ -1,5 +1,6 @@
 """Servers that answer but do not limit: without the module, the password, or the rights."""
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +14,20 @@ from redis.retry import Retry
 
 import servers
 from rl_limits import AsyncRateLimiter, Denied, Misconfigured, Outage, RateLimiter, is_outage
+from rl_limits._errors import advice as advice_on
 from servers import Server
 
 RIGHTS = "give the user the rights +@ratelimit ~keys, see SECURITY.md"
 MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md"
 PASSWORD = "give the client the password"
+SHARED = json.loads((servers.ROOT / "clients/cases/errors.json").read_text())["cases"]
+
+
+@pytest.mark.parametrize("case", SHARED, ids=lambda case: case["reply"])
+@pytest.mark.parametrize("parser", [redis.connection.DefaultParser, valkey.connection.DefaultParser])
+def test_errors_say_the_same_in_all_languages(case: dict[str, str], parser: Any) -> None:
+    error = parser.parse_error(case["reply"])
+    assert is_outage(error) == (case["is"] != "fault") and advice_on(error) == case.get("advice")
 
 
 @contextmanager
@@ -73,7 +83,7 @@ async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Se
             "limited",
         ]
         [event] = told
-        assert event.advice == advice and event.answered == 0 and not is_outage(event.error)
+        assert event.advice == advice and event.answered == 0 and is_outage(event.error)
         assert [one.away for one in stopped] == [True] and limiter.away, "a refused client need not connect each time"
         with pytest.raises(Denied), limiter.hold("login:42", "2/m", ttl=30):
             pass
@@ -88,7 +98,7 @@ async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Se
     for _ in range(4):
         with pytest.raises(Exception) as raised:
             RateLimiter.from_url(server.url, timeout=5, **options).check("login:42", "2/m")
-    assert not is_outage(raised.value)
+    assert is_outage(raised.value)
 
 
 async def test_without_a_listener_the_log_has_it_and_no_key_or_rule(
@@ -156,3 +166,30 @@ async def test_a_command_that_the_application_misspells_stops_no_limit(newest: S
                 await asynchronous.call("RL.CHEKC", "a")
         assert [limiter.check("a", "1/h").allowed for _ in range(2)] == [True, False]
         assert not limiter.away and not asynchronous.away and not told
+
+
+async def test_a_right_that_only_another_command_lacks_stops_no_limit(newest: Server) -> None:
+    told: list[Misconfigured] = []
+    with newest.client() as client:
+        without = ("-rl.reset", "-rl.refund", "-rl.settle", "-rl.renew", "-rl.pause")
+        client.execute_command("ACL", "SETUSER", "weak", "on", ">secret", "~*", "+@all", *without)
+    options: Any = {"username": "weak", "password": "secret", "timeout": 5, "outage": "local"}
+    limiter = RateLimiter.from_url(newest.url, on_misconfigured=told.append, **options)
+    async with AsyncRateLimiter.from_url(newest.url, on_misconfigured=told.append, **options) as asynchronous:
+        for _ in range(3):
+            for ask in (
+                lambda one: one.reset("a"),
+                lambda one: one.refund("a", 1),
+                lambda one: one.settle("a", "id"),
+                lambda one: one.settle("a", "id", refund=True),
+                lambda one: one.renew("a", "id", 1),
+                lambda one: one.pause("a", 1),
+                lambda one: one.follow("a", 429, {"retry-after": "1"}),
+            ):
+                with pytest.raises(redis.exceptions.NoPermissionError) as raised:
+                    ask(limiter)
+                assert not is_outage(raised.value)
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    await ask(asynchronous)
+        assert limiter.check("b", "9/h").source == (await asynchronous.check("b", "9/h")).source == "server"
+        assert not (limiter.away or asynchronous.away or told or limiter.outages)

@@ -13,7 +13,7 @@ use crate::clean_up::CleanUps;
 use crate::denials::Denials;
 use crate::events::Events;
 use crate::local::Local;
-use crate::outage::{Misconfiguration, Outage, is_outage, saturated};
+use crate::outage::{Outage, is_outage, is_refusal, saturated};
 use crate::reply::{Answer, Reply, Report, Source, Verdict};
 use crate::server::{Connection, Opener};
 use crate::within::within;
@@ -51,12 +51,12 @@ impl Asker {
         self.told(asking, answer)
     }
 
-    /// Asks for the application. That the server does not know its command, or forbids it, says nothing
-    /// of checks.
+    /// Sends another command than a check. That the server does not know it, or forbids it, says nothing of
+    /// checks.
     pub async fn call(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
         let (asking, answer) = self.answer(command, key).await?;
         match answer {
-            Err(error) if Misconfiguration::of(&error).is_some() => Err(error),
+            Err(error) if is_refusal(&error) => Err(error),
             answer => self.told(asking, answer),
         }
     }
@@ -140,7 +140,7 @@ impl Asker {
     /// Sends a command to where an answer came from.
     pub async fn at(&self, source: Source, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
         match source {
-            Source::Server => self.ask(command, key).await,
+            Source::Server => self.call(command, key).await,
             Source::Local => self.local.answer(command),
             Source::Outage | Source::Denial => Ok(Value::Int(1)),
         }

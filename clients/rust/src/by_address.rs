@@ -1,11 +1,13 @@
 //! Whom to count if the application does not say: the network of the client's address.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{Extensions, Request};
 use redis::{ErrorKind, RedisResult};
 
-use crate::address::network_of;
+use crate::address::{network, network_of};
 use crate::check::Check;
 use crate::layer::{Limits, RateLimitLayer, Target};
 use crate::limiter::RateLimiter;
@@ -16,25 +18,25 @@ use crate::rules::Rules;
 pub struct ByAddress {
     rules: Rules,
     prefix: u8,
+    /// The log has been told of clients without an address.
+    warned: Arc<AtomicBool>,
 }
 
 impl RateLimitLayer<ByAddress> {
     /// Limits each client by these rules. Its key is `ip:` and the [network](network_of) of its address,
     /// which the request must carry in its extensions: axum's `ConnectInfo<SocketAddr>`, with the feature
-    /// `axum`, or a plain `SocketAddr`. A request without one is answered with 500, and the log says why:
-    /// otherwise all clients would share one limit. Behind a proxy, and on a Unix socket, give
-    /// [`Self::new`] a function that reads the proxy's field.
+    /// `axum`, or a plain `SocketAddr`. Requests without one share the key `ip:unknown`, so that any of their
+    /// clients can use up the limit of all, and the log says so once. Behind a proxy, and on a Unix socket,
+    /// give [`Self::new`] a function that reads the proxy's field.
     ///
     /// # Errors
     /// A rule that cannot be read, or one of `slots`, which only a [hold](RateLimiter::hold) takes.
     pub fn by_address(limiter: RateLimiter, rules: impl Into<Rules>) -> RedisResult<Self> {
         let rules = rules.into();
         rules.validate()?;
-        if rules.have_slots() {
-            let why = "slots are held: ask for them with RateLimiter::hold";
-            return Err((ErrorKind::InvalidClientConfig, why).into());
-        }
-        Ok(Self::new(limiter, ByAddress { rules, prefix: 64 }))
+        Rules::refuse_slots(rules.texts().iter().map(String::as_str))?;
+        let warned = Arc::default();
+        Ok(Self::new(limiter, ByAddress { rules, prefix: 64, warned }))
     }
 }
 
@@ -59,18 +61,21 @@ impl<B> Target<B> for ByAddress {
         if self.rules.texts().is_empty() {
             return Ok(None);
         }
-        let Some(address) = address_of(request.extensions()) else {
-            return Err((
-                ErrorKind::InvalidClientConfig,
-                "a request carries no address of its client",
-                "serve axum by into_make_service_with_connect_info::<SocketAddr>() and with the \
-                 feature axum, or insert a SocketAddr into the request's extensions"
-                    .to_string(),
-            )
-                .into());
+        let network = match address_of(request.extensions()) {
+            Some(address) => network_of(address.ip(), self.prefix),
+            None => {
+                if !self.warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        "requests carry no address of their clients, which share the limit of \
+                         ip:unknown: serve axum by into_make_service_with_connect_info::<SocketAddr>() \
+                         and with the feature axum, insert a SocketAddr into the request's \
+                         extensions, or give RateLimitLayer::new a function"
+                    );
+                }
+                network("", self.prefix)
+            }
         };
-        let key = format!("ip:{}", network_of(address.ip(), self.prefix));
-        Ok(Some(Check::new(key, &self.rules)))
+        Ok(Some(Check::new(format!("ip:{network}"), &self.rules)))
     }
 }
 

@@ -98,6 +98,46 @@ pub fn quoted(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::reply::{Answer, Source};
+    use redis::{FromRedisValue, Value};
+    use serde_json::Value as Json;
+
+    /// A reply of the server, written as JSON.
+    fn sent(json: &Json) -> Value {
+        match json {
+            Json::Number(number) => Value::Int(number.as_i64().unwrap()),
+            Json::String(text) => Value::BulkString(text.clone().into_bytes()),
+            Json::Array(items) => Value::Array(items.iter().map(sent).collect()),
+            Json::Object(fields) => {
+                let pair = |(name, value): (&String, &Json)| {
+                    (Value::BulkString(name.clone().into_bytes()), sent(value))
+                };
+                Value::Map(fields.iter().map(pair).collect())
+            }
+            Json::Null | Json::Bool(_) => Value::Nil,
+        }
+    }
+
+    #[test]
+    fn all_clients_tell_the_same_fields() {
+        let all: Json = serde_json::from_str(include_str!("../../cases/fields.json")).unwrap();
+        for case in all["cases"].as_array().unwrap() {
+            let report = Report::from_redis_value(sent(&case["reply"])).unwrap();
+            let choices = [
+                ("draft-11", Headers::Draft11),
+                ("legacy", Headers::Legacy),
+                ("none", Headers::None),
+            ];
+            for (name, headers) in choices {
+                let mut fields = HeaderMap::new();
+                add(&report, headers, &mut fields);
+                let told = fields
+                    .iter()
+                    .map(|(name, value)| (name.to_string(), Json::from(value.to_str().unwrap())));
+                let expected = case[name].as_object().unwrap();
+                assert_eq!(told.collect::<serde_json::Map<_, _>>(), *expected, "{name}: {case}");
+            }
+        }
+    }
 
     #[test]
     fn a_name_cannot_leave_its_quotes() {

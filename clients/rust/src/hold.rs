@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::check::{Check, Cost};
 use crate::limiter::RateLimiter;
-use crate::outage::is_outage;
 use crate::receipt::{Place, Receipt};
 use crate::reply::{Reply, Source};
 use crate::settlement::Settlement;
@@ -178,13 +177,7 @@ fn taken(
     since: Instant,
     ttl: Duration,
 ) -> Result<Hold, HoldError> {
-    let is_decided = match &answer {
-        Ok(reply) => reply.source == Source::Server,
-        Err(error) => !is_outage(error),
-    };
-    if !is_decided {
-        receipt.give_back_unanswered();
-    }
+    receipt.give_back_unanswered(answer.as_ref().map(|reply| reply.source));
     receipt.settlement = None;
     let reply = answer?;
     if !reply.is_allowed() {

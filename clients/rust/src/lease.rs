@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::check::Check;
 use crate::limiter::RateLimiter;
-use crate::receipt::new_id;
+use crate::receipt::Receipt;
 use crate::reply::{Reply, Source, Verdict};
 use crate::rules::Rules;
 use crate::settlement::Settlement;
@@ -218,11 +218,14 @@ impl Shared {
     async fn ask(self: Arc<Self>, units: u64, answer: oneshot::Sender<RedisResult<Taken>>) {
         let ended = self.end();
         let most = units.max(self.state().ask).max(1);
-        let id = new_id();
+        let mut receipt = Receipt::new(self.limiter.asker(), vec![self.key.clone()], None);
+        let id = receipt.place.id.clone();
         let one = Check::new(&self.key[..], &self.rules).cost(units);
         let leased = one.clone().cost(units..=most).with_hold(&id, self.ttl).refund_unsettled();
         let asked = Instant::now();
         let (_, reply) = tokio::join!(self.settle(ended), self.lease(&leased, &one));
+        receipt.give_back_unanswered(reply.as_ref().map(|reply| reply.source));
+        receipt.settlement = None;
         let taken = reply.map(|reply| self.note(&reply, id, units, asked));
         let unheard = answer.send(taken).is_err();
         let mut state = self.state();

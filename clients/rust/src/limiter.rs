@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, RedisResult};
+use redis::{Cmd, FromRedisValue, RedisResult, Value};
 use tokio::time::Instant;
 
 use crate::asker::{Asker, Decides, read};
@@ -95,7 +95,16 @@ impl RateLimiter {
             }
         };
         let report = self.unless_denied(check, charging).await;
+        receipt.give_back_unanswered(report.as_ref().map(|report| report.source));
         receipt.may_come_late = false;
+        if let Ok(report) = &report
+            && !is_given
+            && let Err(error) = Rules::refuse_slots(report.texts())
+        {
+            // Those of a policy. Dropped, the receipt gives all back.
+            receipt.settlement = Some(Settlement::Refund);
+            return Err(error);
+        }
         match report {
             Ok(report) if report.is_allowed() => {
                 receipt.place.source = report.source;
@@ -151,7 +160,7 @@ impl RateLimiter {
         self.peek_as(&check.into(), true).await
     }
 
-    /// Ends a hold: `RL.SETTLE`. `false`: there was none.
+    /// Ends a hold, where it was taken: `RL.SETTLE`. `false`: there was none.
     ///
     /// # Errors
     /// Those of the server, and any outage.
@@ -163,16 +172,24 @@ impl RateLimiter {
     ) -> RedisResult<bool> {
         let key = key.as_ref();
         self.0.forget(key);
-        read(self.0.ask(&settle_command(key, id, &settlement), key).await?)
+        self.where_held(&settle_command(key, id, &settlement), key).await
     }
 
-    /// Moves a hold's end to so long from now: `RL.RENEW`. `false`: there was none.
+    /// Moves a hold's end to so long from now, where it was taken: `RL.RENEW`. `false`: there was none.
     ///
     /// # Errors
     /// Those of the server, and any outage.
     pub async fn renew(&self, key: impl AsRef<[u8]>, id: &str, ttl: Duration) -> RedisResult<bool> {
         let key = key.as_ref();
-        read(self.0.ask(&renew_command(key, id, ttl), key).await?)
+        self.where_held(&renew_command(key, id, ttl), key).await
+    }
+
+    /// Sends a command to where its hold was taken: to the limiter in the process, under
+    /// [`Outage::Local`](crate::Outage::Local), or to the server.
+    async fn where_held(&self, command: &Cmd, key: &[u8]) -> RedisResult<bool> {
+        // What is wrong with the command is the server's to say.
+        let is_here = self.0.local.answer(command).is_ok_and(|reply| reply == Value::Int(1));
+        if is_here { Ok(true) } else { read(self.0.call(command, key).await?) }
     }
 
     /// Gives units back to the states of these rules, or of all without rules: `RL.REFUND`. Replies
@@ -188,7 +205,7 @@ impl RateLimiter {
     ) -> RedisResult<u64> {
         let key = key.as_ref();
         self.0.forget(key);
-        read(self.0.ask(&refund_command(key, units, rules.into().texts()), key).await?)
+        read(self.0.call(&refund_command(key, units, rules.into().texts()), key).await?)
     }
 
     /// Forgets what was consumed: `RL.RESET`. Blocks, exemptions and the history stay.
@@ -200,7 +217,7 @@ impl RateLimiter {
         self.0.forget(key);
         let mut command = redis::cmd("RL.RESET");
         command.arg(key);
-        self.0.ask(&command, key).await.map(drop)
+        self.0.call(&command, key).await.map(drop)
     }
 
     /// Sends any other command, such as `RL.INFO`, to the node of this key. That the server does not know

@@ -30,22 +30,50 @@ pub enum Misconfiguration {
     Rights,
 }
 
+/// Commands that the clients send, without `RL.`. An application may misspell any other.
+const OWN: [&str; 12] = [
+    "CHECK", "MCHECK", "PEEK", "WAIT", "SETTLE", "RENEW", "REFUND", "RESET", "PAUSE", "RESUME",
+    "SYNC", "INFO",
+];
+/// Those that [`Outage`] answers. The lack of the right to another says nothing of checks.
+const CHECKS: [&str; 4] = ["CHECK", "MCHECK", "PEEK", "WAIT"];
+
+fn is_one_of(commands: &[&str], name: &str) -> bool {
+    commands.iter().any(|command| command.eq_ignore_ascii_case(name))
+}
+
 impl Misconfiguration {
     pub fn of(error: &RedisError) -> Option<Self> {
-        // Servers put the name in quotes of different kinds.
-        let is_unknown = || {
-            let name = error.detail()?.strip_prefix("unknown command ")?.get(1..4)?;
-            name.eq_ignore_ascii_case("RL.").then_some(())
+        let (found, command) = Self::refusing(error)?;
+        let command = command.unwrap_or_default();
+        let is_of_checks = match found {
+            Self::Module => is_one_of(&OWN, command),
+            Self::Password => true,
+            Self::Rights => command.is_empty() || is_one_of(&CHECKS, command),
         };
+        is_of_checks.then_some(found)
+    }
+
+    /// Why the server refuses a command, be it a check or another: and its name, without `RL.`, if the reply has it.
+    fn refusing(error: &RedisError) -> Option<(Self, Option<&str>)> {
+        let text = error.detail().unwrap_or_default();
+        // Servers put the name in quotes of different kinds.
+        let named_after = |words: &str| {
+            let (_, quoted) = text.split_once(words)?;
+            let (prefix, rest) = quoted.get(1..)?.split_at_checked(3)?;
+            let name = rest.split(['\'', '`']).next()?;
+            prefix.eq_ignore_ascii_case("RL.").then_some(name)
+        };
+        let rights = || (Self::Rights, named_after(" run the "));
         match error.kind() {
-            ErrorKind::AuthenticationFailed => Some(Self::Password),
-            ErrorKind::Server(ServerErrorKind::NoPerm) => Some(Self::Rights),
-            ErrorKind::Server(ServerErrorKind::ResponseError) if is_unknown().is_some() => {
-                Some(Self::Module)
+            ErrorKind::AuthenticationFailed => Some((Self::Password, None)),
+            ErrorKind::Server(ServerErrorKind::NoPerm) => Some(rights()),
+            ErrorKind::Server(ServerErrorKind::ResponseError) => {
+                named_after("unknown command ").map(|name| (Self::Module, Some(name)))
             }
             ErrorKind::Extension => match error.code()? {
-                "NOAUTH" | "WRONGPASS" => Some(Self::Password),
-                "NOPERM" => Some(Self::Rights),
+                "NOAUTH" | "WRONGPASS" => Some((Self::Password, None)),
+                "NOPERM" => Some(rights()),
                 _ => None,
             },
             _ => None,
@@ -63,15 +91,21 @@ impl Misconfiguration {
 }
 
 /// Whether an error means that the server gave no decision: no reply came, the server cannot serve now,
-/// or it does not limit: it lacks the module, or the client lacks the password or the rights. An error of
-/// a wrong request (`CROSSSLOT`, `WRONGTYPE`, a wrong rule, ...) does not, nor does a limiter that
-/// [is saturated](is_saturated).
+/// or it does not limit: it lacks the module, or the client lacks the password or the rights to checks.
+/// An error of a wrong request (`CROSSSLOT`, `WRONGTYPE`, a wrong rule, ...) does not, nor does the lack of
+/// the right to another command, nor a limiter that [is saturated](is_saturated).
 #[must_use]
 pub fn is_outage(error: &RedisError) -> bool {
-    Misconfiguration::of(error).is_some() || gives_no_decision(error)
+    Misconfiguration::of(error).is_some() || is_away(error)
 }
 
-fn gives_no_decision(error: &RedisError) -> bool {
+/// Whether the server refuses this client the command, or does not know it.
+pub(crate) fn is_refusal(error: &RedisError) -> bool {
+    Misconfiguration::refusing(error).is_some()
+}
+
+/// Whether no reply came, or the server cannot serve now.
+pub(crate) fn is_away(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Io
         | ErrorKind::ClusterConnectionNotFound
@@ -114,43 +148,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_of_docs_errors_are_told_apart() {
-        let is_outage_of = |text: &str| {
+    fn errors_say_the_same_to_all_clients() {
+        let of = |text: &str| {
             let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
-            is_outage(&reply.extract_error().unwrap_err())
+            reply.extract_error().unwrap_err()
         };
-        for text in [
-            "LOADING Redis is loading the dataset in memory",
-            "BUSY Redis is busy running a script",
-            "OOM command not allowed when used memory > 'maxmemory'.",
-            "MISCONF Redis is configured to save RDB snapshots",
-            "NOREPLICAS Not enough good replicas to write.",
-            "READONLY You can't write against a read only replica.",
-            "MASTERDOWN Link with MASTER is down",
-            "UNBLOCKED client unblocked via CLIENT UNBLOCK",
-            "CLUSTERDOWN The cluster is down",
-            "TRYAGAIN Multiple keys request during rehashing of slot",
-            "MOVED 3999 127.0.0.1:6381",
-            "ERR max number of clients reached",
-            "ERR this replica skipped effects of version 2",
-            "ERR internal error, see the server's log",
-            "NOAUTH Authentication required.",
-            "WRONGPASS invalid username-password pair",
-            "NOPERM this user has no permissions",
-            "ERR unknown command 'RL.CHECK', with args beginning with: 'a' '5/m'",
-            "ERR unknown command `rl.check`, with args beginning with: `a`, `5/m`, ",
-        ] {
-            assert!(is_outage_of(text), "{text}");
+        let all: serde_json::Value =
+            serde_json::from_str(include_str!("../../cases/errors.json")).unwrap();
+        for case in all["cases"].as_array().unwrap() {
+            let error = of(case["reply"].as_str().unwrap());
+            assert_eq!(is_outage(&error), case["is"] != "fault", "{case}");
+            let advice = Misconfiguration::of(&error).map(Misconfiguration::advice);
+            assert_eq!(advice, case["advice"].as_str(), "{case}");
         }
-        for text in [
-            "CROSSSLOT Keys in request don't hash to the same slot",
-            "WRONGTYPE Operation against a key holding the wrong kind of value",
-            "EXECABORT Transaction discarded because of previous errors.",
-            "ERR unknown command 'JSON.GET', with args beginning with: 'a'",
-            "ERR rule '5/x': the period 'x' has no known unit",
-        ] {
-            assert!(!is_outage_of(text), "{text}");
-        }
+        // A client of a cluster that has given up following.
+        assert!(is_outage(&of("MOVED 3999 127.0.0.1:6381")));
         assert!(is_saturated(&saturated()) && !is_outage(&saturated()));
     }
 }

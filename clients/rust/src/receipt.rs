@@ -9,11 +9,14 @@ use redis::{RedisError, RedisResult};
 use tokio::time::{Instant, sleep};
 
 use crate::asker::{Asker, read};
+use crate::outage::{is_away, is_outage};
 use crate::reply::Source;
 use crate::settlement::{Settlement, renew_command, settle_command};
 
-/// A request that was given up may reach the server within this time.
+/// A request that was given up may reach the server within this time after the server answers others.
 const LATE: Duration = Duration::from_secs(1);
+/// For how long to try to give back what a server that is away may hold.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Where a hold lives.
 #[derive(Clone)]
@@ -46,6 +49,20 @@ impl Place {
         }
         all
     }
+
+    /// Gives back a hold that the server may read late: settles it, and again a second later if it was not
+    /// there. A settlement that does not reach the server is repeated.
+    async fn settle_late(&self, settlement: &Settlement) -> RedisResult<bool> {
+        let (began, mut was_missing) = (Instant::now(), false);
+        loop {
+            match self.settle(settlement).await {
+                Ok(false) if !was_missing => was_missing = true,
+                Err(error) if is_away(&error) && began.elapsed() < LONGEST => {}
+                settled => return settled,
+            }
+            sleep(LATE).await;
+        }
+    }
 }
 
 impl fmt::Debug for Place {
@@ -71,15 +88,21 @@ pub struct Receipt {
 impl Receipt {
     /// Of a hold that nobody has asked for yet. `id` is for the caller's own id.
     pub fn new(asker: &Arc<Asker>, keys: Vec<Vec<u8>>, id: Option<String>) -> Self {
-        let may_come_late = id.is_none();
+        // While the limiter asks nobody, no hold is on its way.
+        let may_come_late = id.is_none() && asker.breaker.rest(Instant::now()).is_ok();
         let id = id.unwrap_or_else(new_id);
         let place = Place { asker: Arc::clone(asker), keys, id, source: Source::Server };
         Self { place, settlement: Some(Settlement::Refund), may_come_late }
     }
 
-    /// Gives back the hold that a server may have taken which gave no answer in time.
-    pub fn give_back_unanswered(&self) {
-        if self.may_come_late {
+    /// Gives back the hold that a server may have taken which gave no answer in time: then `answer` has the
+    /// error, or the source of what stands in.
+    pub fn give_back_unanswered(&self, answer: Result<Source, &RedisError>) {
+        let is_unanswered = match answer {
+            Ok(source) => matches!(source, Source::Local | Source::Outage),
+            Err(error) => is_away(error),
+        };
+        if is_unanswered && self.may_come_late {
             let (place, settlement) = (self.place.clone(), Some(Settlement::Refund));
             drop(Self { place, settlement, may_come_late: true });
         }
@@ -103,14 +126,22 @@ impl Drop for Receipt {
         let Some(settlement) = settlement else { return };
         let (place, may_come_late) = (self.place.clone(), self.may_come_late);
         let asker = Arc::clone(&place.asker);
-        // Nobody hears of an error: the hold then ends after its time.
+        // Nobody hears of an outage: the hold then ends after its time.
         drop(asker.cleans_up.run(async move {
-            let settled = place.settle(&settlement).await?;
-            if !settled && may_come_late {
-                sleep(LATE).await;
-                place.settle(&settlement).await?;
+            let settled = if may_come_late {
+                place.settle_late(&settlement).await
+            } else {
+                place.settle(&settlement).await
+            };
+            if let Err(error) = &settled
+                && !is_outage(error)
+            {
+                tracing::error!(
+                    code = error.code(),
+                    "a hold is not settled: it ends after its time"
+                );
             }
-            Ok(())
+            settled
         }));
     }
 }

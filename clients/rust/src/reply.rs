@@ -135,6 +135,11 @@ impl Report {
         rules.reduce(|most, rule| if worse(rule, most) { rule } else { most })
     }
 
+    /// The texts of the rules.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().map(|rule| &rule.rule[..])
+    }
+
     /// The short reply that it amounts to.
     #[must_use]
     pub fn reply(&self) -> Reply {

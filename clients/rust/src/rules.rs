@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratelimit_core::rule::Rule;
-use redis::{RedisError, RedisResult, make_extension_error};
+use redis::{ErrorKind, RedisError, RedisResult, make_extension_error};
 
 /// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]` or the policy `"@free"`. A clone is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,14 @@ impl Rules {
     /// Whether rules limit what runs at once, which only the application's own hold can end.
     pub(crate) fn have_slots(&self) -> bool {
         self.0.iter().any(|text| text.starts_with("slots:"))
+    }
+
+    /// The error of rules that have slots, for who does not hold them.
+    pub(crate) fn refuse_slots<'a>(mut texts: impl Iterator<Item = &'a str>) -> RedisResult<()> {
+        let Some(slots) = texts.find(|text| text.starts_with("slots:")) else { return Ok(()) };
+        let why = "slots are held, ask for them with RateLimiter::hold";
+        let given = format!("the rules have '{slots}', expected others");
+        Err((ErrorKind::InvalidClientConfig, why, given).into())
     }
 
     /// The error that a server would reply to these rules. It knows the policies.

@@ -9,6 +9,7 @@ use crate::asker::{Asker, read};
 use crate::check::Check;
 use crate::receipt::{Receipt, has_too_many_holds};
 use crate::reply::{Answer, Report, Source};
+use crate::rules::Rules;
 use crate::settlement::Settlement;
 
 /// How long the charges of one key can be given back: longer than the other keys take.
@@ -40,6 +41,13 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
                 asked => asked,
             }
         };
+        let asked = asked.and_then(|report| {
+            if !is_given {
+                // Those of a policy.
+                Rules::refuse_slots(report.texts())?;
+            }
+            Ok(report)
+        });
         let mut report = match asked {
             Ok(report) => report,
             Err(error) => {

@@ -117,9 +117,9 @@ fn failed<R>(refuse: &impl Refuse<R>, limiter: &RateLimiter, error: RedisError) 
         // The limiter tells when it stops asking, not of each request after that.
         tracing::warn!(code = error.code(), "a request is refused: the server gives no decision");
     }
-    let is_saturated = is_saturated(&error);
+    let is_undecided = is_saturated(&error) || is_outage(&error);
     let mut response = refused(refuse, Refusal::Failed(error));
-    if is_saturated {
+    if is_undecided {
         response.headers_mut().insert(RETRY_AFTER, 1.into());
     }
     response

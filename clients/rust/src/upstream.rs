@@ -31,7 +31,7 @@ impl RateLimiter {
         command.arg(key).arg("PX").arg(ms(time));
         command.arg(reason.map(|reason| ["REASON", reason].to_vec()));
         let local = self.asker().local.answer(&command);
-        let left = match self.asker().ask(&command, key).await {
+        let left = match self.asker().call(&command, key).await {
             Err(error) if is_outage(&error) && self.asker().outage == Outage::Local => local?,
             asked => asked?,
         };
@@ -48,7 +48,7 @@ impl RateLimiter {
         let mut command = redis::cmd("RL.RESUME");
         command.arg(key);
         self.asker().local.answer(&command)?;
-        read(self.asker().ask(&command, key).await?)
+        read(self.asker().call(&command, key).await?)
     }
 
     /// Lowers what remains under a rule to this number of units, and never raises it: `RL.SYNC`. Replies
@@ -65,7 +65,7 @@ impl RateLimiter {
         let key = key.as_ref();
         let mut command = redis::cmd("RL.SYNC");
         command.arg(key).arg("REMAINING").arg(remaining).arg(rule);
-        read(self.asker().ask(&command, key).await?)
+        read(self.asker().call(&command, key).await?)
     }
 
     /// Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules.

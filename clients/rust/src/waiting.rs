@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::asker::Asker;
 use crate::check::Check;
 use crate::limiter::RateLimiter;
-use crate::outage::{Misconfiguration, is_outage};
+use crate::outage::is_away;
 use crate::reply::{Answer, Reply, Source};
 
 /// A wait's reply comes at most so much later than its deadline.
@@ -70,7 +70,7 @@ async fn silence(asker: &Asker, key: &[u8]) -> RedisError {
         sleep(if failures == 0 { ASK } else { AGAIN }).await;
         match asker.ask_anyway(&peek, key).await {
             // A server that refuses to answer this client is not silent.
-            Err(error) if is_outage(&error) && Misconfiguration::of(&error).is_none() => {
+            Err(error) if is_away(&error) => {
                 failures = failures.saturating_add(1);
                 if failures == TRIES {
                     return error;

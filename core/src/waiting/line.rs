@@ -17,34 +17,19 @@
 //!
 //! A head that is denied keeps back the due heads after it that have all rules that deny it. These
 //! stay due, and are looked at again when it leaves or is tried again. A head whose rules are known
-//! to deny it is not tried: its denial stands.
+//! to deny it is not tried: its denial stands. A step looks at one head, so its time is bounded.
 
 use super::cause::Cause;
-use super::denials::{Denials, Denying, all_turns};
+use super::denials::{Denials, Denied, Denying, all_turns};
+use super::flows::Flows;
 use super::heads_by_rule::HeadsByRule;
 use super::known::Known;
-use super::present::Present;
 use super::request::{Flow, HoldId, Ticket, Waiter};
 use super::rules::Rules;
-use super::turn::{Start, Turn};
+use super::turn::Turn;
 use crate::rule::{Identity, Rule};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-
-#[derive(Debug)]
-struct Clients {
-    start: Start,
-    weight: u16,
-    waiters: BTreeMap<Ticket, Waiter>,
-}
-
-/// The first client of a flow.
-#[derive(Debug)]
-struct Head {
-    flow: Arc<Flow>,
-    /// What denied it when it was last tried, and when its wait is over.
-    denied: Option<(Denying, u64)>,
-}
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,22 +38,19 @@ pub enum Step {
     Try(Ticket),
     /// Read the rules of this head again.
     Read(Ticket),
-    /// The denial of this head stands, and its wait is over then.
-    Stands(Ticket, u64),
+    /// Take another step: this one began a wake, or passed a head that is not to be tried.
+    Next,
     /// Nothing.
     End,
 }
 
 #[derive(Debug)]
 pub struct Line {
-    flows: BTreeMap<Arc<Flow>, Clients>,
-    heads: BTreeMap<Turn, Head>,
+    flows: Flows,
     /// Heads by the holds that they ask for.
     holds: BTreeSet<(HoldId, Turn)>,
     heads_by_rule: HeadsByRule,
-    /// The present of each priority in line.
-    presents: BTreeMap<u8, Present>,
-    /// The denials of the heads that are not due.
+    /// Those of the heads that are not due are in effect.
     denials: Denials,
     due: BTreeSet<Turn>,
     /// The due heads before this turn are kept back.
@@ -76,6 +58,8 @@ pub struct Line {
     /// The last turn of this wake. A flow that is served comes later with its next head, so no
     /// admissions keep a wake from its end.
     last: Turn,
+    /// Whether another step is due because the last one was not the end.
+    steps: bool,
     woken: BTreeSet<Turn>,
     /// States of which all heads that they deny are woken.
     told: BTreeSet<Identity>,
@@ -92,15 +76,14 @@ pub struct Line {
 impl Line {
     pub const fn new(generation: u64) -> Self {
         Self {
-            flows: BTreeMap::new(),
-            heads: BTreeMap::new(),
+            flows: Flows::NONE,
             holds: BTreeSet::new(),
             heads_by_rule: HeadsByRule::NONE,
-            presents: BTreeMap::new(),
             denials: Denials::NONE,
             due: BTreeSet::new(),
             next: Turn::END,
             last: Turn::FIRST,
+            steps: false,
             woken: BTreeSet::new(),
             told: BTreeSet::new(),
             known: Known::NOTHING,
@@ -111,38 +94,35 @@ impl Line {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.flows.is_empty()
+        self.flows.len() == 0
     }
 
     /// Whether a flow has clients in line, or another flow fits.
     pub fn has_room(&self, flow: &Flow, flows: usize) -> bool {
-        self.flows.len() < flows || self.flows.contains_key(flow)
+        self.flows.len() < flows || self.flows.contains(flow)
     }
 
-    /// The client in front of a client of this flow: the head of the flow if it was denied, or else
-    /// the first head.
-    pub fn in_front_of(&self, flow: &Flow) -> Option<Ticket> {
-        let own = self
-            .head_of(flow)
-            .filter(|turn| self.heads.get(turn).is_some_and(|head| head.denied.is_some()));
-        own.or_else(|| self.heads.first_key_value().map(|(&turn, _)| turn)).map(Turn::ticket)
+    /// When the client in front of a client of this flow may pass: the head of the flow if it was
+    /// denied, or else the first head.
+    pub fn front_passes_us(&self, flow: &Flow, now_us: u64) -> u64 {
+        let own = self.flows.head_of(flow).and_then(|turn| self.denials.of(turn));
+        let front = own.or_else(|| self.denials.of(self.flows.heads().next()?));
+        front.filter(|denied| denied.again_us > now_us).map_or(now_us, |denied| denied.pass_us)
+    }
+
+    /// When the next step is due: as early as planned if a head is due, or else when a wait ends.
+    pub fn next_us(&self, now_us: u64) -> Option<u64> {
+        if self.steps || self.has_due() {
+            return Some(self.planned_us.unwrap_or(now_us).min(now_us));
+        }
+        self.denials.first_end_us()
     }
 
     /// Appends a client to its flow.
     pub fn join(&mut self, ticket: Ticket, flow: Flow, weight: u16, waiter: Waiter) -> Arc<Flow> {
-        let (flow, start) = match self.flows.get_key_value(&flow) {
-            Some((flow, clients)) => (Arc::clone(flow), clients.start),
-            None => {
-                let start = self.start_of_newcomer(&flow, weight);
-                (Arc::new(flow), start)
-            }
-        };
-        let new = || Clients { start, weight, waiters: BTreeMap::new() };
-        let clients = self.flows.entry(Arc::clone(&flow)).or_insert_with(new);
-        clients.weight = weight;
-        clients.waiters.insert(ticket, waiter);
-        if clients.waiters.len() == 1 {
-            self.enter(&flow);
+        let (flow, turn) = self.flows.join(ticket, flow, weight, waiter);
+        if let Some(turn) = turn {
+            self.enter(turn);
         }
         flow
     }
@@ -155,64 +135,47 @@ impl Line {
         ticket: Ticket,
         admitted: Option<u32>,
     ) -> Option<Arc<Rules>> {
-        let turn = self.turn_of(flow, ticket);
-        if let Some(turn) = turn {
+        if let Some(turn) = self.flows.turn_of(flow, ticket) {
             self.exit(turn);
         }
-        let clients = self.flows.get_mut(flow)?;
-        let waiter = clients.waiters.remove(&ticket)?;
-        if let Some(cost) = admitted.filter(|_| turn.is_some()) {
-            let present = self.presents.entry(flow.priority).or_default();
-            clients.start = present.serve(clients.start).after(cost, clients.weight);
-        }
-        if clients.waiters.is_empty() {
-            let start = clients.start;
-            self.flows.remove(flow);
-            if self.first_from(flow.priority, Start::default()).is_none() {
-                self.presents.remove(&flow.priority);
-            } else {
-                self.presents.entry(flow.priority).or_default().leave(flow, start);
-            }
-        } else if turn.is_some() {
-            self.enter(flow);
+        let (waiter, next) = self.flows.leave(flow, ticket, admitted)?;
+        if let Some(turn) = next {
+            self.enter(turn);
         }
         Some(waiter.rules)
     }
 
-    /// The next head to try.
+    /// The next head to try. Takes a bounded time: it looks at one head, or begins a wake.
     pub fn step(&mut self, now_us: u64) -> Step {
-        loop {
-            let due = self.due.range(self.next..).next().filter(|&&turn| turn <= self.last);
-            let Some(&turn) = due else {
-                if self.begin_wake() {
-                    continue;
-                }
-                return Step::End;
-            };
-            let Some(waiter) = self.waiter_at(turn) else {
-                self.due.remove(&turn);
-                continue;
-            };
-            if waiter.generation != self.generation {
-                self.next = turn;
-                return Step::Read(turn.ticket());
-            }
-            let is_kept_back = self.denials.keep_back(&waiter.rules, turn);
-            let stands_until = self.stands_until(turn, waiter, now_us);
-            self.next = turn.next();
-            if is_kept_back {
-                continue;
-            }
+        let step = self.step_of_wake(now_us);
+        self.steps = step != Step::End;
+        step
+    }
+
+    fn step_of_wake(&mut self, now_us: u64) -> Step {
+        let due = self.due.range(self.next..).next().filter(|&&turn| turn <= self.last);
+        let Some(&turn) = due else {
+            return if self.begin_wake() { Step::Next } else { Step::End };
+        };
+        let Some(waiter) = self.flows.head(turn) else {
             self.due.remove(&turn);
-            let Some(until_us) = stands_until else { return Step::Try(turn.ticket()) };
-            let denied = self.heads.get_mut(&turn).and_then(|head| head.denied.as_mut());
-            if let Some((denying, ends_us)) = denied {
-                *ends_us = until_us;
-                let denying = denying.clone();
-                self.add_denial(&denying, turn);
-            }
-            return Step::Stands(turn.ticket(), until_us);
+            return Step::Next;
+        };
+        if waiter.generation != self.generation {
+            self.next = turn;
+            return Step::Read(turn.ticket());
         }
+        self.next = turn.next();
+        if self.denials.keep_back(&waiter.rules, turn) {
+            return Step::Next;
+        }
+        let stands_until = self.stands_until(turn, waiter, now_us);
+        self.due.remove(&turn);
+        let Some(until_us) = stands_until else { return Step::Try(turn.ticket()) };
+        if let Some(denying) = self.denials.stands(turn, until_us) {
+            forget_told(&mut self.told, denying);
+        }
+        Step::Next
     }
 
     /// Makes the heads due that were woken meanwhile. Returns false if none is to be tried.
@@ -221,17 +184,15 @@ impl Line {
             // A head that is still kept back must be tried once nothing keeps it back: why it was
             // woken is forgotten here.
             for turn in std::mem::take(&mut self.recalled) {
-                if let Some(head) = self.heads.get_mut(&turn).filter(|_| self.due.contains(&turn)) {
-                    head.denied = None;
+                if self.due.contains(&turn) {
+                    self.denials.forget(turn);
                 }
             }
             self.known.forget();
             return false;
         }
         for &turn in &self.woken {
-            if let Some((denying, _)) = self.heads.get(&turn).and_then(|head| head.denied.as_ref())
-            {
-                self.denials.remove(denying, turn);
+            if self.denials.lose_effect(turn) {
                 self.recalled.insert(turn);
             }
         }
@@ -245,10 +206,10 @@ impl Line {
     /// Until when the last denial of a head stands at least: each rule that denied it either is
     /// known to deny as small a cost, or nothing has happened that could make it admit.
     fn stands_until(&self, turn: Turn, waiter: &Waiter, now_us: u64) -> Option<u64> {
-        let (denying, ends_us) = self.heads.get(&turn)?.denied.as_ref()?;
-        let waits = *ends_us > now_us;
+        let Denied { by, again_us, .. } = self.denials.of(turn)?;
+        let waits = *again_us > now_us;
         let mut until_us = None;
-        for rule in denying.rules() {
+        for rule in by.rules() {
             let rule = waiter.rules.get(rule)?;
             let cost = rule.cost_or(waiter.cost);
             let known_us = self.known.denies_until(rule, cost, now_us);
@@ -257,52 +218,46 @@ impl Line {
             }
             until_us = until_us.into_iter().chain(known_us).min();
         }
-        until_us.map(|until_us| if waits { until_us.min(*ends_us) } else { until_us })
+        until_us.map(|until_us| if waits { until_us.min(*again_us) } else { until_us })
     }
 
-    /// These of its rules deny a client until then. Returns false if it is not the head of its flow.
+    /// These of its rules deny a client, unless it is not the head of its flow. It may pass at
+    /// `pass_us`, and is tried again at `again_us`.
     pub fn deny(
         &mut self,
         flow: &Flow,
         ticket: Ticket,
         by: &[Identity],
-        until_us: u64,
+        (pass_us, again_us): (u64, u64),
         now_us: u64,
-    ) -> bool {
-        let Some(turn) = self.turn_of(flow, ticket) else { return false };
-        let Some(waiter) = self.waiter_at(turn) else { return false };
+    ) {
+        let Some(turn) = self.flows.turn_of(flow, ticket) else { return };
+        let Some(waiter) = self.flows.head(turn) else { return };
         let denying = Denying::new(by, &waiter.rules, |rule| self.heads_by_rule.heads(rule));
-        let (rules, cost) = (Arc::clone(&waiter.rules), waiter.cost);
-        for rule in by.iter().filter_map(|rule| rules.get(rule)) {
-            self.known.denies(rule, rule.cost_or(cost), until_us, now_us);
+        for rule in by.iter().filter_map(|rule| waiter.rules.get(rule)) {
+            self.known.denies(rule, rule.cost_or(waiter.cost), again_us, now_us);
         }
-        let all_have = by.iter().all(|rule| self.heads_by_rule.heads(rule) == self.heads.len());
+        let all_have = by.iter().all(|rule| self.heads_by_rule.heads(rule) == self.flows.len());
         if all_have && self.next > turn {
             // It keeps back all heads after it.
             self.next = Turn::END;
         }
         self.due.remove(&turn);
         self.recalled.remove(&turn);
-        self.forget_denial(turn);
-        self.add_denial(&denying, turn);
-        if let Some(head) = self.heads.get_mut(&turn) {
-            head.denied = Some((denying, until_us));
-        }
-        true
+        forget_told(&mut self.told, &denying);
+        self.denials.add(turn, Denied { by: denying, pass_us, again_us });
     }
 
-    /// Something changed the key. Returns whether a head is to be tried.
-    pub fn change(&mut self, cause: Cause<'_>) -> bool {
+    /// Something changed the key.
+    pub fn change(&mut self, cause: Cause<'_>) {
         match cause {
             Cause::Consumed { rules, hold } => self.consumed(rules, hold.map(HoldId::of)),
             Cause::Returned(states) => states.iter().for_each(|&state| self.returned(state)),
             Cause::Changed => self.wake_all(),
         }
-        let has_due = self.has_due();
-        if !has_due {
+        if !self.has_due() {
             self.known.forget();
         }
-        has_due
     }
 
     /// A check consumed. That lets only a rule of another text admit more: the state may have been
@@ -313,9 +268,10 @@ impl Line {
         }
         if let Some(hold) = hold {
             // Their requests repeat the hold now, whatever denied them.
-            let turns: Vec<_> = self.holds.range(all_turns(hold)).map(|&(_, turn)| turn).collect();
-            turns.iter().for_each(|&turn| self.forget_denial(turn));
-            self.woken.extend(turns);
+            for &(_, turn) in self.holds.range(all_turns(hold)) {
+                self.denials.forget(turn);
+                self.woken.insert(turn);
+            }
         }
     }
 
@@ -326,60 +282,52 @@ impl Line {
         }
         self.known.returned(state);
         if self.told.insert(state) {
-            self.woken.extend(self.denials.by_state(state));
-        }
-    }
-
-    fn add_denial(&mut self, denying: &Denying, turn: Turn) {
-        self.denials.add(denying, turn);
-        for state in denying.states() {
-            self.told.remove(&state);
+            let denied = self.denials.by_state(state);
+            self.woken.extend(denied.filter(|turn| !self.due.contains(turn)));
         }
     }
 
     fn wake_all(&mut self) {
         self.known.changed();
-        self.woken.extend(self.heads.keys().filter(|turn| !self.due.contains(turn)));
+        self.woken.extend(self.flows.heads().filter(|turn| !self.due.contains(turn)));
     }
 
-    /// Wakes all heads if their rules come from another generation of policies. Returns whether.
-    pub fn begin_generation(&mut self, generation: u64) -> bool {
-        let is_new = self.generation != generation;
-        if is_new {
+    /// Wakes the heads whose waits are over, and all heads if their rules come from another
+    /// generation of policies.
+    pub fn catch_up(&mut self, generation: u64, now_us: u64) {
+        if self.generation != generation {
             self.generation = generation;
             self.heads_by_rule = HeadsByRule::NONE;
             self.wake_all();
         }
-        is_new
-    }
-
-    /// The wait of a head that was denied is over.
-    pub fn wait_ended(&mut self, flow: &Flow, ticket: Ticket) {
-        self.woken.extend(self.turn_of(flow, ticket));
+        while let Some(turn) = self.denials.pop_ended(now_us) {
+            if !self.due.contains(&turn) {
+                self.woken.insert(turn);
+            }
+        }
     }
 
     /// The rules of a client as they are now. Returns those that it had.
     pub fn read(&mut self, flow: &Flow, ticket: Ticket, rules: Arc<Rules>) -> Arc<Rules> {
-        let waiter = self.flows.get_mut(flow).and_then(|clients| clients.waiters.get_mut(&ticket));
-        let Some(waiter) = waiter else { return rules };
+        let Some(waiter) = self.flows.waiter_mut(flow, ticket) else { return rules };
         waiter.generation = self.generation;
         let before = std::mem::replace(&mut waiter.rules, rules);
-        if self.turn_of(flow, ticket).is_some() {
-            self.count(flow, ticket, 1);
+        if let Some(turn) = self.flows.turn_of(flow, ticket) {
+            self.count(turn, 1);
         }
         before
     }
 
     /// Whether a head is to be tried.
-    pub fn has_due(&self) -> bool {
+    fn has_due(&self) -> bool {
         !self.woken.is_empty() || self.due.range(self.next..).next().is_some()
     }
 
     /// Whether a client may be decided: it is a head, and no earlier head is to be tried or keeps
     /// it back.
     pub fn is_open_to(&self, flow: &Flow, ticket: Ticket) -> bool {
-        let Some(turn) = self.turn_of(flow, ticket) else { return false };
-        let current = self.waiter_at(turn).filter(|one| one.generation == self.generation);
+        let Some(turn) = self.flows.turn_of(flow, ticket) else { return false };
+        let current = self.flows.head(turn).filter(|one| one.generation == self.generation);
         self.is_open_at(turn, current.map(|waiter| &*waiter.rules))
     }
 
@@ -391,8 +339,8 @@ impl Line {
         rules: &Rules,
         ticket: Ticket,
     ) -> bool {
-        let turn = Turn::new(flow.priority, self.start_of_newcomer(flow, weight), ticket);
-        !self.flows.contains_key(flow) && self.is_open_at(turn, Some(rules))
+        let turn = self.flows.turn_of_newcomer(flow, weight, ticket);
+        !self.flows.contains(flow) && self.is_open_at(turn, Some(rules))
     }
 
     /// Whether a request of these rules may be decided at this turn.
@@ -402,80 +350,45 @@ impl Line {
             due.or_else(|| self.woken.range(..turn).next()).is_some()
         };
         let is_kept_back = || rules.is_none_or(|rules| self.denials.keep_back(rules, turn));
-        self.heads.range(..turn).next().is_none() || !untried() && !is_kept_back()
+        self.flows.heads().next().is_none_or(|first| first >= turn) || !untried() && !is_kept_back()
     }
 
-    /// The start of a flow that comes.
-    fn start_of_newcomer(&self, flow: &Flow, weight: u16) -> Start {
-        let present = self.presents.get(&flow.priority);
-        let next = self.first_from(flow.priority, present.map(Present::start).unwrap_or_default());
-        let next = next.and_then(|head| self.flows.get(&head.flow));
-        let next = next.map(|clients| clients.start).unwrap_or_default();
-        present.map_or(next, |present| present.start_of(flow, weight, next))
-    }
-
-    /// The first head of a priority from this start on.
-    fn first_from(&self, priority: u8, start: Start) -> Option<&Head> {
-        let from = Turn::new(priority, start, Ticket(0));
-        let (turn, head) = self.heads.range(from..).next()?;
-        (turn.priority() == priority).then_some(head)
-    }
-
-    fn waiter_at(&self, turn: Turn) -> Option<&Waiter> {
-        self.flows.get(&self.heads.get(&turn)?.flow)?.waiters.get(&turn.ticket())
-    }
-
-    /// The turn of the head of a flow.
-    fn head_of(&self, flow: &Flow) -> Option<Turn> {
-        let clients = self.flows.get(flow)?;
-        let (&ticket, _) = clients.waiters.first_key_value()?;
-        Some(Turn::new(flow.priority, clients.start, ticket))
-    }
-
-    /// The turn of a client that is the head of its flow.
-    fn turn_of(&self, flow: &Flow, ticket: Ticket) -> Option<Turn> {
-        self.head_of(flow).filter(|turn| turn.ticket() == ticket && self.heads.contains_key(turn))
-    }
-
-    /// The first client of a flow becomes its head.
-    fn enter(&mut self, flow: &Arc<Flow>) {
-        let Some(turn) = self.head_of(flow) else { return };
-        self.heads.insert(turn, Head { flow: Arc::clone(flow), denied: None });
+    /// A client became the head of its flow.
+    fn enter(&mut self, turn: Turn) {
         self.due.insert(turn);
         self.next = turn.min(self.next);
-        let hold = self.waiter_at(turn).and_then(|waiter| waiter.hold);
+        let hold = self.flows.head(turn).and_then(|waiter| waiter.hold);
         self.holds.extend(hold.map(|hold| (hold, turn)));
-        self.count(flow, turn.ticket(), 1);
+        self.count(turn, 1);
     }
 
     /// A head leaves, and those that it kept back are looked at again.
     fn exit(&mut self, turn: Turn) {
-        self.forget_denial(turn);
+        self.denials.forget(turn);
         self.due.remove(&turn);
         self.woken.remove(&turn);
         self.recalled.remove(&turn);
         self.next = turn.min(self.next);
-        if let Some(hold) = self.waiter_at(turn).and_then(|waiter| waiter.hold) {
+        if let Some(hold) = self.flows.head(turn).and_then(|waiter| waiter.hold) {
             self.holds.remove(&(hold, turn));
         }
-        if let Some(head) = self.heads.remove(&turn) {
-            self.count(&head.flow, turn.ticket(), -1);
-        }
-    }
-
-    fn forget_denial(&mut self, turn: Turn) {
-        if let Some((denying, _)) = self.heads.get_mut(&turn).and_then(|head| head.denied.take()) {
-            self.denials.remove(&denying, turn);
-        }
+        self.count(turn, -1);
     }
 
     /// Counts the rules of a head, or stops counting them. Rules of an earlier generation of
     /// policies are not counted.
-    fn count(&mut self, flow: &Flow, ticket: Ticket, heads: isize) {
-        let waiter = self.flows.get(flow).and_then(|clients| clients.waiters.get(&ticket));
+    fn count(&mut self, turn: Turn, heads: isize) {
+        let waiter = self.flows.head(turn);
         let waiter = waiter.filter(|waiter| waiter.generation == self.generation);
         if let Some(waiter) = waiter {
             self.heads_by_rule.count(&waiter.rules, heads);
         }
+    }
+}
+
+/// A head is newly denied by these states, and is not told yet if one of them gets something back.
+fn forget_told(told: &mut BTreeSet<Identity>, denying: &Denying) {
+    for state in denying.states() {
+        told.remove(&state);
     }
 }

@@ -13,9 +13,10 @@
 //! when the wait that its last denial announced is over, when something happens to its key that may
 //! let it pass (`cause.rs`), and when it becomes the head of its flow.
 //!
-//! Two ordered sets hold every instant at which something is due. So one timer, set for the
-//! earliest, serves all lines, and nothing happens in between. Lines take turns, try by try, and a
-//! deadline that has passed comes before a try that became due after it.
+//! One ordered set holds every instant at which something is due. So one timer, set for the
+//! earliest, serves all lines, and nothing happens in between. Lines take turns, head by head, and a
+//! deadline that has passed comes before a try that became due after it. However much is due, each
+//! call takes a bounded time.
 //!
 //! Nothing here decides a request, knows a client or reads a clock: time is an argument, in
 //! microseconds of any clock that never steps back.
@@ -25,23 +26,27 @@
 //! rules          its rules, as far as a line needs them
 //! cause          what changed a key
 //! denial         why a request is denied
-//! denials        which rules deny heads, and whom that keeps back
+//! denials        what denies heads, until when, and whom that keeps back
 //! heads_by_rule  how many heads a rule has
 //! known          what tries have shown about rules
 //! turn           the order of flows
 //! present        where a flow that comes begins
-//! line           the clients that wait for one key
+//! flows          the flows of a line, and the order of their heads
+//! line           the clients that wait for one key, and which heads to try
+//! shared         rules that several clients have
 //! ```
 
 mod cause;
 mod denial;
 mod denials;
+mod flows;
 mod heads_by_rule;
 mod known;
 mod line;
 mod present;
 mod request;
 mod rules;
+mod shared;
 mod turn;
 
 pub use cause::Cause;
@@ -50,6 +55,7 @@ use line::{Line, Step};
 use request::Waiter;
 pub use request::{Flow, HoldId, Request, Ticket};
 pub use rules::Rules;
+use shared::SharedRules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -63,7 +69,9 @@ pub struct Place {
 }
 
 /// How many lines are told of a change of everything before the next try.
-const MOST_RENEWED: usize = 16;
+const MOST_RENEWED: usize = 4;
+/// How many heads are passed before the caller may do something else.
+const MOST_STEPS: usize = 4;
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,13 +82,15 @@ pub enum Due {
     Read(Ticket),
     /// A waiter's deadline has come, and it must leave.
     Deadline(Ticket),
+    /// Ask again, after other work if that waits: not all that is due has been looked at.
+    More,
 }
 
 /// What happens at an instant. At one time tries come before deadlines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Instant {
-    /// The next try of a line.
-    Try(Arc<Place>),
+    /// The next step of a line.
+    Step(Arc<Place>),
     Deadline(Ticket),
 }
 
@@ -100,8 +110,6 @@ struct Queued<W> {
     place: Arc<Place>,
     flow: Arc<Flow>,
     deadline_us: u64,
-    /// When it may pass, and when to try it again, once it was denied.
-    denied: Option<(u64, u64)>,
     bytes: usize,
     value: W,
 }
@@ -112,16 +120,15 @@ pub struct Queues<W> {
     lines: BTreeMap<Arc<Place>, Line>,
     waiters: BTreeMap<Ticket, Queued<W>>,
     instants: BTreeSet<(u64, Instant)>,
-    /// When the waits end of the heads that were denied.
-    ends: BTreeSet<(u64, Ticket)>,
-    rules: BTreeSet<Arc<Rules>>,
+    rules: SharedRules,
+    /// The bytes that the arguments of all waiters take.
     bytes: usize,
     arrivals: u64,
     /// Counts changes of everything, and how many of them the lines have seen.
     generation: u64,
     seen: u64,
-    /// The lines that may not have seen the last one.
-    stale: Vec<Arc<Place>>,
+    /// From this place on, lines may not have seen the last one.
+    stale_from: Option<Arc<Place>>,
     /// The latest time that a caller gave. A wake is planned for this time.
     now_us: u64,
 }
@@ -132,13 +139,12 @@ impl<W> Queues<W> {
         lines: BTreeMap::new(),
         waiters: BTreeMap::new(),
         instants: BTreeSet::new(),
-        ends: BTreeSet::new(),
-        rules: BTreeSet::new(),
+        rules: SharedRules::NONE,
         bytes: 0,
         arrivals: 0,
         generation: 0,
         seen: 0,
-        stale: Vec::new(),
+        stale_from: None,
         now_us: 0,
     };
 
@@ -149,42 +155,36 @@ impl<W> Queues<W> {
 
     /// How many bytes the arguments and the rules of all waiters take. Equal rules count once.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes.saturating_add(self.rules.bytes())
     }
 
     /// Whether another waiter fits, whose arguments take this many bytes.
     pub fn has_room(&self, room: Room, place: &Place, request: &Request, bytes: usize) -> bool {
         let Request { flow, rules, .. } = request;
-        let rules = if self.rules.contains(rules) { 0 } else { rules.bytes() };
+        let bytes = self.bytes().saturating_add(bytes).saturating_add(self.rules.bytes_of(rules));
         let has_flow = self.lines.get(place).is_none_or(|line| line.has_room(flow, room.flows));
-        self.waiting() < room.waiters
-            && self.bytes.saturating_add(bytes).saturating_add(rules) <= room.bytes
-            && has_flow
+        self.waiting() < room.waiters && bytes <= room.bytes && has_flow
     }
 
     /// `None` if a newcomer may be decided at once. Otherwise a client in front of it may pass at
     /// this time.
     pub fn in_front(&mut self, place: &Place, request: &Request, now_us: u64) -> Option<u64> {
         self.wake(now_us);
-        self.renew(place);
+        self.catch_up(place);
         let Request { flow, weight, rules, .. } = request;
         let (line, newcomer) = (self.lines.get(place)?, Ticket(self.arrivals));
         let is_open = line.is_open_to_newcomer(flow, *weight, rules, newcomer);
-        (!is_open).then(|| self.passes_us(line, flow))
+        (!is_open).then(|| line.front_passes_us(flow, self.now_us))
     }
 
     /// `None` if this waiter may be decided. Otherwise a client in front of it may pass at this time.
     pub fn behind(&mut self, ticket: Ticket) -> Option<u64> {
         let place = Arc::clone(&self.waiters.get(&ticket)?.place);
-        self.renew(&place);
+        self.catch_up(&place);
         let waiter = self.waiters.get(&ticket)?;
         let line = self.lines.get(&waiter.place)?;
-        (!line.is_open_to(&waiter.flow, ticket)).then(|| self.passes_us(line, &waiter.flow))
-    }
-
-    fn passes_us(&self, line: &Line, flow: &Flow) -> u64 {
-        let first = line.in_front_of(flow).and_then(|ticket| self.waiters.get(&ticket));
-        first.and_then(|waiter| waiter.denied).map_or(self.now_us, |(pass_us, _)| pass_us)
+        let is_open = line.is_open_to(&waiter.flow, ticket);
+        (!is_open).then(|| line.front_passes_us(&waiter.flow, self.now_us))
     }
 
     /// Appends a waiter to the line of a key. Unless it is denied afterwards, it is tried at once.
@@ -202,9 +202,9 @@ impl<W> Queues<W> {
             Some((place, _)) => Arc::clone(place),
             None => Arc::new(place),
         };
-        self.renew(&place);
+        self.catch_up(&place);
         let Request { flow, weight, rules, cost, hold } = request;
-        let (rules, generation) = (self.share(rules), self.seen);
+        let (rules, generation) = (self.rules.share(rules), self.seen);
         let waiter = Waiter { rules, generation, cost, hold };
         let new = || Line::new(self.seen);
         let line = self.lines.entry(Arc::clone(&place)).or_insert_with(new);
@@ -212,8 +212,7 @@ impl<W> Queues<W> {
         self.instants.insert((deadline_us, Instant::Deadline(ticket)));
         self.bytes = self.bytes.saturating_add(bytes);
         plan(&mut self.instants, &place, line, self.now_us);
-        let denied = None;
-        self.waiters.insert(ticket, Queued { place, flow, deadline_us, denied, bytes, value });
+        self.waiters.insert(ticket, Queued { place, flow, deadline_us, bytes, value });
         ticket
     }
 
@@ -231,53 +230,28 @@ impl<W> Queues<W> {
         let waiter = self.waiters.remove(&ticket)?;
         self.bytes = self.bytes.saturating_sub(waiter.bytes);
         self.instants.remove(&(waiter.deadline_us, Instant::Deadline(ticket)));
-        if let Some((_, again_us)) = waiter.denied {
-            self.ends.remove(&(again_us, ticket));
-        }
         if let Some(line) = self.lines.get_mut(&waiter.place) {
             let rules = line.leave(&waiter.flow, ticket, admitted);
             if line.is_empty() {
-                let planned_us = line.planned_us;
+                unplan(&mut self.instants, &waiter.place, line);
                 self.lines.remove(&waiter.place);
-                if let Some(at_us) = planned_us {
-                    self.instants.remove(&(at_us, Instant::Try(waiter.place)));
-                }
-            } else if line.has_due() {
+            } else {
                 plan(&mut self.instants, &waiter.place, line, self.now_us);
             }
-            rules.into_iter().for_each(|rules| self.unshare(&rules));
+            rules.into_iter().for_each(|rules| self.rules.unshare(&rules));
         }
         Some(waiter.value)
     }
 
-    /// The rules of all waiters that have equal ones.
-    fn share(&mut self, rules: Rules) -> Arc<Rules> {
-        if let Some(shared) = self.rules.get(&rules) {
-            return Arc::clone(shared);
-        }
-        self.bytes = self.bytes.saturating_add(rules.bytes());
-        let rules = Arc::new(rules);
-        self.rules.insert(Arc::clone(&rules));
-        rules
-    }
-
-    /// Drops rules that only the caller still has.
-    fn unshare(&mut self, rules: &Arc<Rules>) {
-        if Arc::strong_count(rules) == 2 && self.rules.remove(rules) {
-            self.bytes = self.bytes.saturating_sub(rules.bytes());
-        }
-    }
-
     /// A waiter is denied. Only the head of a flow is tried again.
     pub fn deny(&mut self, ticket: Ticket, denial: Denial, now_us: u64) {
-        let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
+        let Some(waiter) = self.waiters.get(&ticket) else { return };
         let Some(line) = self.lines.get_mut(&waiter.place) else { return };
         self.now_us = now_us.max(self.now_us);
-        let after = |ms: u64| now_us.saturating_add(ms.saturating_mul(1_000));
-        let (pass_us, again_us) = (after(denial.wait_ms), after(denial.again_ms));
-        if line.deny(&waiter.flow, ticket, &denial.by, again_us, now_us) {
-            waiter.denied_until(pass_us, again_us, ticket, &mut self.ends);
-        }
+        let [pass_us, again_us] = [denial.wait_ms, denial.again_ms]
+            .map(|ms| now_us.saturating_add(ms.saturating_mul(1_000)));
+        line.deny(&waiter.flow, ticket, &denial.by, (pass_us, again_us), now_us);
+        plan(&mut self.instants, &waiter.place, line, self.now_us);
     }
 
     /// The key of this name changed in any database.
@@ -285,9 +259,8 @@ impl<W> Queues<W> {
         let from = Place { key: key.into(), db: i32::MIN };
         let of_key = self.lines.range_mut(from..).take_while(|(place, _)| *place.key == *key);
         for (place, line) in of_key {
-            if line.change(cause) {
-                plan(&mut self.instants, place, line, self.now_us);
-            }
+            line.change(cause);
+            plan(&mut self.instants, place, line, self.now_us);
         }
     }
 
@@ -296,105 +269,86 @@ impl<W> Queues<W> {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Wakes the heads whose waits are over, and those of some lines after a change of everything.
+    /// Notes the time, and wakes the heads of some lines after a change of everything.
     fn wake(&mut self, now_us: u64) {
         self.now_us = now_us.max(self.now_us);
         if self.seen != self.generation {
             self.seen = self.generation;
-            self.stale = self.lines.keys().cloned().collect();
+            self.stale_from = self.lines.keys().next().cloned();
         }
-        let mut renewed = 0_usize;
-        while renewed < MOST_RENEWED
-            && let Some(place) = self.stale.pop()
-        {
-            renewed = renewed.saturating_add(usize::from(self.renew(&place)));
-        }
-        while let Some(&(at_us, ticket)) = self.ends.first().filter(|&&(at_us, _)| at_us <= now_us)
-        {
-            self.ends.remove(&(at_us, ticket));
-            let Some(waiter) = self.waiters.get_mut(&ticket) else { continue };
-            waiter.denied = None;
-            if let Some(line) = self.lines.get_mut(&waiter.place) {
-                line.wait_ended(&waiter.flow, ticket);
-                plan(&mut self.instants, &waiter.place, line, at_us);
-            }
-        }
-    }
-
-    /// Wakes all heads of a line that has not seen the last change of everything. Returns whether.
-    fn renew(&mut self, place: &Place) -> bool {
-        let of_place = self.lines.range_mut::<Place, _>(place..=place).next();
-        let Some((place, line)) = of_place else { return false };
-        let is_new = line.begin_generation(self.seen);
-        if is_new {
+        let Some(from) = self.stale_from.take() else { return };
+        let mut stale = self.lines.range_mut(from..);
+        for (place, line) in stale.by_ref().take(MOST_RENEWED) {
+            line.catch_up(self.seen, self.now_us);
             plan(&mut self.instants, place, line, self.now_us);
         }
-        is_new
+        self.stale_from = stale.next().map(|(place, _)| Arc::clone(place));
+    }
+
+    /// Wakes the heads of a line for whom time or a change of everything is a cause.
+    fn catch_up(&mut self, place: &Place) {
+        let of_place = self.lines.range_mut::<Place, _>(place..=place).next();
+        if let Some((place, line)) = of_place {
+            line.catch_up(self.seen, self.now_us);
+            plan(&mut self.instants, place, line, self.now_us);
+        }
     }
 
     /// The rules of a waiter as they are now.
     pub fn read(&mut self, ticket: Ticket, rules: Rules) {
-        let rules = self.share(rules);
+        let rules = self.rules.share(rules);
         let waiter = self.waiters.get(&ticket);
         let line = waiter.and_then(|waiter| Some((self.lines.get_mut(&waiter.place)?, waiter)));
         let unused = match line {
             Some((line, waiter)) => line.read(&waiter.flow, ticket, rules),
             None => rules,
         };
-        self.unshare(&unused);
+        self.rules.unshare(&unused);
     }
 
     /// When something is due next.
     pub fn next_us(&self) -> Option<u64> {
         let is_stale = self.seen != self.generation && !self.lines.is_empty();
-        if is_stale || !self.stale.is_empty() {
+        if is_stale || self.stale_from.is_some() {
             return Some(self.now_us);
         }
-        let instant_us = self.instants.first().map(|&(at_us, _)| at_us);
-        let end_us = self.ends.first().map(|&(at_us, _)| at_us);
-        instant_us.into_iter().chain(end_us).min()
+        self.instants.first().map(|&(at_us, _)| at_us)
     }
 
     /// The earliest thing that is due by `now_us`. A try is due once; a deadline stays until the
     /// waiter leaves.
     pub fn due(&mut self, now_us: u64) -> Option<Due> {
         self.wake(now_us);
-        loop {
-            match self.instants.first()? {
-                (at_us, _) if *at_us > now_us => return None,
-                &(_, Instant::Deadline(ticket)) => return Some(Due::Deadline(ticket)),
-                (_, Instant::Try(place)) => {
+        for _ in 0..MOST_STEPS {
+            match self.instants.first().filter(|(at_us, _)| *at_us <= now_us) {
+                None => return self.stale_from.is_some().then_some(Due::More),
+                Some(&(_, Instant::Deadline(ticket))) => return Some(Due::Deadline(ticket)),
+                Some((_, Instant::Step(place))) => {
                     let place = Arc::clone(place);
-                    self.instants.pop_first();
-                    if let Some(due) = self.step(&place) {
-                        return Some(due);
+                    let due = self.step(&place);
+                    if due.is_some() {
+                        return due;
                     }
                 }
             }
         }
+        Some(Due::More)
     }
 
-    /// The next try of a line. The one after it is due now, so other lines come before it.
+    /// The next step of a line. The one after a try is due now, so other lines come before it.
     fn step(&mut self, place: &Arc<Place>) -> Option<Due> {
         let line = self.lines.get_mut(place)?;
-        line.begin_generation(self.seen);
-        line.planned_us = None;
-        let due = loop {
-            match line.step(self.now_us) {
-                Step::Try(ticket) => break Due::Try(ticket),
-                Step::Read(ticket) => break Due::Read(ticket),
-                Step::Stands(ticket, until_us) => {
-                    if let Some(waiter) = self.waiters.get_mut(&ticket) {
-                        let (pass_us, _) = waiter.denied.unwrap_or_default();
-                        let pass_us = pass_us.max(until_us);
-                        waiter.denied_until(pass_us, until_us, ticket, &mut self.ends);
-                    }
-                }
-                Step::End => return None,
-            }
+        line.catch_up(self.seen, self.now_us);
+        let due = match line.step(self.now_us) {
+            Step::Try(ticket) => Some(Due::Try(ticket)),
+            Step::Read(ticket) => Some(Due::Read(ticket)),
+            Step::Next | Step::End => None,
         };
+        if due.is_some() {
+            unplan(&mut self.instants, place, line);
+        }
         plan(&mut self.instants, place, line, self.now_us);
-        Some(due)
+        due
     }
 
     /// The value that a waiter joined with.
@@ -403,27 +357,19 @@ impl<W> Queues<W> {
     }
 }
 
-impl<W> Queued<W> {
-    /// Tries it again then.
-    fn denied_until(
-        &mut self,
-        pass_us: u64,
-        again_us: u64,
-        ticket: Ticket,
-        ends: &mut BTreeSet<(u64, Ticket)>,
-    ) {
-        if let Some((_, before_us)) = self.denied.replace((pass_us, again_us)) {
-            ends.remove(&(before_us, ticket));
-        }
-        ends.insert((again_us, ticket));
+/// Plans the next step of a line, if one is due at any time.
+fn plan(instants: &mut BTreeSet<(u64, Instant)>, place: &Arc<Place>, line: &mut Line, now_us: u64) {
+    let next_us = line.next_us(now_us);
+    if next_us != line.planned_us {
+        unplan(instants, place, line);
+        instants.extend(next_us.map(|at_us| (at_us, Instant::Step(Arc::clone(place)))));
+        line.planned_us = next_us;
     }
 }
 
-/// Plans the next try of a line for this time, unless it is planned.
-fn plan(instants: &mut BTreeSet<(u64, Instant)>, place: &Arc<Place>, line: &mut Line, at_us: u64) {
-    if line.planned_us.is_none() {
-        line.planned_us = Some(at_us);
-        instants.insert((at_us, Instant::Try(Arc::clone(place))));
+fn unplan(instants: &mut BTreeSet<(u64, Instant)>, place: &Arc<Place>, line: &mut Line) {
+    if let Some(at_us) = line.planned_us.take() {
+        instants.remove(&(at_us, Instant::Step(Arc::clone(place))));
     }
 }
 

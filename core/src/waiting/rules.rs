@@ -52,6 +52,15 @@ impl Rules {
         self.0.iter()
     }
 
+    /// Whether rules of all these identities, which are sorted, are among them.
+    pub(super) fn contain_all(&self, identities: &[Identity]) -> bool {
+        let mut entries = self.0.iter();
+        identities.iter().all(|identity| {
+            let found = entries.find(|entry| entry.identity >= *identity);
+            found.is_some_and(|entry| entry.identity == *identity)
+        })
+    }
+
     pub(super) fn get(&self, identity: &Identity) -> Option<&Entry> {
         let place = self.0.binary_search_by_key(identity, |entry| entry.identity).ok()?;
         self.0.get(place)

@@ -36,8 +36,9 @@ pub use unserved::refuse_unserved;
 const WAIT: &CStr = c"RL.WAIT";
 
 /// Microseconds after which one run of the timer stops deciding, so that other clients are served
-/// in between when many waiters are due or each takes long.
-const BUSY_US: u64 = 5_000;
+/// in between when many waiters are due or each takes long. A command waits for up to two runs: for
+/// one before the server reads it, and for another before the server sends the reply.
+const BUSY_US: u64 = 2_000;
 /// How many clients one run of the timer answers at most: the server takes longer to send the
 /// replies than the module takes to decide.
 const MOST_ANSWERS: usize = 64;
@@ -130,6 +131,7 @@ pub fn serve(ctx: &EventContext) {
             Some(Due::Try(ticket)) => attempt(ctx, ticket),
             Some(Due::Read(ticket)) => read(ctx, ticket),
             Some(Due::Deadline(ticket)) => expire(ctx, ticket),
+            Some(Due::More) => {}
             None => break,
         }
         now_us = clock::steady_us();

@@ -225,7 +225,7 @@ impl Client<'_> {
         let Timed { from_us, reply, to_us } = self.send(c, &line)?;
         if let Ok(units @ 1..) = from_redis_value::<i64>(reply) {
             self.stage.synced.fetch_add(units.cast_unsigned(), Ordering::Relaxed);
-            let admission = Admission { from_us, to_us, units, held_until_us: to_us };
+            let admission = Admission { from_us, to_us, units, held_until_us: to_us, synced: true };
             self.stage.ledger.admit(key, admission);
         }
         Ok(())
@@ -270,7 +270,7 @@ impl Client<'_> {
             return Ok(None);
         }
         let held_until_us = from_us + LEASE.as_micros() as i64;
-        let admission = Admission { from_us, to_us, units, held_until_us };
+        let admission = Admission { from_us, to_us, units, held_until_us, synced: false };
         for &key in keys {
             self.stage.ledger.admit(key, admission);
         }

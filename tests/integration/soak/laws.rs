@@ -21,6 +21,8 @@ pub struct Admission {
     pub units: i64,
     /// For `slots`: the time until which the units are surely held.
     pub held_until_us: i64,
+    /// Consumed by a sync, which a pause does not deny.
+    pub synced: bool,
 }
 
 /// What a rule promises.
@@ -131,7 +133,13 @@ fn slots(sorted: &[Admission], limit: i64) -> Breach {
 
 #[cfg(test)]
 fn at(times_us: &[i64]) -> Vec<Admission> {
-    let one = |&us| Admission { from_us: us, to_us: us + 2, units: 1, held_until_us: us + 100 };
+    let one = |&us| Admission {
+        from_us: us,
+        to_us: us + 2,
+        units: 1,
+        held_until_us: us + 100,
+        synced: false,
+    };
     times_us.iter().map(one).collect()
 }
 

@@ -57,6 +57,10 @@ class Breaker:
         self._report_at_s: dict[str, float] = {}
         self._until_s = 0.0
 
+    def rests(self, now_s: float) -> bool:
+        """Whether nobody may ask."""
+        return self.away and now_s < self._until_s
+
     def may_ask(self, now_s: float) -> bool:
         if not self.away:
             return True

@@ -7,7 +7,6 @@ denials remembered.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,9 +25,10 @@ from ._errors import (
     described,
     has_too_many_holds,
     is_answer,
+    is_away,
     is_outage,
+    is_refusal,
     is_undecided,
-    is_unserved,
 )
 from ._local import LocalLimiter
 from ._options import Settings
@@ -39,9 +39,16 @@ Decided = TypeVar("Decided", Reply, Report)
 
 #: A hold whose taking had no reply may reach the server late: when it is given back, until it was there.
 LATE_S = (0.0, 0.1, 1.0)
+#: What does not reach the server is tried again after so long, and for no longer than this.
+AGAIN_S = 1.0
+LONGEST_S = 60.0
 
 #: How long a key that is asked for separately may give back what it was charged: until the last key is decided.
 SEPARATE_MS = 10_000
+
+
+#: A request that ends without its process would keep its slot for an hour.
+SLOTS_ARE_HELD = "slots are held, ask for them with hold()"
 
 
 class Pause(NamedTuple):
@@ -89,6 +96,8 @@ class Core:
         self.local = LocalLimiter(chosen.processes, chosen.policies or {})
         self.separately = chosen.separately
         self._warn_at_s = 0.0
+        #: Nobody waits for the server's return any more.
+        self.closed = False
         self.denials = Denials(chosen.remember_denials) if chosen.remember_denials else None
 
     def remembered(self, key: str, rules: Rules, cost: Cost) -> Reply | None:
@@ -134,10 +143,16 @@ class Core:
     def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         try:
             words = commands.check_all(limits, cost, meta, held)
-            return (yield from self._report(words, Question(limits, cost, held)))
+            report = yield from self._report(words, Question(limits, cost, held))
         except Exception as error:
             if held is None or not has_too_many_holds(error):
                 raise
+        else:
+            slots = next((rule.rule for rule in report.rules if rule.rule.startswith("slots:")), None)
+            if held is None or slots is None:
+                return report
+            yield from self.end_all([limit.key for limit in limits], held.id, refund=True)
+            raise ValueError(f"the rules have {slots!r}, expected others: {SLOTS_ARE_HELD}")
         self._warn_of_holds()
         return (yield from self._report(commands.check_all(limits, cost, meta), Question(limits, cost)))
 
@@ -159,9 +174,6 @@ class Core:
             is_last = len(reports) + 1 == len(limits)  # nothing follows that may deny
             try:
                 report = yield from self._check_together([limit], own_cost, meta, held if is_last else own)
-                if held is None and any(rule.rule.startswith("slots:") for rule in report.rules):
-                    asked_for.append(limit.key)
-                    raise ValueError("slots are held: ask for them with hold()")
             except Exception:
                 yield from self.end_all(asked_for, own.id, refund=True)
                 raise
@@ -183,7 +195,8 @@ class Core:
     def lease(self, key: str, rules: Rules, units: int, most: int, held: Held) -> Flow[Reply]:
         """Takes up to `most` units ahead, or decides over the `units` alone if the server is away."""
         words = commands.lease(key, rules, (units, max(units, most)), held)
-        return (yield from self._decide(words, Question([Limit(key, rules)], units), to_reply, Report.reply))
+        question = Question([Limit(key, rules)], units)
+        return (yield from self._decide(words, question, to_reply, Report.reply, late=held))
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
         if self.local.settle(key, id, cost, refund):
@@ -230,15 +243,27 @@ class Core:
 
     def _give_back(self, keys: Iterable[str], id: str) -> Flow[None]:
         """Gives back what the server may hold that sent no reply, and not what stands in for it here."""
-        left = set(keys)
+        left, until_s = set(keys), time.monotonic() + LONGEST_S
         for s in LATE_S:
             yield Pause(s)
             for key in sorted(left):
-                with contextlib.suppress(Exception):  # the next time may reach the server
-                    if (yield from self._free(commands.settle(key, id, None, True), bool)):
-                        left.discard(key)
+                if (yield from self._settle_before(until_s, commands.settle(key, id, None, True))):
+                    left.discard(key)
             if not left:
                 return
+
+    def _settle_before(self, until_s: float, words: Words) -> Flow[bool]:
+        """Waits for a server that is away."""
+        while True:
+            try:
+                if not self.breaker.rests(time.monotonic()):
+                    return (yield from self._free(words, bool))
+            except Exception as error:
+                if not is_away(error):
+                    return False
+            if self.closed or time.monotonic() > until_s:
+                return False
+            yield Pause(AGAIN_S)
 
     def reset(self, key: str) -> Flow[bool]:
         self.local.reset(key)
@@ -249,7 +274,7 @@ class Core:
         try:
             return (yield from self.send(commands.pause(key, ms, reason), int))
         except Exception as error:
-            if self.mode != "local" or not is_unserved(error):
+            if self.mode != "local" or not is_outage(error):
                 raise
             return left_ms
 
@@ -280,11 +305,12 @@ class Core:
         return any(rule.remaining > left for rule in report.rules)
 
     def call(self, words: Words) -> Flow[Any]:
-        """Sends any command. That the server does not know it, or forbids it, says nothing of checks."""
-        return (yield from self.send(words, lambda reply: reply, judged=False))
+        """Sends any command."""
+        return (yield from self.send(words, lambda reply: reply))
 
-    def send(self, words: Words, read: Callable[[Any], Answer], *, judged: bool = True) -> Flow[Answer]:
-        """Sends what has no other answer than the server's: without it, an error."""
+    def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
+        """Sends what has no other answer than the server's: without it, an error. That the server does not know the
+        command, or forbids it, says nothing of checks."""
         if not self.breaker.may_ask(time.monotonic()):
             raise self.breaker.error.with_traceback(None)
         try:
@@ -293,7 +319,7 @@ class Core:
             self.breaker.missed()
             raise self.breaker.error.with_traceback(None) from None
         except Exception as error:
-            if judged or not advice(error):
+            if not is_refusal(error):
                 self._judge(error)
             raise
         self.breaker.served()
@@ -312,7 +338,10 @@ class Core:
         read: Callable[[Any], Decided],
         adapt: Callable[[Report], Decided],
         wait_s: float | None = None,
+        late: Held | None = None,
     ) -> Flow[Decided]:
+        """`late`: what the server may hold that sent no reply, if it is not what the question asks for."""
+        late = late or question.held
         until_s = time.monotonic() + (wait_s or 0)
         while self.breaker.may_ask(time.monotonic()):
             try:
@@ -330,8 +359,8 @@ class Core:
                     continue
                 if not self._judge(error):
                     raise
-                if question.held and is_outage(error):
-                    yield Beside(self._give_back({limit.key for limit in question.limits}, question.held.id))
+                if late and is_away(error):
+                    yield Beside(self._give_back({limit.key for limit in question.limits}, late.id))
                 break
             self.breaker.served()
             return read(sent)
@@ -341,9 +370,8 @@ class Core:
         """Whether the limiter answers in place of the server; tells the breaker."""
         if isinstance(error, Saturated):
             return False  # it says nothing of the server
-        wrong = advice(error)
-        if wrong or is_outage(error):
-            self.breaker.failed(error, time.monotonic(), wrong)
+        if is_outage(error):
+            self.breaker.failed(error, time.monotonic(), advice(error))
             return True
         if is_answer(error):
             self.breaker.served()  # the request was wrong

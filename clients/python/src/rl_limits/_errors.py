@@ -50,20 +50,31 @@ AWAY = ("cannot be connected", "slots are not covered", "not agree", "No targets
 #: What the pools of both libraries say if all of their connections are in use. Not all versions have a class for it.
 EXHAUSTED = ("Too many connections", "No connection available")
 
-NO_MODULE = re.compile(r"unknown command ['`]RL\.|RL\.\w+ command doesn't exist in", re.IGNORECASE)
+#: Commands that these clients send. An application may misspell any other.
+OWN = r"RL\.(?:M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)"
+NO_MODULE = re.compile(rf"unknown command ['`]{OWN}\b|{OWN} command doesn't exist in", re.IGNORECASE)
+NO_COMMAND = re.compile(r"unknown command ['`]RL\.|RL\.\w+ command doesn't exist in", re.IGNORECASE)
+#: The lack of the right to another command than a check says nothing of checks.
+NOT_A_CHECK = re.compile(r"run the 'rl\.(?!(?:m?check|peek|wait)')", re.IGNORECASE)
 LOAD_THE_MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md"
 GIVE_THE_PASSWORD = "give the client the password"
 GIVE_THE_RIGHTS = "give the user the rights +@ratelimit ~keys, see SECURITY.md"
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the server gave no decision, and may give one later. Faults of a request are none: they stay."""
+    """Whether the server gave no decision, and may give one later: it is away, or does not limit. Faults of a request
+    are none: they stay."""
+    return is_away(error) or advice(error) is not None
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether no reply came, or the server cannot serve now."""
     classes, text = _classes(error), _text(error)
-    if is_exhausted(error) or advice(error):
+    if is_exhausted(error) or is_refusal(error):
         return False
     if classes & CLUSTER_EXCEPTIONS and "SlotNotCoveredError" not in classes:
         cause = error.__cause__
-        return any(part in text for part in AWAY) and (cause is None or is_outage(cause))
+        return any(part in text for part in AWAY) and (cause is None or is_away(cause))
     if classes & (NO_REPLY | NOT_NOW):
         return True
     return "ResponseError" in classes and (text.partition(" ")[0] in CODES or text.startswith(TEXTS))
@@ -75,11 +86,22 @@ def advice(error: BaseException) -> str | None:
         classes, text = _classes(one), _text(one)
         if classes & UNKNOWN_CLIENT or text.startswith(("NOAUTH", "WRONGPASS")):
             return GIVE_THE_PASSWORD
-        if "NoPermissionError" in classes or text.startswith("NOPERM"):
+        if ("NoPermissionError" in classes or text.startswith("NOPERM")) and not NOT_A_CHECK.search(text):
             return GIVE_THE_RIGHTS
         if NO_MODULE.match(text):
             return LOAD_THE_MODULE
     return None
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the server refuses a command, be it a check or another."""
+    if advice(error):
+        return True
+    reasons = [(_classes(one), _text(one)) for one in _reasons(error)]
+    return any(
+        "NoPermissionError" in classes or text.startswith("NOPERM") or NO_COMMAND.match(text)
+        for classes, text in reasons
+    )
 
 
 def is_exhausted(error: BaseException) -> bool:
@@ -88,14 +110,9 @@ def is_exhausted(error: BaseException) -> bool:
     return "MaxConnectionsError" in classes or ("ConnectionError" in classes and str(error).startswith(EXHAUSTED))
 
 
-def is_unserved(error: BaseException) -> bool:
-    """Whether the server decides nothing now: it is away, or set up wrongly."""
-    return is_outage(error) or advice(error) is not None
-
-
 def is_undecided(error: BaseException) -> bool:
     """Whether the request was right, but nobody decided."""
-    return isinstance(error, Saturated) or is_unserved(error)
+    return isinstance(error, Saturated) or is_outage(error)
 
 
 def is_answer(error: BaseException) -> bool:

@@ -101,16 +101,19 @@ class Report(Decision):
         rules = tuple(rule.later(ms) for rule in self.rules)
         return Report(self.verdict, wait_ms, rules, self.key, self.granted, "denial")
 
-    def reply(self) -> Reply:
-        """The numbers of the rule that decides."""
-        seen = [rule for rule in self.rules if not rule.shadow]
-        if not seen:
-            return Reply(self.verdict, -1, -1, self.wait_ms, 0, self.granted, self.source)
+    def deciding(self) -> RuleReport | None:
+        """The rule that decides: of a denial that with the longest wait, else that with the least left for its cost."""
+        rules = [rule for rule in self.rules if not rule.shadow and (rule.denies or self.allowed)]
         if self.allowed:
-            rule = min(seen, key=lambda rule: rule.remaining / max(rule.cost, 1))
-        else:
-            denying = [rule for rule in seen if rule.denies] or seen
-            rule = max(denying, key=lambda rule: math.inf if rule.wait_ms < 0 else rule.wait_ms)
+            return min(rules, key=lambda rule: rule.remaining / max(rule.cost, 1), default=None)
+        return max(rules, key=lambda rule: math.inf if rule.wait_ms < 0 else rule.wait_ms, default=None)
+
+    def reply(self) -> Reply:
+        """The short reply that it amounts to."""
+        rule = self.deciding()
+        if rule is None:
+            none = -1 if self.allowed else 0
+            return Reply(self.verdict, none, none, self.wait_ms, self.wait_ms, self.granted, self.source)
         return Reply(self.verdict, rule.limit, rule.remaining, self.wait_ms, rule.reset_ms, self.granted, self.source)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ._commands import Command, Words
-from ._errors import NotAsked, is_outage
+from ._errors import NotAsked, is_away
 
 #: How much longer than the wait the server may take to answer. If it takes even longer, it is gone.
 MARGIN_S = 1.0
@@ -57,7 +57,7 @@ def _patience_s(failures: int, late_s: float) -> float:
 
 def _failed(failures: int, error: Exception) -> int:
     """How many questions in a row had no answer. The last raises."""
-    if not is_outage(error) and not isinstance(error, NotAsked):
+    if not is_away(error) and not isinstance(error, NotAsked):
         return 0
     if failures + 1 == TRIES:
         raise error

@@ -49,5 +49,7 @@ class Networks:
         counted = network(address, self.prefix)
         if counted == UNKNOWN and not self._told:
             self._told = True
-            LOG.warning("callers without an address, as behind a unix socket, share the key of `unknown`")
+            LOG.warning(
+                "callers without an address, as behind a unix socket, share the limit of `unknown`: give a key of yours"
+            )
         return counted

@@ -9,12 +9,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from . import _given as given
 from ._commands import Cost, Limit, Rules
-from ._errors import Saturated
 from ._replies import Report
 from .address import Networks
 from .http import (
     PROBLEM_TYPE,
-    SATURATED,
+    UNDECIDED,
     Count,
     Headers,
     check_options,
@@ -22,6 +21,7 @@ from .http import (
     counts,
     fields,
     held_by,
+    is_refused,
     problem,
     status,
 )
@@ -73,7 +73,7 @@ class RateLimitMiddleware:
             given.function(name, function)
         check_options(count, headers)
         if not callable(limits):
-            check_rules("limits", limits, count)
+            check_rules("limits", limits)
         networks = Networks(prefix)
         self.app = app
         self.limiter = limiter
@@ -95,8 +95,10 @@ class RateLimitMiddleware:
         asking = core.check_all(wanted, self.cost(scope), None, held)
         try:
             report = await (self.limiter.take(asking, keys, held.id) if held else self.limiter.ask_all(asking))
-        except Saturated:
-            return await _problem(SATURATED)(scope, receive, Answer(scope, send, fields(SATURATED)))
+        except Exception as error:
+            if not is_refused(core, error):
+                raise
+            return await _problem(UNDECIDED)(scope, receive, Answer(scope, send, fields(UNDECIDED)))
         scope.setdefault("state", {})["rate_limit"] = report
         told = fields(report, self.headers)
         if not report.allowed:

@@ -30,10 +30,20 @@ from django.utils.module_loading import import_string
 
 from . import _given as given
 from ._commands import Held, Limit
-from ._errors import Saturated
 from ._replies import Report
 from .address import Networks
-from .http import PROBLEM_TYPE, SATURATED, Count, check_options, check_rules, counts, fields, held_by, problem, status
+from .http import (
+    PROBLEM_TYPE,
+    UNDECIDED,
+    check_options,
+    check_rules,
+    counts,
+    fields,
+    held_by,
+    is_refused,
+    problem,
+    status,
+)
 from .limiter import RateLimiter
 
 SETTINGS = ("URL", "OPTIONS", "LIMITER", "LIMITS", "KEY", "PREFIX", "SKIP", "COUNT", "HEADERS", "REFUSAL")
@@ -54,7 +64,7 @@ class RateLimitMiddleware:
         self.headers = optional("HEADERS", "draft-11")
         with configuration():
             check_options(self.count, self.headers)
-        self.limits = limits_of(setting("LIMITS"), self.count)
+        self.limits = limits_of(setting("LIMITS"))
         self.limiter = limiter()
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
@@ -64,8 +74,10 @@ class RateLimitMiddleware:
         held = held_by(self.count)
         try:
             report = self.limiter.run(self.limiter.core.check_all(wanted, 1, None, held))
-        except Saturated:
-            return with_fields(_refuse(SATURATED), fields(SATURATED))
+        except Exception as error:
+            if not is_refused(self.limiter.core, error):
+                raise
+            return with_fields(_refuse(UNDECIDED), fields(UNDECIDED))
         request.rate_limit = report
         response = self._answer(request, report, wanted, held) if report.allowed else self.refusal(request, report)
         return with_fields(response, fields(report, self.headers))
@@ -83,14 +95,14 @@ class RateLimitMiddleware:
                 self.limiter.run(self.limiter.core.end_all([limit.key for limit in wanted], held.id, refund=refund))
 
 
-def limits_of(limits: Any, count: Count) -> Callable[[HttpRequest], Sequence[Limit]]:
+def limits_of(limits: Any) -> Callable[[HttpRequest], Sequence[Limit]]:
     """What the setting says of each request. A text with a slash or a policy's `@` is a rule, any other names a
     function."""
     if isinstance(limits, str) and "." in limits and "/" not in limits and not limits.startswith("@"):
         found: Callable[[HttpRequest], Sequence[Limit]] = named_function("LIMITS")
         return found
     with configuration():
-        check_rules("LIMITS", limits, count)
+        check_rules("LIMITS", limits)
     if not limits:
         return lambda request: []
     counted = networks()

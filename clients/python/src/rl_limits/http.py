@@ -6,6 +6,8 @@ from typing import Any, Literal, get_args
 
 from . import _given as given
 from ._commands import Held, texts
+from ._core import SLOTS_ARE_HELD, Core
+from ._errors import LOG, described, is_outage, is_undecided
 from ._replies import Report, RuleReport
 
 #: The type of the body that refuses a request.
@@ -20,8 +22,8 @@ Count = Literal["all", "failed", "successful"]
 #: How long a request may take to answer before it counts, whatever its answer is.
 ANSWER_MS = 3_600_000
 
-#: What answers a request that this process has no place to check: it says nothing of limits.
-SATURATED = Report("limited", 1000, (), source="outage")
+#: What answers a request over which nobody could decide.
+UNDECIDED = Report("limited", 1000, (), source="outage")
 
 
 def check_options(count: Any, headers: Any) -> None:
@@ -29,14 +31,22 @@ def check_options(count: Any, headers: Any) -> None:
     given.one_of("headers", headers, get_args(Headers))
 
 
-def check_rules(name: str, rules: Any, count: Count) -> None:
-    """Refuses what is surely no rule, and slots that would be held until the answer is known."""
+def check_rules(name: str, rules: Any) -> None:
+    """Refuses what is surely no rule, and slots, which only the application's own hold can free."""
     given.rules(name, rules)
-    for text in texts(rules) if count != "all" else ():
+    for text in texts(rules):
         if text.startswith("slots:"):
-            raise ValueError(
-                f"{name} has {text!r}, expected count='all' with slots: else a crash keeps one for an hour"
-            )
+            raise ValueError(f"{name} has {text!r}, expected other rules: {SLOTS_ARE_HELD}")
+
+
+def is_refused(core: Core, error: Exception) -> bool:
+    """Whether nobody could decide over a request: then its answer is 503. An outage is told when the limiter stops
+    asking; of those before, the log has a line each."""
+    if not is_undecided(error):
+        return False
+    if is_outage(error) and not core.breaker.away:
+        LOG.warning("a request is refused: the server gives no decision (%s)", described(error))
+    return True
 
 
 def held_by(count: Count) -> Held | None:
@@ -51,11 +61,11 @@ def fields(report: Report, headers: Headers = "draft-11") -> dict[str, str]:
     if rules and headers == "draft-11":
         found["RateLimit-Policy"] = ", ".join(map(_policy, rules))
         found["RateLimit"] = ", ".join(map(_state, rules))
-    elif rules and headers == "legacy":
-        reply = report.reply()
-        found["X-RateLimit-Limit"] = str(reply.limit)
-        found["X-RateLimit-Remaining"] = str(reply.remaining)
-        found["X-RateLimit-Reset"] = str(seconds(reply.reset_ms))
+    elif headers == "legacy" and (rule := report.deciding()):
+        found["X-RateLimit-Limit"] = str(rule.limit)
+        found["X-RateLimit-Remaining"] = str(rule.remaining)
+        if rule.reset_ms >= 0:
+            found["X-RateLimit-Reset"] = str(seconds(rule.reset_ms))
     if not report.allowed and report.wait_ms >= 0:
         found["Retry-After"] = str(seconds(report.wait_ms))
     return found

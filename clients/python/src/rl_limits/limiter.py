@@ -63,6 +63,7 @@ class RateLimiter(Counters):
 
     def close(self) -> None:
         """Closes the client, if `from_url` has made it."""
+        self.core.closed = True
         if self._made_client:
             self._sender.close()
 
@@ -216,6 +217,7 @@ class AsyncRateLimiter(Counters):
 
     async def aclose(self) -> None:
         """Waits for the clean-ups of cancelled tasks, and closes the client, if `from_url` has made it."""
+        self.core.closed = True
         while self._under_way:
             await asyncio.wait(self._under_way)
         if self._made_client:

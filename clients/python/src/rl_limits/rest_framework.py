@@ -15,9 +15,9 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
-from ._errors import Saturated
 from ._replies import Reply
 from .django import checked_rules, limiter, networks
+from .http import is_refused
 
 if TYPE_CHECKING:  # rest_framework.views imports the throttles that the settings name
     from rest_framework.views import APIView
@@ -40,7 +40,9 @@ class RateLimitThrottle(throttling.SimpleRateThrottle):  # type: ignore[misc]
             return True
         try:
             self.reply = limiter().check(key, rules_of(self.rate))
-        except Saturated:
+        except Exception as error:
+            if not is_refused(limiter().core, error):
+                raise
             raise Undecided from None
         if self.reply.source == "outage" and not self.reply.allowed:
             raise Undecided
@@ -57,7 +59,7 @@ class RateLimitThrottle(throttling.SimpleRateThrottle):  # type: ignore[misc]
 
 
 class Undecided(APIException):  # type: ignore[misc]
-    """The server cannot be asked, and the limiter was told to deny then; or this process asks too much at once."""
+    """The server gave no decision, and the limiter's `outage` is "raise" or "deny"; or this process asks too much."""
 
     status_code = 503
     default_detail = "Service Unavailable"

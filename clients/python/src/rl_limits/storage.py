@@ -21,7 +21,7 @@ from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Sto
 from limits.storage.base import TimestampedSlidingWindow
 
 from ._core import Core
-from ._errors import is_unserved
+from ._errors import is_outage
 from ._options import UrlOptions
 from ._replies import Reply, Report, record
 from .limiter import AsyncRateLimiter, RateLimiter
@@ -226,7 +226,7 @@ def _counted(info: Any) -> tuple[int, float]:
 
 def _counted_here(core: Core, key: str, error: Exception) -> tuple[int, float]:
     """What counts in this process while the server is away."""
-    if core.mode == "raise" or not is_unserved(error):
+    if core.mode == "raise" or not is_outage(error):
         raise error
     units, left_ms = core.local.counted(key, time.monotonic() * 1000)
     return units * core.local.processes, left_ms / 1000

@@ -187,6 +187,26 @@ async fn a_hold_whose_answer_comes_too_late_is_given_back() {
     }
 }
 
+/// The limiter has stopped asking by then: what it gives back waits for the server.
+#[tokio::test]
+async fn holds_without_an_answer_are_given_back_when_the_server_is_back() {
+    let server = Server::start("valkey-9.1");
+    for outage in [Outage::Raise, Outage::Local] {
+        let limiter = server.builder().timeout(Duration::from_millis(300)).outage(outage);
+        let limiter = limiter.build().expect("options");
+        until("it connects", async || limiter.peek(("s", SLOTS)).await.is_ok()).await;
+        let before = server.calls("rl.check");
+        server.freeze(true);
+        let hold = || limiter.hold(("s", SLOTS), MINUTE);
+        let holds = tokio::join!(hold(), hold(), hold(), hold());
+        assert!(limiter.away() && holds.0.is_ok() == (outage == Outage::Local));
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        server.freeze(false);
+        until("they were taken", async || server.calls("rl.check") >= before + 4).await;
+        are_free(&server).await;
+    }
+}
+
 #[tokio::test]
 async fn a_hold_that_is_dropped_outside_of_the_runtime_is_settled() {
     let server = Server::start("redis-6.2");
@@ -240,6 +260,12 @@ async fn without_a_server_holds_are_kept_in_the_process() {
     assert!(!hold.is_lost() && slot(&limiter, MINUTE).await.is_err());
     drop(hold);
     until("it is free", async || left(&limiter, "s", "slots:1").await == 1).await;
+    let check = || Check::new("s", "slots:1").with_hold("mine", MINUTE);
+    assert!(limiter.check(check()).await.expect("it decides").is_allowed());
+    assert_eq!(limiter.renew("s", "mine", MINUTE).await, Ok(true));
+    assert_eq!(limiter.settle("s", "mine", Settlement::Refund).await, Ok(true));
+    assert!(limiter.settle("s", "mine", Settlement::Refund).await.is_err(), "it has ended");
+    assert_eq!(left(&limiter, "s", "slots:1").await, 1);
     let open = server.builder().outage(Outage::Allow).build().expect("options");
     let hold = slot(&open, Duration::from_secs(2)).await.expect("all pass");
     tokio::time::sleep(Duration::from_millis(2500)).await;

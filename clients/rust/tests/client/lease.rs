@@ -92,6 +92,22 @@ async fn a_lease_is_settled_though_nobody_waits_for_that() {
 }
 
 #[tokio::test]
+async fn a_lease_whose_answer_comes_too_late_is_given_back() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.builder().timeout(Duration::from_secs(1)).outage(Outage::Allow);
+    let limiter = limiter.build().expect("options");
+    let left = async || limiter.peek(("k", "bucket:100/d")).await.expect("it runs").remaining;
+    assert_eq!(left().await, Some(100));
+    let lease = Lease::within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(600), 50);
+    server.freeze(true);
+    let taken = lease.as_ref().expect("options").take(30).await.expect("it passes");
+    assert_eq!(taken.source, Source::Outage);
+    server.freeze(false);
+    until("it was taken", async || server.calls("rl.check") == 1).await;
+    until("it is given back", async || left().await == Some(100)).await;
+}
+
+#[tokio::test]
 async fn what_a_dead_process_used_comes_back_at_the_end_of_the_hold() {
     let server = Server::start("valkey-9.1");
     let (watching, rule) = (server.limiter(), "bucket:100/d");

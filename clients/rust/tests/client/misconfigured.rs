@@ -1,8 +1,10 @@
 //! Servers that answer, but do not limit: what users get, and who hears of it.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tower_redis_ratelimit::{Outage, RateLimiter, Source, is_outage, redis};
+use axum::http::{HeaderMap, StatusCode};
+use tower_redis_ratelimit::{Outage, RateLimiter, Rules, Settlement, Source, is_outage, redis};
 
 use crate::support::app::{App, limits};
 use crate::support::log::Log;
@@ -99,6 +101,37 @@ async fn a_command_that_the_application_misspells_stops_no_limit() {
     let first = first.await.expect("it runs");
     assert_eq!((first.source, first.is_allowed()), (Source::Server, true));
     assert!(!second.await.expect("it runs").is_allowed());
+}
+
+#[tokio::test]
+async fn a_right_that_only_another_command_lacks_stops_no_limit() {
+    let (log, server) = (Log::start(), Server::start("redis-6.2"));
+    server.send(
+        "ACL SETUSER weak on >pw ~* +@all -rl.reset -rl.refund -rl.settle -rl.renew -rl.pause",
+    );
+    let (limiter, told) = telling(as_user(&server, "weak:pw"));
+    let second = Duration::from_secs(1);
+    let mut fields = HeaderMap::new();
+    fields.insert("retry-after", "1".parse().expect("a value"));
+    for _ in 0..3 {
+        for error in [
+            limiter.reset(KEY).await.expect_err("no right"),
+            limiter.refund(KEY, 1, Rules::default()).await.expect_err("no right"),
+            limiter.settle(KEY, "id", Settlement::Refund).await.expect_err("no right"),
+            limiter.renew(KEY, "id", second).await.expect_err("no right"),
+            limiter.pause(KEY, second, None).await.expect_err("no right"),
+            limiter
+                .follow(KEY, StatusCode::TOO_MANY_REQUESTS, &fields, [])
+                .await
+                .expect_err("no right"),
+        ] {
+            assert!(!is_outage(&error) && error.to_string().contains("no permissions"), "{error}");
+        }
+    }
+    assert_eq!(source(&limiter).await, Source::Server);
+    drop(limiter.hold((KEY, RULE), second).await.expect("it passes"));
+    until("the log tells", async || log.with("a hold is not settled").len() == 1).await;
+    assert!(!limiter.away() && limiter.outages() == 0 && told.lock().expect("no panic").is_empty());
 }
 
 #[tokio::test]

@@ -62,8 +62,9 @@ impl<'a> Driver<'a> {
 
     fn serve(&mut self, now_us: u64) {
         while let Some(due) = self.queues.due(now_us) {
-            self.looks += 1;
+            self.looks += usize::from(due != Due::More);
             match due {
+                Due::More => {}
                 Due::Try(ticket) => {
                     let asker = *self.queues.waiter(ticket).unwrap();
                     match self.keys.look(&asker, now_us) {
@@ -118,9 +119,9 @@ impl<'a> Driver<'a> {
     pub fn end(&mut self) {
         self.run_until(u64::MAX);
         assert!(self.tickets.is_empty(), "forgotten: {:?}", self.tickets);
-        assert!(self.queues.waiting() == 0 && self.queues.bytes == 0);
+        assert!(self.queues.waiting() == 0 && self.queues.bytes() == 0);
         assert!(self.queues.lines.is_empty() && self.queues.instants.is_empty());
-        assert!(self.queues.ends.is_empty() && self.queues.rules.is_empty());
+        assert_eq!(self.queues.rules.len(), 0);
         self.answers.sort_unstable();
         let twice = self.answers.windows(2).find(|pair| pair[0].0 == pair[1].0);
         assert_eq!(twice, None, "answered twice");

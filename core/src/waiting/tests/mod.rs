@@ -48,6 +48,7 @@ fn deadline(ticket: u64) -> Option<Due> {
 /// All that is due.
 fn all_due(queues: &mut Queues<char>, now_us: u64) -> Vec<Due> {
     std::iter::from_fn(|| queues.due(now_us).filter(|due| !matches!(due, Due::Deadline(_))))
+        .filter(|&due| due != Due::More)
         .collect()
 }
 

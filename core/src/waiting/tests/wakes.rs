@@ -3,7 +3,7 @@
 use super::{all_due, attempt, denied, place, request, rules};
 use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use crate::parse::rules_of_line;
-use crate::waiting::{Cause, Due, HoldId, Queues, Request, Ticket};
+use crate::waiting::{Cause, Due, HoldId, MOST_STEPS, Queues, Request, Ticket};
 
 /// Flows, each with one client of these rules, whom all of them deny.
 fn denied_by_all(lines: &[&str]) -> Queues<char> {
@@ -65,7 +65,7 @@ fn a_new_hold_wakes_those_who_wait_under_its_id() {
     let rules = rules_of_line("slots:8");
     queues.key_changed(b"k", Cause::Consumed { rules: &rules, hold });
     // The head before them is denied by the same rules.
-    assert_eq!(queues.due(0), None);
+    assert_eq!(all_due(&mut queues, 0), []);
     queues.leave(Ticket(0));
     assert_eq!(queues.due(0), attempt(1));
     queues.leave(Ticket(1));
@@ -97,6 +97,7 @@ fn own(number: u64) -> String {
 fn next(queues: &mut Queues<char>) -> Option<u64> {
     match queues.due(0)? {
         Due::Try(Ticket(number)) => Some(number),
+        Due::More => next(queues),
         due => panic!("{due:?}"),
     }
 }
@@ -175,11 +176,29 @@ fn lines_take_turns_and_a_deadline_that_has_passed_precedes_later_tries() {
         match due {
             Some(Due::Try(ticket)) => drop(queues.admit(ticket, 1)),
             Some(Due::Deadline(ticket)) => drop(queues.leave(ticket)),
-            Some(Due::Read(_)) | None => {}
+            Some(Due::Read(_) | Due::More) | None => {}
         }
     }
     let tries = |ticket| Due::Try(ticket);
     assert_eq!(order, [tries(first), tries(other), Due::Deadline(late), tries(second)]);
+}
+
+#[test]
+fn a_call_passes_few_heads_that_are_kept_back() {
+    const FLOWS: u64 = 100;
+    let mut queues = Queues::EMPTY;
+    for number in 0..FLOWS {
+        let of = if number == FLOWS - 1 { "9/h" } else { "1/s" };
+        queues.join(place("k", 0), request(&number.to_string(), 0, of), 90_000, 1, 'x');
+    }
+    assert_eq!(queues.due(0), attempt(0));
+    queues.deny(Ticket(0), denied(9, "1/s"), 0);
+    let newcomer = request("new", 0, "9/h");
+    for _ in 0..(FLOWS as usize - 2) / MOST_STEPS {
+        assert_eq!((queues.due(0), queues.next_us()), (Some(Due::More), Some(0)));
+        assert_eq!(queues.in_front(&place("k", 0), &newcomer, 0), Some(9_000), "not tried yet");
+    }
+    assert_eq!(queues.due(0), attempt(FLOWS - 1));
 }
 
 #[test]
@@ -197,7 +216,7 @@ fn a_change_of_everything_reaches_a_hundred_lines_bit_by_bit() {
     assert!(is_open(&mut queues));
     queues.everything_changed();
     assert!(matches!(queues.due(0), Some(Due::Read(_))));
-    assert!(!queues.stale.is_empty());
+    assert!(queues.stale_from.is_some());
     assert!(!is_open(&mut queues), "the head of any line may pass now");
     let mut tried = Vec::new();
     while let Some(due) = queues.due(0) {
@@ -207,12 +226,13 @@ fn a_change_of_everything_reaches_a_hundred_lines_bit_by_bit() {
                 tried.push(ticket);
                 queues.deny(ticket, denied(9_000, "5/s"), 0);
             }
+            Due::More => {}
             Due::Deadline(ticket) => panic!("{ticket:?} has time"),
         }
     }
     tried.sort_unstable();
     assert_eq!(tried, (0..100).map(Ticket).collect::<Vec<_>>(), "each once");
-    assert!(queues.stale.is_empty() && is_open(&mut queues));
+    assert!(queues.stale_from.is_none() && is_open(&mut queues));
 }
 
 #[test]

@@ -67,6 +67,7 @@ impl World {
             match due {
                 Due::Try(ticket) => self.attempt(ticket),
                 Due::Read(_) => unreachable!("no policy changes"),
+                Due::More => {}
                 Due::Deadline(ticket) => self.run_out(ticket),
             }
         }

@@ -8,7 +8,8 @@ use redis::{Cmd, Connection, RedisResult, Value, cmd};
 use super::Table;
 use super::filled::{self, HOLDS, LAPSED_US, RULES, RULES_OF_HOLD, STATES, on};
 use crate::support::client::{START_US, ask, command};
-use crate::support::server::{self, Builder, Flavor, Server};
+use crate::support::server::{self, Builder, Flavor, Server, eventually};
+use crate::support::waiters::waiting;
 
 /// A bucket on which holds of one unit never add up to the burst.
 const BUCKET: &str = "bucket:1000000/d,burst=1000000";
@@ -71,6 +72,34 @@ impl Stopwatch<'_> {
 
     fn holds(&mut self, row: &str, asked: &Cmd) {
         self.holds_after(row, asked, |_| ());
+    }
+
+    /// Checks that after a command no `PING` waits longer for other work than a row says.
+    fn holds_while(&mut self, row: &str, asked: &Cmd) {
+        let bound = self.table.bound(row);
+        let mut least = f64::INFINITY;
+        for _ in 0..5 {
+            let (reply, ms) = self.time(asked);
+            reply.unwrap_or_else(|error| panic!("{row}: {error}"));
+            least = least.min(self.longest_ping().max(ms));
+            if least <= bound {
+                break;
+            }
+        }
+        self.table.judge(self.server.flavor().name, row, least);
+    }
+
+    /// How long the server takes at most between a `PING` and its reply, until it has nothing else
+    /// to do.
+    fn longest_ping(&mut self) -> f64 {
+        let (mut longest, mut quick) = (0.0_f64, 0);
+        while quick < 200 {
+            let (reply, ms) = self.time(&command("PING"));
+            reply.expect("PONG");
+            longest = longest.max(ms);
+            quick = if ms < 0.5 { quick + 1 } else { 0 };
+        }
+        longest
     }
 }
 
@@ -194,6 +223,8 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
 }
 
 const KEYS: usize = 64;
+/// The most flows of a line.
+const FLOWS: usize = 1_024;
 
 /// The start of an `RL.MCHECK` with as many keys as possible.
 fn mcheck(prefix: &str) -> Cmd {
@@ -259,6 +290,36 @@ fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     lapsed.arg(&["AT", &LAPSED_US.to_string()]).arg(&rules);
     let row = "`RL.MCHECK` after all have lapsed, 64 keys of 10,000 holds on 4 rules of `bucket`";
     watch.holds_after(row, &lapsed, copy_to_all("k", "k"));
+    let () = ask(&mut watch.c, "FLUSHALL");
+}
+
+/// A line of as many flows as possible. Each names all but three of some rules, all of which deny
+/// it, so no flow keeps another back, but each is nearly the same as all others.
+fn on_a_line(watch: &mut Stopwatch<'_>) {
+    let rules = filled::named("bucket:9/1800s,burst=9", 0, RULES + 3);
+    for some in rules.chunks(RULES) {
+        let _: Value = on("RL.CHECK line COST 9", some).query(&mut watch.c).expect("a reply");
+    }
+    let all = 0..rules.len();
+    let pairs = all.clone().flat_map(|a| (0..a).map(move |b| (a, b)));
+    let triples = pairs.flat_map(|(a, b)| (0..b).map(move |c| [a, b, c]));
+    let clients = triples.take(FLOWS).map(|[a, b, c]| {
+        let named = all.clone().filter(|rule| ![a, b, c].contains(rule));
+        let rules: Vec<_> = named.map(|rule| rules[rule].clone()).collect();
+        let wait = on(&format!("RL.WAIT line 3600000 FLOW {a}-{b}-{c} COST 9"), &rules);
+        let mut client = watch.server.connect();
+        client.send_packed_command(&wait.get_packed_command()).expect("sent");
+        client
+    });
+    let clients: Vec<Connection> = clients.collect();
+    eventually("all to wait", || waiting(&mut watch.c) == FLOWS);
+    watch.longest_ping();
+    let row = "any command, while 1,024 flows of 32 rules are looked at";
+    for cause in ["RL.REFUND line 1", "RL.POLICY SET other"] {
+        watch.holds_while(row, &on(cause, &rules[..1]));
+    }
+    drop(clients);
+    eventually("all to have left", || waiting(&mut watch.c) == 0);
     let () = ask(&mut watch.c, "FLUSHALL");
 }
 
@@ -336,6 +397,7 @@ fn no_command_takes_longer_than_documented() {
         on_several_keys(&mut watch);
         on_logs(&mut watch);
         on_holds(&mut watch);
+        on_a_line(&mut watch);
         with_long_arguments(&mut watch);
         with_a_hostile_payload(&mut watch);
         with_larger_settings(server.flavor(), &table);
