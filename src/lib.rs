@@ -16,7 +16,7 @@
 //!              |                                                         |
 //!   command    parse, open, decide, store, propagate, signal, reply -----+
 //!              |                |                    |
-//!   limit      |   (state, rules, cost, now) -> five integers, new state      pure
+//!   check      |   (state, rules, cost, now) -> five integers, new state      pure
 //!   effect     |                                a change <-> RL.APPLY         pure
 //!   datatype   Box<Limiter> <-> RDB, AOF, memory                              unsafe
 //! ```

@@ -3,6 +3,7 @@
 //! A new variant does not compile until one of the `place_of_*` functions below has it. Give it the
 //! next number and an example, and the document a row.
 
+use super::opened::reason;
 use ratelimit_core::check::Refusal;
 use ratelimit_core::parse::{ParseError, RuleArgError};
 use ratelimit_core::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
@@ -243,12 +244,7 @@ fn each_refusal_of_a_check_is_documented() {
         },
     ];
     for refusal in &refusals {
-        let keyed = matches!(refusal, Refusal::TooManyStates { .. });
-        assert_documented(&if keyed {
-            format!("key 'k' would hold {refusal}")
-        } else {
-            refusal.to_string()
-        });
+        assert_documented(&reason(&Excerpt::new(b"k"), refusal));
     }
     let places: BTreeSet<u8> = refusals.iter().map(place_of_refusal).collect();
     assert_eq!(places, (0..4).collect(), "an example for each variant");

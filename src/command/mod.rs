@@ -2,7 +2,7 @@
 //!
 //! A handler is one function, read from top to bottom: parse, open, decide,
 //! store, propagate, signal, reply. It does no arithmetic on units:
-//! [`ratelimit_core::limit`] computes them.
+//! [`ratelimit_core::check`] computes them.
 //!
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide

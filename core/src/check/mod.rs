@@ -43,4 +43,4 @@ pub use foresight::Foresight;
 pub use full::Outlook;
 pub use keys::{KeyCheck, check_keys};
 pub use outcome::Outcome;
-pub use refusal::{Bounds, CheckError, Refusal};
+pub use refusal::{Bounds, CheckError, RULES_A_HOLD, Refusal};

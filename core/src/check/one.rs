@@ -32,13 +32,9 @@ impl Limiter {
         }
     }
 
-    /// Does what [`Self::check_within`] does, on the general path, for callers that have tried the
-    /// fast one.
-    ///
-    /// # Errors
-    /// Those of [`Self::check_within`].
+    /// Does what [`Self::check_within`] does, on the general path.
     #[inline(never)]
-    pub fn check_general(
+    pub(crate) fn check_general(
         &mut self,
         bounds: Bounds,
         check: &Check<'_>,

@@ -14,7 +14,7 @@ use thiserror::Error;
 /// The numbers of rules that the holds of a key are on may add up to this times `max_holds`. So a
 /// key has room for `max_holds` holds on this number of rules each, or for fewer holds on more
 /// rules. Ending, saving and loading a hold takes memory and time for each of its rules.
-const RULES_A_HOLD: usize = 4;
+pub const RULES_A_HOLD: usize = 4;
 
 /// Limits on what a key may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +44,7 @@ pub struct CheckError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// The check would give the key more states than [`Bounds::max_states`].
-    #[error(
-        "{states} states, expected at most {max} (ratelimit.max-states); \
-         use fewer names and periods of rules for one key, or RL.RESET it"
-    )]
+    #[error("{states} states, expected at most {max}")]
     TooManyStates {
         /// How many states the key would have.
         states: usize,
@@ -55,16 +52,13 @@ pub enum Refusal {
         max: usize,
     },
     /// The key has [`Bounds::max_holds`] live holds already.
-    #[error("{max} holds in the key already (ratelimit.max-holds)")]
+    #[error("{max} holds in the key already")]
     TooManyHolds {
         /// [`Bounds::max_holds`].
         max: usize,
     },
     /// The key's holds are on too many rules in total.
-    #[error(
-        "holds on {max} rules or more in the key already \
-         ({RULES_A_HOLD} for each of ratelimit.max-holds)"
-    )]
+    #[error("holds on {max} rules or more in the key already")]
     TooManyRulesOfHolds {
         /// Four for each of [`Bounds::max_holds`].
         max: usize,
