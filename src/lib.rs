@@ -16,15 +16,15 @@
 //!              |                                                         |
 //!   command    parse, open, decide, store, propagate, signal, reply -----+
 //!              |                |                    |
-//!   limit      |   (state, rules, cost, now) -> five integers, new state      pure
+//!   check      |   (state, rules, cost, now) -> five integers, new state      pure
 //!   effect     |                                a change <-> RL.APPLY         pure
 //!   datatype   Box<Limiter> <-> RDB, AOF, memory                              unsafe
 //! ```
 //!
 //! # The rooms, in reading order
 //!
-//! The pure rooms are the crate [`ratelimit_core`], which knows no server: `rule`, `limit`,
-//! `parse`, `effect`, `waiting`, `top`. Those that know one are here:
+//! Two crates know no server: [`ratelimit_core`] decides, and [`ratelimit_protocol`] reads commands
+//! and writes effects. The rooms that know one are here:
 //!
 //! ```text
 //! command     the table of commands, and a function for each

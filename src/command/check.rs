@@ -10,8 +10,8 @@ use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
 use ratelimit_core::check::{Decision, Outcome};
 use ratelimit_core::key::{Check, Limiter};
-use ratelimit_core::parse::{self, CheckRequest, ParseError};
 use ratelimit_core::rule::Rule;
+use ratelimit_protocol::parse::{self, CheckRequest, ParseError};
 
 /// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
 /// [AT unix-us] [FULL] rule [rule ...]`

@@ -6,7 +6,7 @@ use crate::server::reply::Value::{Count, Integer, Nested, Null, Text};
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
 use ratelimit_core::key::{HoldReport, Limiter, StateReport};
-use ratelimit_core::parse;
+use ratelimit_protocol::parse;
 
 /// The most holds shown: those that lapse next.
 const NEXT_HOLDS: usize = 10;

@@ -37,8 +37,8 @@ pub(crate) mod slots;
 pub(crate) mod standing;
 
 pub use check::{Change, Check, CheckOptions, Meta, Verdict};
-#[cfg(any(test, fuzzing))]
-pub(crate) use codec::parts;
+#[cfg(any(test, feature = "testing"))]
+pub use codec::parts;
 pub use codec::{DecodeError, decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};

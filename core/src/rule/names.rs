@@ -2,6 +2,7 @@
 //! reading, printing and errors cannot disagree.
 
 /// An enum, with the name of each value in a text.
+#[macro_export]
 macro_rules! named {
     ($(#[$about:meta])* $vis:vis enum $type:ident {
         $($(#[$about_value:meta])* $value:ident = $name:literal,)+
@@ -78,7 +79,7 @@ named! {
     }
 }
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "testing"))]
 impl Kind {
     /// The algorithms whose checks need no hold.
     pub const RATES: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];

@@ -22,7 +22,7 @@
 mod error;
 mod form;
 mod holds;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "testing"))]
 pub mod parts;
 mod states;
 

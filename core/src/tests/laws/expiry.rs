@@ -7,8 +7,8 @@ use super::traffic::{Action, Call, Clock, Traffic, changing_on, one_at_a_time_on
 use super::{act, cases, check, peek, unblocked};
 use crate::algorithm::reading::Moment;
 use crate::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Verdict};
-use crate::parse::rules_of_line;
 use crate::rule::{Algorithm, FixedParams, MAX_TIME_US, Rule, SECOND_US};
+use crate::tests::rules_of_line;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
