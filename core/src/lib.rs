@@ -63,8 +63,10 @@ pub mod key;
 pub mod rule;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(any(test, feature = "testing"))]
+#[allow(missing_docs, reason = "each file describes its law or model where it opens")]
 // The feature shows only a part of it; the rest is dead code there.
-#[cfg_attr(not(test), allow(dead_code, unused_imports, missing_docs))]
+#[cfg_attr(not(test), allow(dead_code, unused_imports))]
 #[cfg_attr(
     not(test),
     allow(
@@ -75,5 +77,4 @@ pub mod testing;
         clippy::arithmetic_side_effects
     )
 )]
-#[cfg(any(test, feature = "testing"))]
 mod tests;

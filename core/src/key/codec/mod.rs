@@ -23,6 +23,7 @@ mod error;
 mod form;
 mod holds;
 #[cfg(any(test, feature = "testing"))]
+#[allow(clippy::arithmetic_side_effects, reason = "only for tests")]
 pub mod parts;
 mod states;
 
