@@ -23,8 +23,8 @@
 //!
 //! # The rooms, in reading order
 //!
-//! The pure rooms are the crate [`ratelimit_core`], which knows no server: `rule`, `limit`,
-//! `parse`, `effect`, `waiting`, `top`. Those that know one are here:
+//! Two crates know no server: [`ratelimit_core`] decides, and [`ratelimit_protocol`] reads commands
+//! and writes effects. The rooms that know one are here:
 //!
 //! ```text
 //! command     the table of commands, and a function for each

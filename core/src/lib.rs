@@ -35,18 +35,13 @@
 //! algorithm      what one rule consumed, a file an algorithm, each with its formula
 //! key            a key's value: states, holds, standing, history, when it expires, how it is saved
 //! check          a check: what each rule decides, which one is the answer, what is consumed
-//! direct_mapped  a cache of few entries, in which each key has one slot
-//! parse          the arguments of RL.* commands to requests
-//! effect         what a command did, as it is propagated to replicas and the AOF
-//! waiting        which clients wait for a key, in which order, and when to look again
-//! top            the keys that were denied most often
-//! fuzz           what `make fuzz` tries, for tests alone
+//! testing        laws and models, for the tests of this repository's other crates
 //! ```
 //!
 //! A room uses only rooms above it, as `scripts/walls` checks.
 
 #![cfg_attr(
-    not(any(test, fuzzing)),
+    not(test),
     deny(
         clippy::unwrap_used,
         clippy::expect_used,
@@ -60,22 +55,27 @@
 
 pub mod algorithm;
 pub mod check;
-pub mod direct_mapped;
-pub mod effect;
 mod exact;
-#[cfg(any(test, fuzzing))]
-#[allow(missing_docs, reason = "each file describes its one function where it opens")]
-pub mod fuzz;
 #[allow(unsafe_code, reason = "the one container that allocates by itself")]
 pub mod header_slice;
 pub mod heap;
 pub mod key;
-pub mod parse;
 pub mod rule;
 mod saved;
-// Fuzzing uses only part of it; the rest is dead code there.
+#[cfg(feature = "testing")]
+pub mod testing;
+#[cfg(any(test, feature = "testing"))]
+#[allow(missing_docs, reason = "each file describes its law or model where it opens")]
+// The feature shows only a part of it; the rest is dead code there.
 #[cfg_attr(not(test), allow(dead_code, unused_imports))]
-#[cfg(any(test, fuzzing))]
-pub(crate) mod tests;
-pub mod top;
-pub mod waiting;
+#[cfg_attr(
+    not(test),
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
+mod tests;

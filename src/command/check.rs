@@ -8,7 +8,7 @@ use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, WriteKey, clock};
 use crate::{config, metrics};
 use ratelimit_core::key::{Check, Limiter};
-use ratelimit_core::parse::{self, CheckRequest};
+use ratelimit_protocol::parse::{self, CheckRequest};
 
 /// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
 /// [AT unix-us] [FULL] rule [rule ...]`

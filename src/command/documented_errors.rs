@@ -5,8 +5,8 @@
 
 use super::opened::reason;
 use ratelimit_core::check::Refusal;
-use ratelimit_core::parse::{ParseError, RuleArgError};
 use ratelimit_core::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
+use ratelimit_protocol::parse::{ParseError, RuleArgError};
 use std::collections::BTreeSet;
 
 const ERRORS: &str = include_str!("../../docs/errors.md");

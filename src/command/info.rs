@@ -7,7 +7,7 @@ use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
 use ratelimit_core::algorithm::Details;
 use ratelimit_core::key::{HoldReport, Limiter, StateReport};
-use ratelimit_core::parse;
+use ratelimit_protocol::parse;
 
 /// The most holds shown: those that lapse next.
 const NEXT_HOLDS: usize = 10;

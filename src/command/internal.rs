@@ -7,10 +7,10 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError};
 use crate::unreadable;
-use ratelimit_core::effect;
 use ratelimit_core::key;
 use ratelimit_core::key::Limiter;
-use ratelimit_core::waiting::Cause;
+use ratelimit_protocol::effect;
+use ratelimit_protocol::waiting::Cause;
 
 /// `RL.APPLY key effect ...`, in the form that `effect/` describes
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {

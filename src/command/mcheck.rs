@@ -13,8 +13,8 @@ use crate::{config, metrics};
 use ratelimit_core::check;
 use ratelimit_core::check::{KeyCheck, Outcome};
 use ratelimit_core::key::{Check, Limiter};
-use ratelimit_core::parse::{self, MCheckRequest};
 use ratelimit_core::rule::digits;
+use ratelimit_protocol::parse::{self, MCheckRequest};
 use std::mem;
 use std::ops::Range;
 

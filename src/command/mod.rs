@@ -57,7 +57,7 @@ use std::ffi::CStr;
 use crate::server::CommandError;
 use crate::server::callback::{on_command, on_command_or_keys};
 use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
-use ratelimit_core::parse::ParseError;
+use ratelimit_protocol::parse::ParseError;
 
 /// Tip: the reply depends on the time.
 const CLOCK: &CStr = c"nondeterministic_output";

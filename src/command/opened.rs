@@ -8,10 +8,10 @@ use crate::datatype::LIMITER;
 use crate::metrics;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
 use ratelimit_core::check::{CheckError, Decision, Outcome, RULES_A_HOLD, Refusal};
-use ratelimit_core::effect::{Action, BAN_EVENT, Effect, Head};
 use ratelimit_core::key::{Change, Check, Deadline, Expiry, Limiter};
 use ratelimit_core::rule::{Excerpt, Identity};
-use ratelimit_core::waiting::Cause;
+use ratelimit_protocol::effect::{Action, BAN_EVENT, Effect, Head};
+use ratelimit_protocol::waiting::Cause;
 use std::ffi::CStr;
 
 /// The command that carries an effect.

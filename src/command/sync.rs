@@ -6,9 +6,9 @@ use super::scratch::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError};
 use ratelimit_core::check::CheckError;
-use ratelimit_core::effect::{Action, Recorded};
-use ratelimit_core::parse;
-use ratelimit_core::waiting::Cause;
+use ratelimit_protocol::effect::{Action, Recorded};
+use ratelimit_protocol::parse;
+use ratelimit_protocol::waiting::Cause;
 
 /// `RL.SYNC key REMAINING n [AT unix-us] rule`
 pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {

@@ -29,9 +29,9 @@ use crate::server::api::{ERROR, OK};
 use crate::server::callback::guarded;
 use crate::server::io;
 use crate::{metrics, policy, unreadable};
-use ratelimit_core::effect::VERSION as EFFECT_VERSION;
 use ratelimit_core::key;
 use ratelimit_core::rule::digits;
+use ratelimit_protocol::effect::VERSION as EFFECT_VERSION;
 
 /// The beginning of the auxiliary payload.
 const EFFECTS: &[u8] = b"effects ";

@@ -14,8 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ratelimit_core::check;
 use ratelimit_core::check::{Bounds, Decision, Foresight, KeyCheck};
 use ratelimit_core::key::{Check, Limiter};
-use ratelimit_core::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
 use ratelimit_core::rule::{Rule, RuleError, looks_like_rule};
+use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
 use redis::{Arg, Cmd, RedisResult, Value};
 
 use crate::bounded::Bounded;

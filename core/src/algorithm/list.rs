@@ -34,7 +34,7 @@ named! {
     }
 }
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "testing"))]
 impl Kind {
     /// The algorithms whose checks need no hold.
     pub const RATES: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];

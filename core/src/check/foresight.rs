@@ -39,7 +39,7 @@ impl Foresight {
         Self { charges: Cell::new(MOST_CHARGES) }
     }
 
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) const fn of_charges(charges: usize) -> Self {
         Self { charges: Cell::new(charges) }
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::check::Bounds;
     use crate::key::{Change, Check, CheckOptions, HoldRequest, Limiter};
-    use crate::parse::rules_of_line;
+    use crate::tests::rules_of_line;
 
     const NOW_US: u64 = 1_700_000_000_000_000;
 

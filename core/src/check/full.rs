@@ -81,7 +81,7 @@ fn window_us(rule: &Rule, at_us: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::key::Change;
-    use crate::parse::rules_of_line;
+    use crate::tests::rules_of_line;
 
     /// 2024-02-10 12:00 UTC.
     const NOW_US: u64 = 1_707_566_400_000_000;

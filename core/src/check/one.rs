@@ -46,7 +46,8 @@ impl Limiter {
     }
 
     /// Checks a key that may hold any number of states.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "testing"))]
+    #[allow(clippy::expect_used, reason = "only for tests")]
     pub fn check(&mut self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
         self.check_within(Bounds::ANY, check, decisions).expect("room for any number")
     }

@@ -48,7 +48,7 @@ impl Limiter {
 mod tests {
     use super::*;
     use crate::key::Verdict;
-    use crate::parse::rules_of_line;
+    use crate::tests::rules_of_line;
     use proptest::prelude::*;
 
     const NOW_US: u64 = 1_700_000_000_000_000;

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_reset_drops_an_ended_block_and_keeps_one_in_effect() {
-        let rules = crate::parse::rules_of_line("5/m");
+        let rules = crate::tests::rules_of_line("5/m");
         for (until_us, stays) in [(9, false), (10, false), (11, true)] {
             let mut limiter = Limiter::default();
             limiter.check(&Check::new(&rules, 1, 5), &mut Vec::new());

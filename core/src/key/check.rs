@@ -139,7 +139,7 @@ pub enum Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::rules_of_line;
+    use crate::tests::rules_of_line;
 
     #[test]
     fn a_rule_with_its_own_cost_may_cost_most() {

@@ -41,7 +41,7 @@ impl Deadline {
     }
 
     /// True if a key with this deadline may have expired.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn has_passed(self, at_us: u64) -> bool {
         self.until <= Moment::At(at_us)
     }

@@ -70,7 +70,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::rules_of_line;
+    use crate::tests::rules_of_line;
 
     fn entry(time_us: u64) -> Entry {
         Entry { time_us, cost: 1, verdict: Verdict::Allowed, meta: None }

@@ -325,8 +325,8 @@ mod tests {
     use crate::algorithm::list::Meter;
     use crate::algorithm::state::Named;
     use crate::key::check::Change;
-    use crate::parse::rules_of_line;
     use crate::tests::laws::holds::memory::Bytes;
+    use crate::tests::rules_of_line;
 
     #[test]
     fn a_limiter_with_one_state_is_two_small_blocks() {

@@ -38,8 +38,8 @@ pub(crate) mod standing;
 
 pub use crate::saved::error::DecodeError;
 pub use check::{Change, Check, CheckOptions, Meta, Verdict};
-#[cfg(any(test, fuzzing))]
-pub(crate) use codec::parts;
+#[cfg(any(test, feature = "testing"))]
+pub use codec::parts;
 pub use codec::{decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};

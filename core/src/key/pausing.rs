@@ -38,8 +38,8 @@ mod tests {
     use super::*;
     use crate::check::Decision;
     use crate::key::{Check, CheckOptions, HoldRequest, Standing, StandingEntry, Verdict};
-    use crate::parse::rules_of_line;
     use crate::rule::{MS_US, SECOND_US};
+    use crate::tests::rules_of_line;
 
     const NOW_US: u64 = 1_700_000_000_000_000;
 

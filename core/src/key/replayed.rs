@@ -57,8 +57,8 @@ impl Limiter {
 mod tests {
     use super::*;
     use crate::key::{Check, CheckOptions, Expiry, HoldRequest, Meta, Standing, StandingEntry};
-    use crate::parse::rules_of_line;
     use crate::rule::{DAY_US, HOUR_US, MINUTE_US, SECOND_US};
+    use crate::tests::rules_of_line;
 
     const AT_US: u64 = 1_500_000_000_000_000;
     /// Years later.

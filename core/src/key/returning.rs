@@ -60,7 +60,7 @@ fn identity(state: &State) -> Identity {
 mod tests {
     use super::*;
     use crate::key::{Check, CheckOptions, HoldRequest};
-    use crate::parse::rules_of_line;
+    use crate::tests::rules_of_line;
 
     const LINE: &str = "5/s log:9/m,name=l window:5/m fixed:5/d,keep=3 fixed:5/h,tz=+02:00 \
         leaky:5/m bucket:5/m bucket:5/h,refill=interval slots:5 slots:9,name=a bucket:5/m,name=b";

@@ -23,7 +23,7 @@ pub fn identities<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Box<[Identit
 
 impl Identity {
     /// A key's log, which all its log rules read. No rule has this identity: its period is 0.
-    pub(crate) const LOG: Self = Self(KnownBy::Shape(Shape { kind: Kind::Log, options: 0 }, 0));
+    pub const LOG: Self = Self(KnownBy::Shape(Shape { kind: Kind::Log, options: 0 }, 0));
 
     /// The identity of the rules that read a state of this name, or else of this shape and period.
     pub(crate) fn of_state(name: Option<&Name>, shape: Shape, period_us: u64) -> Self {
@@ -36,7 +36,7 @@ impl Identity {
 
 impl Rule {
     /// The identity of the state that this rule reads: all log rules of a key read one.
-    pub(crate) fn state(&self) -> Identity {
+    pub fn state(&self) -> Identity {
         if self.kind() == Kind::Log { Identity::LOG } else { self.identity() }
     }
 

@@ -38,16 +38,16 @@ pub use explain::explain;
 pub(crate) use explain::worst_in_period;
 pub use identity::{Identity, identities};
 pub use ladder::{Ladder, MAX_RUNGS};
-pub use lengths::MAX_PERIOD_US;
-pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, MS_US, SECOND_US, WEEK_US};
+pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, WEEK_US};
+pub use lengths::{MAX_PERIOD_US, MS_US, SECOND_US};
 pub(crate) use names::named;
 pub use option::{CommonOption, OwnOption, RuleOption};
 pub use spec::RuleSpec;
 pub(crate) use spec::bounded;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-pub(crate) use text::{DisplayPeriod, Number, TimeZone, split, write_option, write_period};
-pub use text::{digits, looks_like_rule, span_us};
+pub(crate) use text::{DisplayPeriod, Number, TimeZone, write_option, write_period};
+pub use text::{digits, looks_like_rule, span_us, split};
 
 /// The largest limit, burst, queue and cost.
 pub const MAX_UNITS: u32 = 1_000_000_000;
@@ -330,7 +330,7 @@ impl Rule {
     }
 
     /// A hash of all that decides: rules with equal hashes admit and deny a cost alike.
-    pub(crate) fn hash_of_limit(&self) -> u64 {
+    pub fn hash_of_limit(&self) -> u64 {
         // Lists every field, so that a new one does not compile until this function answers for
         // it.
         let Self {

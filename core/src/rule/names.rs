@@ -2,6 +2,7 @@
 //! disagree.
 
 /// An enum, with the name of each value in a text.
+#[macro_export]
 macro_rules! named {
     ($(#[$about:meta])* $vis:vis enum $type:ident {
         $($(#[$about_value:meta])* $value:ident = $name:literal,)+

@@ -7,3 +7,10 @@ pub mod laws;
 pub mod naive;
 #[cfg(test)]
 mod settled;
+
+use crate::rule::Rule;
+
+/// The rules of a line.
+pub fn rules_of_line(line: &str) -> Vec<Rule> {
+    line.split(' ').map(|text| Rule::from_text(text.as_bytes()).unwrap()).collect()
+}

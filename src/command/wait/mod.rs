@@ -1,4 +1,4 @@
-//! `RL.WAIT`: replies when this request may pass, in the order of `ratelimit_core::waiting`.
+//! `RL.WAIT`: replies when this request may pass, in the order of `ratelimit_protocol::waiting`.
 //!
 //! ```text
 //!  a key or a policy changes  ->  the line is told            (line)
@@ -29,8 +29,8 @@ use crate::metrics;
 use crate::server::propagation::must_not_replicate;
 use crate::server::{Call, ClientId, CommandError, EventContext, Texts, WhileWaiting, clock};
 use look::Look;
-use ratelimit_core::parse::WaitRequest;
-use ratelimit_core::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
+use ratelimit_protocol::parse::WaitRequest;
+use ratelimit_protocol::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
 pub use unserved::refuse_unserved;
 
 /// The command that decides for a waiter. It cannot wait, because the module calls it.

@@ -18,7 +18,8 @@
 //! ```
 
 mod holds;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::arithmetic_side_effects, reason = "only for tests")]
 pub mod parts;
 mod states;
 

@@ -18,12 +18,12 @@ use crate::saved::error::VERSION;
 use crate::saved::form::{SavedDetail, put, save_items};
 
 /// The codes of states.
-pub const LOG: u32 = Log::CODE;
-pub const WINDOW: u32 = Window::CODE;
-pub const FIXED: u32 = Fixed::CODE;
-pub const DEBT: u32 = Debt::CODE;
-pub const INTERVAL: u32 = Interval::CODE;
-pub const SLOTS: u32 = Slots::CODE;
+pub(crate) const LOG: u32 = Log::CODE;
+pub(crate) const WINDOW: u32 = Window::CODE;
+pub(crate) const FIXED: u32 = Fixed::CODE;
+pub(crate) const DEBT: u32 = Debt::CODE;
+pub(crate) const INTERVAL: u32 = Interval::CODE;
+pub(crate) const SLOTS: u32 = Slots::CODE;
 
 /// 2023-11-15 00:00 UTC.
 const DAY_US: u64 = 1_700_006_400_000_000;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::algorithm::LogReport;
 use crate::key::{Change, Check, CheckOptions, HoldRequest, Meta};
-use crate::parse::rules_of_line as rules;
+use crate::tests::rules_of_line as rules;
 
 const NOW_US: u64 = 1_700_000_000_000_000;
 const MINUTE_US: u64 = 60_000_000;

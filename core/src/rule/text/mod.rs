@@ -122,7 +122,7 @@ fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
 }
 
 /// The text before the first byte `at`, and the text after it.
-pub(crate) fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+pub fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let middle = text.iter().position(|&byte| byte == at)?;
     let (before, after) = text.split_at_checked(middle)?;
     Some((before, after.get(1..)?))

@@ -5,12 +5,9 @@
 use super::cases;
 use super::holds::history::in_effect;
 use super::honest_wait::is_honest;
-use crate::effect::{Action, Effect};
-use crate::key::{
-    Check, CheckOptions, Expiry, HoldRequest, Limiter, Settlement, Verdict, decode, encode,
-};
-use crate::parse::rules_of_line;
+use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement, Verdict, decode, encode};
 use crate::rule::{DAY_US, HOUR_US, MS_US, SECOND_US};
+use crate::tests::rules_of_line;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -75,10 +72,9 @@ impl Key {
         self.now_us + length_us
     }
 
-    fn both(&mut self, action: Action<'_>) {
-        let effect = Effect { at_us: self.now_us, expiry: Expiry::Keep, action };
-        effect.perform(&[], &[], &mut self.limiter);
-        effect.perform(&[], &[], &mut self.replica);
+    fn both(&mut self, act: impl Fn(&mut Limiter)) {
+        act(&mut self.limiter);
+        act(&mut self.replica);
     }
 
     fn take(&mut self, length_us: u64, refund: bool) -> TestCaseResult {
@@ -140,11 +136,13 @@ impl Key {
                 if paused.is_none_or(|(end_us, _)| end_us < until_us) {
                     self.pause = Some((until_us, length_us));
                 }
-                self.both(Action::Pause { until_us, reason: b"" });
+                self.both(|limiter| {
+                    limiter.pause_until(until_us, now_us, b"");
+                });
             }
             Deed::Resume => {
                 self.pause = None;
-                self.both(Action::Resume);
+                self.both(Limiter::resume);
             }
             Deed::Reload if self.limiter.is_empty() => {}
             Deed::Reload => self.limiter = decode(&encode(&self.limiter)).expect("what was saved"),

@@ -3,9 +3,9 @@
 use super::{check, peek, rule, spec, would_pass};
 use crate::check::{Decision, Foresight};
 use crate::key::{Change, Check, CheckOptions, HoldRequest, Limiter, Settlement, Verdict};
-use crate::parse::rules_of_line;
 use crate::rule::Kind;
 use crate::rule::{NamedCost, Rule, RuleSpec, SECOND_US, Unit};
+use crate::tests::rules_of_line;
 
 /// 2024-01-01T00:00:00Z, the start of a minute, an hour and a day.
 const START_US: u64 = 1_704_067_200 * SECOND_US;
@@ -135,7 +135,7 @@ fn check_costs(
     named: &[(&str, u32)],
     cost: u32,
 ) -> (Decision, Vec<i64>) {
-    let mut rules = crate::parse::rules_of_line(line);
+    let mut rules = crate::tests::rules_of_line(line);
     for rule in &mut rules {
         let name = rule.name().map(|name| name.as_str().to_owned());
         if let Some((_, cost)) = named.iter().find(|(of, _)| Some(*of) == name.as_deref()) {
@@ -203,10 +203,10 @@ fn the_least_fraction_decides() {
 #[test]
 fn a_rule_that_costs_nothing_keeps_its_state() {
     let mut limiter = Limiter::default();
-    let rules = crate::parse::rules_of_line("bucket:9/m,cost=0 fixed:9/h 5/d,cost=0");
+    let rules = crate::tests::rules_of_line("bucket:9/m,cost=0 fixed:9/h 5/d,cost=0");
     check(&mut limiter, &rules, 2, at(0));
     assert_eq!(limiter.states().len(), 1);
-    let free = crate::parse::rules_of_line("bucket:9/m,cost=0 fixed:9/h,cost=0");
+    let free = crate::tests::rules_of_line("bucket:9/m,cost=0 fixed:9/h,cost=0");
     assert_eq!(check(&mut limiter, &free, 2, at(1)).0.change, Change::Nothing);
     assert_eq!(limiter.states()[0].meter().last_us(), at(0));
 }

@@ -9,8 +9,8 @@ use crate::algorithm::fixed::FixedParams;
 use crate::algorithm::list::Params;
 use crate::algorithm::reading::Moment;
 use crate::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Verdict};
-use crate::parse::rules_of_line;
 use crate::rule::{MAX_TIME_US, Rule, SECOND_US};
+use crate::tests::rules_of_line;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 

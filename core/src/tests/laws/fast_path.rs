@@ -163,7 +163,7 @@ fn paths_agree_on_a_log_under_changing_rules() {
 /// A check without rules has no needs of the log, and must not empty it.
 #[test]
 fn paths_agree_without_rules() {
-    let rules = crate::parse::rules_of_line("20/m 80/h");
+    let rules = crate::tests::rules_of_line("20/m 80/h");
     let mut limiter = Limiter::default();
     limiter.check(&Check::new(&rules, 3, 1_700_000_000_000_000), &mut Vec::new());
     assert!(

@@ -3,8 +3,8 @@
 use super::{cases, check};
 use crate::check::{Ban, Outcome};
 use crate::key::{BanCount, Check, Limiter, Standing, StandingEntry, Verdict, decode, encode};
-use crate::parse::rules_of_line;
 use crate::rule::{Ladder, MS_US, Name, Rule, RuleSpec, SECOND_US};
+use crate::tests::rules_of_line;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 

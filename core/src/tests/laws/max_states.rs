@@ -6,8 +6,8 @@ use super::{act, cases};
 use crate::check;
 use crate::check::{Bounds, CheckError, KeyCheck, Refusal};
 use crate::key::{Change, Check, CheckOptions, HoldRequest, Limiter, Verdict};
-use crate::parse::rules_of_line;
 use crate::rule::DAY_US;
+use crate::tests::rules_of_line;
 use proptest::prelude::*;
 
 const START_US: u64 = 1_700_000_000_000_000;

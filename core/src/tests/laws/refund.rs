@@ -4,8 +4,8 @@ use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{cases, check, cost_of, peek, unblocked};
 use crate::key::{Change, Limiter, Verdict};
-use crate::parse::rules_of_line;
 use crate::rule::{Kind, Rule};
+use crate::tests::rules_of_line;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestCaseResult};
 

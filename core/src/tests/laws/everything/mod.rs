@@ -18,10 +18,9 @@ use super::holds::replica::replicate;
 use super::holds::traffic::{Deed, IDS, Step as Deeds};
 use super::honest_wait::is_honest;
 use crate::check::Bounds;
-use crate::effect::{Action, Effect, Recorded};
 use crate::key::{
-    Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Standing, StandingEntry, Verdict,
-    decode, encode,
+    Change, Check, CheckOptions, HoldRequest, Limiter, Standing, StandingEntry, Verdict, decode,
+    encode,
 };
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
@@ -69,21 +68,10 @@ impl Key {
         replicate(&step, &mut self.primary, &mut self.replica)
     }
 
-    fn set_standing(&mut self, standing: Option<StandingEntry>) {
-        self.primary.set_standing(standing.clone());
-        self.replica.set_standing(standing);
-    }
-
-    fn effect<'a>(&self, action: Action<'a>) -> Effect<'a> {
-        Effect { at_us: self.now_us, expiry: Expiry::Keep, action }
-    }
-
-    fn upstream(&mut self, action: Action<'_>) -> TestCaseResult {
-        let effect = self.effect(action);
-        for limiter in [&mut self.primary, &mut self.replica] {
-            effect.perform(&[], &[], limiter);
-        }
-        Ok(())
+    /// Does what the replica is told to do as the primary is.
+    fn both(&mut self, act: impl Fn(&mut Limiter)) {
+        act(&mut self.primary);
+        act(&mut self.replica);
     }
 
     fn is_paused(&self) -> bool {
@@ -91,13 +79,15 @@ impl Key {
     }
 
     /// Pauses the key. Of two pauses in effect, the one that ends later stands.
-    fn pause(&mut self, length_us: u64) -> TestCaseResult {
-        let until_us = self.now_us + length_us;
+    fn pause(&mut self, length_us: u64) {
+        let (now_us, until_us) = (self.now_us, self.now_us + length_us);
         let paused_until = self.pause.filter(|_| self.is_paused()).map(|(end_us, _)| end_us);
         if paused_until.is_none_or(|end_us| end_us < until_us) {
             self.pause = Some((until_us, length_us));
         }
-        self.upstream(Action::Pause { until_us, reason: b"429" })
+        self.both(|limiter| {
+            limiter.pause_until(until_us, now_us, b"429");
+        });
     }
 
     /// Tests that the limiter has the pause. A write may have dropped one that is not in effect.
@@ -122,9 +112,7 @@ impl Key {
         prop_assert_eq!(i64::from(units), (had - remaining).max(0));
         prop_assert_eq!(left(&self.primary, asked, now_us), had.min(remaining));
         if units > 0 {
-            let recorded = Recorded::Admitted;
-            let effect = self.effect(Action::Check { recorded, cost: units, meta: None });
-            effect.perform(&[rule], &[], &mut self.replica);
+            self.replica.record(&Check::new(&[rule], units, now_us), Change::Admitted);
             let times = self.ledger.open(&[asked], &[units], now_us, &before, true);
             prop_assert!(self.ledger.admits(&asked, units, times[0], now_us), "{asked}: {units}");
             self.ledger.charge(&[asked], &[units], &times, None, false);
@@ -173,22 +161,22 @@ impl Key {
             }
             Step::Block(length_us) => {
                 let (kind, until_us) = (Standing::Block, Some(now_us + length_us));
-                self.set_standing(Some(StandingEntry {
-                    kind,
-                    until_us,
-                    ban_us: None,
-                    reason: Box::default(),
-                }));
+                let block = StandingEntry { kind, until_us, ban_us: None, reason: Box::default() };
+                self.both(|limiter| limiter.set_standing(Some(block.clone())));
                 Ok(())
             }
             Step::Unblock => {
-                self.set_standing(None);
+                self.both(|limiter| limiter.set_standing(None));
                 Ok(())
             }
-            Step::Pause(length_us) => self.pause(length_us),
+            Step::Pause(length_us) => {
+                self.pause(length_us);
+                Ok(())
+            }
             Step::Resume => {
                 self.pause = None;
-                self.upstream(Action::Resume)
+                self.both(Limiter::resume);
+                Ok(())
             }
             Step::Sync(group, rule, remaining) => {
                 let rules = &groups[group % groups.len()];

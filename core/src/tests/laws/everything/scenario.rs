@@ -1,8 +1,8 @@
 //! Groups of rules that share a key, and everything that can be done to it.
 
-use crate::parse::rules_of_line;
 use crate::rule::{Kind, MS_US, Rule, SECOND_US};
 use crate::tests::laws::holds::traffic::{IDS, Terms, terms};
+use crate::tests::rules_of_line;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

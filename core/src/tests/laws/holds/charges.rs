@@ -2,7 +2,7 @@
 
 use super::examples::{costs, key};
 use crate::key::{Settlement, decode, encode};
-use crate::parse::rules_of_line;
+use crate::tests::rules_of_line;
 
 const MS: f64 = 0.001;
 

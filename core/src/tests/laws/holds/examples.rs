@@ -2,8 +2,8 @@
 
 use crate::check::{Bounds, Decision, Outcome};
 use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, Verdict};
-use crate::parse::rules_of_line;
 use crate::rule::NamedCost;
+use crate::tests::rules_of_line;
 
 /// 2023-11-15 00:00 UTC, a multiple of every period here.
 const DAY_US: u64 = 1_700_006_400_000_000;

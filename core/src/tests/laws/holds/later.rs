@@ -3,7 +3,7 @@
 use super::examples::{Key, key};
 use crate::check::{Bounds, KeyCheck, check_keys};
 use crate::key::{Check, CheckOptions, HoldRequest, Verdict};
-use crate::parse::rules_of_line;
+use crate::tests::rules_of_line;
 
 /// The wait of a check of two keys at 0 s, which repeats the hold of the first.
 fn wait_of(keys: [&mut Key; 2], rules: [&str; 2], cost: u32) -> i64 {

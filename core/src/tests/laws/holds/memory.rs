@@ -3,8 +3,8 @@
 use crate::header_slice::{Count, HeaderSlice};
 use crate::heap::HeapVisitor;
 use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
-use crate::parse::rules_of_line;
 use crate::rule::Rule;
+use crate::tests::rules_of_line;
 
 /// The bytes of all allocations, and how many of them are in use.
 #[derive(Clone, Copy, Default)]

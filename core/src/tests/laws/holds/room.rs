@@ -3,8 +3,8 @@
 use crate::check::{Bounds, CheckError, Refusal};
 use crate::key::{Check, CheckOptions, HoldRequest, Limiter};
 use crate::key::{Settlement, Verdict};
-use crate::parse::rules_of_line;
 use crate::rule::SECOND_US;
+use crate::tests::rules_of_line;
 
 const NOW_US: u64 = 1_700_000_000_000_000;
 

@@ -12,8 +12,8 @@ use crate::check::{Bounds, KeyCheck, Outcome, check_keys};
 use crate::key::{
     Change, Check, CheckOptions, HoldRequest, Limiter, Meta, Standing, StandingEntry, Verdict,
 };
-use crate::parse::rules_of_line;
 use crate::rule::SECOND_US;
+use crate::tests::rules_of_line;
 
 const NOW_US: u64 = 1_700_000_000_000_000;
 const UNTIL_US: u64 = NOW_US + 30 * SECOND_US;
