@@ -32,13 +32,15 @@
 //! header_slice   a header and items in one allocation, with the crate's only unsafe code
 //! exact          integer arithmetic that does not overflow
 //! heap           the heap allocations of a value
-//! algorithm      what one rule consumed, a file an algorithm, each with its formula
+//! saved          the bytes of the saved form, and what refuses them
+//! algorithm      the algorithms, a folder each: formula, state, words, saved form
 //! key            a key's value: states, holds, standing, history, when it expires, how it is saved
 //! check          a check: what each rule decides, which one is the answer, what is consumed
 //! testing        laws and models, for the tests of this repository's other crates
 //! ```
 //!
-//! A room uses only rooms above it, as `scripts/walls` checks.
+//! A room uses only rooms above it, as `scripts/walls` checks; but a rule is of one of the algorithms,
+//! and they read rules.
 
 #![cfg_attr(
     not(test),

@@ -23,9 +23,8 @@ use super::leaky::LeakyParams;
 use super::list::{Meter, Params};
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
-use super::{Algorithm, Excess, Held, Reported, Saved, Shape};
+use super::{Algorithm, Excess, Held, Memory, Reported, Saved, Shape};
 use crate::exact::{ceil_div, floor_div, narrow, product};
-use crate::key::holds::{Leasts, TrackKind};
 use crate::rule::{Kind, Name, Rule};
 use crate::saved::bounds::{check_period, check_time, check_units};
 use crate::saved::error::DecodeError;
@@ -293,12 +292,8 @@ impl Algorithm for Debt {
 /// gives back up to the least debt since the check, which its track has; a leaky one its debt, if
 /// nothing queued after it: a turn that was promised must not be promised twice.
 impl Held for Debt {
-    fn track(&self) -> TrackKind {
-        if self.is_leaky() {
-            TrackKind::Queue { last: None }
-        } else {
-            TrackKind::Bucket(Leasts::default())
-        }
+    fn memory(&self) -> Memory {
+        if self.is_leaky() { Memory::Last } else { Memory::Leasts }
     }
 
     fn unit(&self) -> Option<u64> {

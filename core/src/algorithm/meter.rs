@@ -2,8 +2,7 @@
 
 use super::list::{Meter, Params, each_meter, each_params};
 use super::reading::{Moment, Reading};
-use super::{Algorithm, Details, Excess, Held, Reported, Shape, Words};
-use crate::key::holds::TrackKind;
+use super::{Algorithm, Details, Excess, Held, Memory, Reported, Shape, Words};
 use crate::rule::{Kind, Name, Rule};
 use std::fmt;
 
@@ -107,9 +106,9 @@ impl Meter {
         each_meter!(self, it => it.refund(window_us, at_us, units))
     }
 
-    /// What the holds on it have in common.
-    pub fn track(&self) -> TrackKind {
-        each_meter!(self, it => it.track())
+    /// What the holds on it must remember together.
+    pub fn memory(&self) -> Memory {
+        each_meter!(self, it => it.memory())
     }
 
     /// What one unit is in its [`level`](Self::level); `None` if each check takes its full cost.

@@ -44,7 +44,6 @@ pub use window::WindowReport;
 use self::log::series::needs::Needs;
 use self::reading::{Moment, Reading};
 use crate::heap::{HeapVisitor, address_of};
-use crate::key::holds::TrackKind;
 use crate::rule::{Kind, Name, OwnOption, Period, Rule, RuleError, bounded};
 use std::fmt;
 
@@ -192,6 +191,19 @@ pub(crate) trait Algorithm {
     fn visit_heap(&mut self, _to: &mut impl HeapVisitor) {}
 }
 
+/// What the holds on one state must remember to give back the right units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Nothing: units are given back by the time when they were consumed, if at all.
+    Nothing,
+    /// What the log rules of each hold need.
+    Needs,
+    /// The least level since each hold was taken.
+    Leasts,
+    /// Which hold queued last.
+    Last,
+}
+
 /// What a settled hold cost beyond its charge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Excess {
@@ -218,9 +230,9 @@ impl Excess {
 /// How holds correct what an algorithm counts: what was charged too much is given back *as if the
 /// check had cost less*, as far as it has not come back by itself.
 pub(crate) trait Held {
-    /// What the holds on it have in common.
-    fn track(&self) -> TrackKind {
-        TrackKind::Plain
+    /// What the holds on it must remember together.
+    fn memory(&self) -> Memory {
+        Memory::Nothing
     }
 
     /// What one unit is in its [`level`](Self::level); `None` if each check takes its full cost.

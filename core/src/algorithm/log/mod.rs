@@ -25,9 +25,8 @@ pub use words::LogParams;
 use self::series::needs::{self, MAX_HELD, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention};
 use self::series::{Series, Take};
 use super::reading::{Moment, Reading, effective_time};
-use super::{Algorithm, Details, Excess, Held, Reported, Shape};
+use super::{Algorithm, Details, Excess, Held, Memory, Reported, Shape};
 use crate::heap::HeapVisitor;
-use crate::key::holds::TrackKind;
 use crate::rule::{DisplayPeriod, Kind, MAX_UNITS, MS_US, Name, Rule};
 use std::slice;
 
@@ -357,8 +356,8 @@ impl Algorithm for Log {
 
 /// What holds give back is found by the time when it was taken.
 impl Held for Log {
-    fn track(&self) -> TrackKind {
-        TrackKind::Log
+    fn memory(&self) -> Memory {
+        Memory::Needs
     }
 
     fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {

@@ -5,6 +5,7 @@
 
 use super::hold::{Hold, Id};
 use super::least::Leasts;
+use crate::algorithm::Memory;
 use crate::algorithm::list::Meter;
 use crate::heap::HeapVisitor;
 
@@ -37,7 +38,13 @@ impl Track {
     pub const UNUSED: Self = Self { place: None, charges: 0, units: 0, kind: TrackKind::Plain };
 
     pub fn of(place: u16, meter: &Meter) -> Self {
-        Self { kind: meter.track(), place: Some(place), ..Self::UNUSED }
+        let kind = match meter.memory() {
+            Memory::Nothing => TrackKind::Plain,
+            Memory::Needs => TrackKind::Log,
+            Memory::Leasts => TrackKind::Bucket(Leasts::default()),
+            Memory::Last => TrackKind::Queue { last: None },
+        };
+        Self { kind, place: Some(place), ..Self::UNUSED }
     }
 
     pub const fn is_in_use(&self) -> bool {
