@@ -2,6 +2,8 @@
 //! end all tokens come back.
 
 pub mod interval;
+#[cfg(any(test, feature = "testing"))]
+pub mod naive;
 pub mod saved;
 mod words;
 

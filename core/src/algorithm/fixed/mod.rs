@@ -9,6 +9,8 @@
 //! `tz`; or at the first request.
 
 pub mod calendar;
+#[cfg(any(test, feature = "testing"))]
+pub mod naive;
 pub mod saved;
 mod words;
 

@@ -16,6 +16,8 @@
 //! The log keeps what the rules of the latest check and of earlier ones need: see `needs`. While a
 //! hold may give units back, admitted requests are evicted by age only.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod naive;
 pub mod saved;
 pub mod series;
 mod words;

@@ -16,6 +16,8 @@
 //! weighted previous count). `w` need not be a whole number of microseconds: positions are in ticks
 //! of `1/res` microsecond, and a sub-interval is exactly `W` ticks long.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod naive;
 pub mod saved;
 mod words;
 

@@ -2,10 +2,10 @@
 //! to each request is what the definition says.
 
 use super::{rule, spec};
+use crate::algorithm::window::naive::NaiveWindow;
 use crate::key::{Check, Limiter, Verdict};
 use crate::rule::Kind;
 use crate::rule::{Rule, SECOND_US, Unit};
-use crate::tests::naive::window::NaiveWindow;
 
 const REQUESTS: u64 = 10_000_000;
 /// The gap between requests: shorter than any of the rates below allows.

@@ -4,23 +4,18 @@
 //! is the least time after which the cost fits, found by bisection. The laws compare the
 //! limiter with these.
 
-pub mod debt;
-pub mod fixed;
-pub mod interval;
-pub mod log;
 pub mod model;
 pub mod search;
-pub mod window;
 
 use crate::algorithm::bucket::BucketParams;
+use crate::algorithm::bucket::naive::NaiveInterval;
+use crate::algorithm::debt::naive::NaiveDebt;
 use crate::algorithm::fixed::FixedParams;
+use crate::algorithm::fixed::naive::NaiveFixed;
 use crate::algorithm::leaky::LeakyParams;
 use crate::algorithm::list::Params;
+use crate::algorithm::window::naive::NaiveWindow;
 use crate::rule::{Kind, Name, Refill, Rule};
-use debt::NaiveDebt;
-use fixed::NaiveFixed;
-use interval::NaiveInterval;
-use window::NaiveWindow;
 
 /// Unix microseconds, or a length in microseconds.
 pub type Micros = i128;

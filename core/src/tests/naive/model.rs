@@ -1,8 +1,8 @@
 //! A limiter made of naive states.
 
-use super::log::{NaiveLog, longest_window};
 use super::search::least_ms;
 use super::{Identity, Micros, NaiveMeter, Owned, capacity, effective_time};
+use crate::algorithm::log::naive::{NaiveLog, longest_window};
 use crate::check::Decision;
 use crate::key::{Change, Verdict};
 use crate::rule::{Kind, Rule};

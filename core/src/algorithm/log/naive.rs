@@ -1,7 +1,7 @@
 //! Units with `t > now-W`, plus `c`, `<= L`: on a list of requests.
 
-use super::Micros;
 use crate::rule::{Kind, Rule};
+use crate::tests::naive::Micros;
 
 #[derive(Clone, Debug)]
 pub struct Request {

@@ -1,9 +1,9 @@
 //! `n + c <= L`, on one count per window.
 
-use super::Micros;
 use crate::algorithm::fixed::FixedParams;
 use crate::algorithm::list::Params;
 use crate::rule::{Calendar, DAY_US, MINUTE_US, Rule};
+use crate::tests::naive::Micros;
 use std::sync::LazyLock;
 
 #[derive(Clone, Debug)]

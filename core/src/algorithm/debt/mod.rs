@@ -18,6 +18,9 @@
 //! Units have 32 bits, periods 48 and times 64. A sum of a few products of units
 //! with periods or times stays far below 2^128, so additions cannot overflow.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod naive;
+
 use super::bucket::{BucketParams, Refill};
 use super::leaky::LeakyParams;
 use super::list::{Meter, Params};

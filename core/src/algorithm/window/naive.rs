@@ -1,9 +1,9 @@
 //! `old*(w-e) + (cur+c)*w <= L*w`, on one count per sub-interval.
 
-use super::Micros;
 use crate::algorithm::list::Params;
 use crate::algorithm::window::WindowParams;
 use crate::rule::Rule;
+use crate::tests::naive::Micros;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! `used + c <= burst`; all tokens come back a period after the first was taken.
 
-use super::{Micros, capacity};
 use crate::rule::Rule;
+use crate::tests::naive::{Micros, capacity};
 
 #[derive(Clone, Debug)]
 pub struct NaiveInterval {

@@ -1,8 +1,8 @@
 //! `debt + c <= capacity`. The debt drains `L` units per window, and is a fraction whose
 //! denominator is the window.
 
-use super::{Micros, capacity};
 use crate::rule::Rule;
+use crate::tests::naive::{Micros, capacity};
 
 #[derive(Clone, Debug)]
 pub struct NaiveDebt {
