@@ -93,6 +93,19 @@ impl Params {
         })
     }
 
+    /// The same for one of several programs that share a limit, whose part of a number this gives.
+    #[must_use]
+    pub(crate) fn divided(self, part: impl Fn(u32) -> u32) -> Self {
+        match self {
+            Self::Log(it) => Self::Log(it.divided(part)),
+            Self::Window(it) => Self::Window(it.divided(part)),
+            Self::Fixed(it) => Self::Fixed(it.divided(part)),
+            Self::Bucket(it) => Self::Bucket(it.divided(part)),
+            Self::Leaky(it) => Self::Leaky(it.divided(part)),
+            Self::Slots(it) => Self::Slots(it.divided(part)),
+        }
+    }
+
     /// The algorithm without its options.
     #[inline]
     pub(crate) const fn kind(self) -> Kind {

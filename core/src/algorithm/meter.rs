@@ -169,19 +169,6 @@ impl Params {
         each_params!(self, it => it.capacity(limit))
     }
 
-    /// The same for one of several programs that share a limit, whose part of a number this gives.
-    #[must_use]
-    pub(crate) fn divided(self, part: impl Fn(u32) -> u32) -> Self {
-        match self {
-            Self::Log(it) => Self::Log(it.divided(part)),
-            Self::Window(it) => Self::Window(it.divided(part)),
-            Self::Fixed(it) => Self::Fixed(it.divided(part)),
-            Self::Bucket(it) => Self::Bucket(it.divided(part)),
-            Self::Leaky(it) => Self::Leaky(it.divided(part)),
-            Self::Slots(it) => Self::Slots(it.divided(part)),
-        }
-    }
-
     /// Writes the period and the options of the canonical text.
     pub(crate) fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         each_params!(self, it => it.write(rule, f))
