@@ -78,8 +78,13 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
         policy::configure(&policies)?;
         server::register_commands(ctx, command::table(config::throttle_alias()))?;
         server::events::register(ctx, on_server_event);
-        let sections =
-            Sections { always: metrics::write_info, unless_crashing: policy::write_info };
+        let sections = Sections {
+            always: |info| {
+                let room = config::room_for_waiters();
+                metrics::write_info(info, room.waiters as u64, room.bytes as u64);
+            },
+            unless_crashing: policy::write_info,
+        };
         server::info::register(ctx, sections);
         Ok(())
     })

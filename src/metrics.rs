@@ -3,10 +3,9 @@
 //! Commands run one at a time, so a counter has one writer and needs no atomic addition:
 //! a load and a store are cheaper. Any thread may read it.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::config;
 use crate::server::info::Info;
 use crate::server::log;
 use ratelimit_core::check::Decision;
@@ -167,22 +166,27 @@ pub fn value_freed() {
 
 /// Writes the `INFO` section. It may be called while the server crashes, so it takes no
 /// lock and allocates nothing.
-pub fn write_info(info: &Info) {
+pub fn write_info(info: &Info, max_waiters: u64, max_waiter_bytes: u64) {
     if !info.section(None) {
         return;
     }
     let counters = |list: &[(&CStr, &Counter)]| {
         list.iter().for_each(|(name, counter)| info.add(name, counter.get()));
     };
-    let room = config::room_for_waiters();
     counters(&FIRST);
-    info.add(c"max_waiters", room.waiters as u64);
+    info.add(c"max_waiters", max_waiters);
     info.add(c"waiting_bytes", WAITING_BYTES.get());
-    info.add(c"max_waiter_bytes", room.bytes as u64);
+    info.add(c"max_waiter_bytes", max_waiter_bytes);
     counters(&OF_WAITS);
     for (kind, counter) in Kind::ALL.iter().zip(&RULES) {
-        let name = CString::new(format!("{}_rules", kind.name())).unwrap_or_default();
-        info.add(&name, counter.get());
+        // Without an allocation.
+        let mut name = [0; 32];
+        name.iter_mut()
+            .zip(kind.name().bytes().chain(*b"_rules"))
+            .for_each(|(to, byte)| *to = byte);
+        if let Ok(name) = CStr::from_bytes_until_nul(&name) {
+            info.add(name, counter.get());
+        }
     }
     counters(&LAST);
     info.add(c"internal_errors", log::panics());
