@@ -106,8 +106,8 @@ lint: doc ## rustfmt, clippy, rustdoc, imports between rooms (scripts/walls), na
 	@scripts/fetch.py zizmor
 	.cache/zizmor/bin/zizmor --offline --quiet --strict-collection .github
 
-unit: ## tests of the core and the module that need no server
-	cargo test --profile checked -p ratelimit-core
+unit: ## tests of the core, the protocol and the module that need no server
+	cargo test --profile checked -p ratelimit-core -p ratelimit-protocol
 	$(CARGO) test --profile checked --lib
 
 # Each test runs several servers and mostly waits for them: as many at once on any machine.
@@ -218,25 +218,25 @@ soak: build fetch ## minutes of load on all servers at once: full speed, saves, 
 
 simulate: export RATELIMIT_SIM_RUNS ?= 9000
 simulate: ## simulate failing servers and a jumping clock, without a server (RATELIMIT_SIM_RUNS=9000: a minute, RATELIMIT_SIM_SEED)
-	cargo test --profile checked -p ratelimit-core --test simulation -- --nocapture
+	cargo test --profile checked -p ratelimit-protocol --test simulation -- --nocapture
 
-# Some 2,000 changes, each a build and a run of the core's tests but the slowest, up to the first that fails: hours. SHARD=3/8
+# Some 2,000 changes, each a build and a run of both crates' tests but the slowest, up to the first that fails: hours. SHARD=3/8
 # makes every eighth. `--fail-fast` needs RUSTC_BOOTSTRAP.
 mutants: export PATH := $(CURDIR)/.cache/cargo-mutants/bin:$(PATH)
 mutants: export PROPTEST_CASES ?= 24
 mutants: export PROPTEST_DISABLE_FAILURE_PERSISTENCE := 1
 mutants: export RUSTC_BOOTSTRAP := 1
-mutants: ## change the core's code one place at a time, and list what no test notices (FILES='core/src/waiting/**', SHARD=0/8, ITERATE=--iterate)
+mutants: ## change the core and the protocol one place at a time, and list what no test notices (FILES='protocol/src/waiting/**', SHARD=0/8, ITERATE=--iterate)
 	@mkdir -p target
 	@scripts/fetch.py cargo mutants
-	cargo mutants --no-config -p ratelimit-core --profile mutants --timeout 20 -o target/mutants $(ITERATE) \
-		$(foreach files,$(or $(FILES),core/src/limit/** core/src/effect/** core/src/waiting/**),-f '$(files)') \
-		-e '**/tests/**' -e '**/tests.rs' -e core/src/limit/value/codec/parts.rs $(if $(SHARD),--shard $(SHARD) --sharding round-robin) \
+	cargo mutants --no-config $(foreach crate,core protocol,-p ratelimit-$(crate) --test-package ratelimit-$(crate)) --profile mutants --timeout 20 -o target/mutants $(ITERATE) \
+		$(foreach files,$(or $(FILES),core/src/algorithm/** core/src/key/** core/src/check/** protocol/src/effect/** protocol/src/waiting/**),-f '$(files)') \
+		-e '**/tests/**' -e '**/tests.rs' -e '**/naive.rs' -e core/src/key/codec/parts.rs $(if $(SHARD),--shard $(SHARD) --sharding round-robin) \
 		$(foreach arg,--lib --test=heap,--cargo-arg=$(arg)) --cargo-test-arg=-- --cargo-test-arg=-Zunstable-options --cargo-test-arg=--fail-fast \
 		$(foreach slow,drift:: explained:: memory:: fuzz:: top:: a_flood dense_payloads,--cargo-test-arg=--skip=$(slow))
 
 fuzz: export RATELIMIT_FUZZ_S ?= 600
-fuzz: ## fuzz each target of core/src/fuzz, or one (INPUT=rule_text, RATELIMIT_FUZZ_S=600 seconds each, RATELIMIT_FUZZ_SEED)
+fuzz: ## fuzz each target of protocol/src/fuzz, or one (INPUT=rule_text, RATELIMIT_FUZZ_S=600 seconds each, RATELIMIT_FUZZ_SEED)
 	@scripts/fetch.py cargo fuzz
 	@scripts/fuzz run $(INPUT)
 
@@ -254,8 +254,9 @@ bench: build fetch ## compare throughput and memory with alternatives and with t
 	@scripts/fetch.py plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
 
-bench-core: ## time the pure core, without a server: parsing, deciding, the saved form
+bench-core: ## time the core, without a server: parsing, deciding, the saved form; and the sketch behind RL.TOP
 	cargo bench -p ratelimit-core --bench core
+	cargo bench -p ratelimit-protocol --bench top
 
 bench-instructions: build ## count the instructions of each command, and fail if the module needs over 1 % more than before
 	@scripts/fetch.py servers redis-7.0
@@ -269,7 +270,7 @@ accuracy: build ## draw what each algorithm lets through of the same requests: d
 	@scripts/fetch.py plots
 	@benches/accuracy/accuracy.py
 
-weight: ## count lines of shipped code, words of documents, lines of integration tests
+weight: ## count lines of shipped code and of clients, words of documents, lines of integration tests
 	@scripts/weight
 
 ## Release

@@ -5,7 +5,7 @@ rustfmt lays code out, so an item ends at the first line with its own indentatio
 
 import re
 
-FOR_TESTS = re.compile(r"\s*#\[cfg\((test|any\(test, fuzzing\))\)\]")
+FOR_TESTS = re.compile(r"\s*#\[cfg\((test|feature = \"testing\"|any\(test, (fuzzing|feature = \"testing\")\))\)\]")
 MODULE = re.compile(r"\bmod (\w+);")
 
 

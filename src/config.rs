@@ -7,10 +7,10 @@ use redis_module::{Context, RedisString};
 
 use crate::server::settings::{self, Setting, SettingError};
 use crate::top;
-use ratelimit_core::limit::Bounds;
-use ratelimit_core::parse::{Limits, MOST_RULES};
+use ratelimit_core::check::Bounds;
 use ratelimit_core::rule::MAX_UNITS;
-use ratelimit_core::waiting::Room;
+use ratelimit_protocol::parse::{Limits, MOST_RULES};
+use ratelimit_protocol::waiting::Room;
 
 /// The settings, and the list of them.
 macro_rules! settings {

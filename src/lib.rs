@@ -16,15 +16,15 @@
 //!              |                                                         |
 //!   command    parse, open, decide, store, propagate, signal, reply -----+
 //!              |                |                    |
-//!   limit      |   (state, rules, cost, now) -> five integers, new state      pure
+//!   check      |   (state, rules, cost, now) -> five integers, new state      pure
 //!   effect     |                                a change <-> RL.APPLY         pure
 //!   datatype   Box<Limiter> <-> RDB, AOF, memory                              unsafe
 //! ```
 //!
 //! # The rooms, in reading order
 //!
-//! The pure rooms are the crate [`ratelimit_core`], which knows no server: `rule`, `limit`,
-//! `parse`, `effect`, `waiting`, `top`. Those that know one are here:
+//! Two crates know no server: [`ratelimit_core`] decides, and [`ratelimit_protocol`] reads commands
+//! and writes effects. The rooms that know one are here:
 //!
 //! ```text
 //! command     the table of commands, and a function for each
@@ -78,8 +78,13 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
         policy::configure(&policies)?;
         server::register_commands(ctx, command::table(config::throttle_alias()))?;
         server::events::register(ctx, on_server_event);
-        let sections =
-            Sections { always: metrics::write_info, unless_crashing: policy::write_info };
+        let sections = Sections {
+            always: |info| {
+                let room = config::room_for_waiters();
+                metrics::write_info(info, room.waiters as u64, room.bytes as u64);
+            },
+            unless_crashing: policy::write_info,
+        };
         server::info::register(ctx, sections);
         Ok(())
     })

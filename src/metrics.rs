@@ -6,10 +6,10 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::config;
 use crate::server::info::Info;
 use crate::server::log;
-use ratelimit_core::limit::{Decision, Standing, Verdict};
+use ratelimit_core::check::Decision;
+use ratelimit_core::key::{Standing, Verdict};
 use ratelimit_core::rule::{Kind, Rule};
 
 /// A number that one thread at a time writes.
@@ -65,7 +65,7 @@ counters! {
         /// How many clients wait.
         WAITING_CLIENTS = c"waiting_clients";
     }
-    LAST {
+    OF_WAITS {
         /// Clients that were admitted after they had waited.
         WAITS_ADMITTED = c"waits_admitted";
         /// Clients that waited until their deadlines.
@@ -73,17 +73,16 @@ counters! {
         /// Clients that waited until their key was blocked, its slot was not served, or their request
         /// could never pass.
         WAITS_REFUSED = c"waits_refused";
-        LOG_RULES = c"log_rules";
-        WINDOW_RULES = c"window_rules";
-        FIXED_RULES = c"fixed_rules";
-        BUCKET_RULES = c"bucket_rules";
-        LEAKY_RULES = c"leaky_rules";
-        SLOTS_RULES = c"slots_rules";
+    }
+    LAST {
         CLOCK_STEPS = c"clock_steps_back";
         /// Skipped effects, values and policies that cannot be read.
         UNREADABLE = c"unreadable_effects";
     }
 }
+
+/// The rules of each algorithm that checks had.
+static RULES: [Counter; Kind::ALL.len()] = [const { Counter::new() }; Kind::ALL.len()];
 
 /// The bytes that the arguments and the rules of waiting clients take.
 static WAITING_BYTES: Counter = Counter::new();
@@ -125,20 +124,9 @@ pub fn key_checked(
         if rule.is_shadow() && decision.verdict == Verdict::Limited {
             SHADOW_LIMITED.add(1);
         }
-        rules_of(rule.kind()).add(1);
-    }
-}
-
-/// The counter of an algorithm's rules.
-#[inline]
-const fn rules_of(kind: Kind) -> &'static Counter {
-    match kind {
-        Kind::Log => &LOG_RULES,
-        Kind::Window => &WINDOW_RULES,
-        Kind::Fixed => &FIXED_RULES,
-        Kind::Bucket => &BUCKET_RULES,
-        Kind::Leaky => &LEAKY_RULES,
-        Kind::Slots => &SLOTS_RULES,
+        if let Some(counter) = RULES.get(rule.kind() as usize) {
+            counter.add(1);
+        }
     }
 }
 
@@ -178,18 +166,28 @@ pub fn value_freed() {
 
 /// Writes the `INFO` section. It may be called while the server crashes, so it takes no
 /// lock and allocates nothing.
-pub fn write_info(info: &Info) {
+pub fn write_info(info: &Info, max_waiters: u64, max_waiter_bytes: u64) {
     if !info.section(None) {
         return;
     }
     let counters = |list: &[(&CStr, &Counter)]| {
         list.iter().for_each(|(name, counter)| info.add(name, counter.get()));
     };
-    let room = config::room_for_waiters();
     counters(&FIRST);
-    info.add(c"max_waiters", room.waiters as u64);
+    info.add(c"max_waiters", max_waiters);
     info.add(c"waiting_bytes", WAITING_BYTES.get());
-    info.add(c"max_waiter_bytes", room.bytes as u64);
+    info.add(c"max_waiter_bytes", max_waiter_bytes);
+    counters(&OF_WAITS);
+    for (kind, counter) in Kind::ALL.iter().zip(&RULES) {
+        // Without an allocation.
+        let mut name = [0; 32];
+        name.iter_mut()
+            .zip(kind.name().bytes().chain(*b"_rules"))
+            .for_each(|(to, byte)| *to = byte);
+        if let Ok(name) = CStr::from_bytes_until_nul(&name) {
+            info.add(name, counter.get());
+        }
+    }
     counters(&LAST);
     info.add(c"internal_errors", log::panics());
     info.add(c"values", values());

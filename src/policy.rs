@@ -38,9 +38,9 @@ use crate::metrics::Counter;
 use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
-use ratelimit_core::limit::Verdict;
-use ratelimit_core::parse::{self, Limits, ParseError, RuleArgError, RuleCache, RuleResolver};
+use ratelimit_core::key::Verdict;
 use ratelimit_core::rule::{Name, Rule, RuleError};
+use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleCache, RuleResolver};
 
 /// A policy: rules under a name.
 #[derive(Debug)]

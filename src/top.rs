@@ -1,7 +1,7 @@
 //! The server's one sketch, shared by all commands.
 
 use crate::server::{Call, PerServer};
-use ratelimit_core::top::Top;
+use ratelimit_protocol::top::Top;
 
 static TOP: PerServer<Top> = PerServer::empty();
 

@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::metrics;
 use crate::server::{Call, CommandError, ServerEvent, clock, end_server, log};
-use ratelimit_core::effect::EffectError;
-use ratelimit_core::limit::DecodeError;
-use ratelimit_core::parse::ParseError;
+use ratelimit_core::key::DecodeError;
+use ratelimit_protocol::effect::EffectError;
+use ratelimit_protocol::parse::ParseError;
 
 /// True if this replica skipped an effect of its primary.
 static SKIPPED: AtomicBool = AtomicBool::new(false);

@@ -2,9 +2,9 @@
 //! Run by `make bench-core`.
 
 use divan::{Bencher, Divan, black_box};
-use ratelimit_core::limit::{Bounds, Check, Decision, Limiter, Verdict, decode, encode};
+use ratelimit_core::check::{Bounds, Decision};
+use ratelimit_core::key::{Check, Limiter, Verdict, decode, encode};
 use ratelimit_core::rule::Rule;
-use ratelimit_core::top::Top;
 
 const START_US: u64 = 1_700_000_000_000_000;
 const HOUR_US: u64 = 3_600_000_000;
@@ -17,12 +17,8 @@ const TEXTS: [&str; 3] =
     ["20/m", "bucket:1000000/s,burst=40,name=api", "1/s 20/m 800/d fixed:10000/month"];
 /// How many entries a full log has.
 const ENTRIES: [u32; 4] = [10, 100, 10_000, 100_000];
-/// How denials are spread over many keys: evenly, by Zipf's law, all on one key.
-const KEYS: [&str; 3] = ["random", "zipf", "one"];
 /// The defaults of the settings.
 const BOUNDS: Bounds = Bounds { max_states: 256, max_holds: 10_000 };
-/// The default of the setting `top-size`.
-const TOP_SIZE: usize = 128;
 
 fn main() {
     // By default divan derives the sample size from the first call, which is cold.
@@ -129,23 +125,4 @@ fn encode_limiter(bencher: Bencher<'_, '_>, texts: &str) {
 fn decode_limiter(bencher: Bencher<'_, '_>, texts: &str) {
     let payload = encode(&Full::new(texts, LIMIT).limiter);
     bencher.bench_local(|| decode(black_box(&payload)).expect("a payload"));
-}
-
-/// The time to count a denial for `RL.TOP`, among 100,000 keys.
-#[divan::bench(args = KEYS)]
-fn follow_denials(bencher: Bencher<'_, '_>, keys: &str) {
-    const MANY: u32 = 100_000;
-    let mut random = fastrand::Rng::with_seed(1);
-    let mut number = || match keys {
-        "random" => random.u32(..MANY),
-        "zipf" => f64::from(MANY).powf(random.f64()) as u32,
-        _ => 0,
-    };
-    let denied: Vec<_> = (0..MANY).map(|_| format!("user:{:08}", number())).collect();
-    let mut top = Top::default();
-    top.resize(TOP_SIZE);
-    let mut next = denied.iter().cycle();
-    bencher.bench_local(|| {
-        top.count(black_box(next.next().expect("a key")).as_bytes(), START_US);
-    });
 }

@@ -4,7 +4,8 @@
 
 #![allow(clippy::disallowed_types, reason = "a program has a clock")]
 
-use ratelimit_core::limit::{Bounds, Check, Limiter};
+use ratelimit_core::check::Bounds;
+use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::rule::Rule;
 use std::hint::black_box;
 use std::time::Instant;

@@ -3,7 +3,8 @@
 
 #![allow(clippy::disallowed_types, reason = "a program has a clock")]
 
-use ratelimit_core::limit::{Bounds, Check, Limiter, Verdict};
+use ratelimit_core::check::Bounds;
+use ratelimit_core::key::{Check, Limiter, Verdict};
 use ratelimit_core::rule::Rule;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::fs;
 
 use ratelimit_core::header_slice::{Count, HeaderSlice};
-use ratelimit_core::limit::{HeapVisitor, decode};
+use ratelimit_core::heap::HeapVisitor;
+use ratelimit_core::key::decode;
 
 thread_local! {
     static FREED: Cell<usize> = const { Cell::new(0) };

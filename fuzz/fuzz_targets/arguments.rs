@@ -1,6 +1,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ratelimit_core::fuzz::arguments::run;
+use ratelimit_protocol::fuzz::arguments::run;
 
 fuzz_target!(|data: &[u8]| run(data));

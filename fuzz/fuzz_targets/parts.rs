@@ -1,6 +1,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ratelimit_core::fuzz::parts::run;
+use ratelimit_protocol::fuzz::parts::run;
 
 fuzz_target!(|data: &[u8]| run(data));

@@ -1,6 +1,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ratelimit_core::fuzz::payload::run;
+use ratelimit_protocol::fuzz::payload::run;
 
 fuzz_target!(|data: &[u8]| run(data));

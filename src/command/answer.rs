@@ -2,7 +2,8 @@
 
 use crate::server::reply::Value::{Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
-use ratelimit_core::limit::{Check, Decision, Foresight, Limiter, Standing, StandingEntry};
+use ratelimit_core::check::{Decision, Foresight};
+use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry};
 use std::ops::Range;
 
 /// The reply to a check of one key.

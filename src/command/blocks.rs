@@ -6,8 +6,8 @@ use crate::server::reply::Value::{Integer, Nested, Text};
 use crate::server::scan::Step;
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
-use ratelimit_core::limit::{Limiter, StandingEntry};
-use ratelimit_core::parse;
+use ratelimit_core::key::{Limiter, StandingEntry};
+use ratelimit_protocol::parse;
 
 /// `RL.BLOCKS cursor [MATCH pattern] [COUNT n]`
 pub fn blocks(call: &Call<'_>) -> Result<(), CommandError> {

@@ -3,9 +3,10 @@
 //! A new variant does not compile until one of the `place_of_*` functions below has it. Give it the
 //! next number and an example, and the document a row.
 
-use ratelimit_core::limit::Refusal;
-use ratelimit_core::parse::{ParseError, RuleArgError};
+use super::opened::reason;
+use ratelimit_core::check::Refusal;
 use ratelimit_core::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
+use ratelimit_protocol::parse::{ParseError, RuleArgError};
 use std::collections::BTreeSet;
 
 const ERRORS: &str = include_str!("../../docs/errors.md");
@@ -185,7 +186,8 @@ fn each_error_of_a_rule_is_documented() {
     let places: BTreeSet<u8> = examples.iter().map(place_of_rule_arg_error).collect();
     assert_eq!(places, (0..9).collect(), "an example for each variant");
 
-    let (option, kind, of) = (RuleOption::Burst, Kind::Log, "the period");
+    let (option, kind, of) =
+        (RuleOption::of_name(b"burst").expect("an option"), Kind::Log, "the period");
     let of_texts = [
         RuleError::NoPeriod,
         RuleError::UnknownAlgorithm { given: text(), meant: None },
@@ -242,12 +244,7 @@ fn each_refusal_of_a_check_is_documented() {
         },
     ];
     for refusal in &refusals {
-        let keyed = matches!(refusal, Refusal::TooManyStates { .. });
-        assert_documented(&if keyed {
-            format!("key 'k' would hold {refusal}")
-        } else {
-            refusal.to_string()
-        });
+        assert_documented(&reason(&Excerpt::new(b"k"), refusal));
     }
     let places: BTreeSet<u8> = refusals.iter().map(place_of_refusal).collect();
     assert_eq!(places, (0..4).collect(), "an example for each variant");

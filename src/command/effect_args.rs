@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 use crate::policy::Resolver;
 use crate::server::{Arg, Args, Texts};
-use ratelimit_core::parse::RuleResolver;
 use ratelimit_core::rule::Rule;
+use ratelimit_protocol::parse::RuleResolver;
 
 /// The arguments of an effect after its texts.
 #[derive(Debug, Default)]

@@ -3,7 +3,8 @@
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError};
-use ratelimit_core::{parse, rule};
+use ratelimit_core::rule;
+use ratelimit_protocol::parse;
 
 /// `RL.EXPLAIN rule [rule ...]`
 pub fn explain(call: &Call<'_>) -> Result<(), CommandError> {

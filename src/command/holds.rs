@@ -4,10 +4,10 @@ use super::effect_args::EffectArgs;
 use super::opened::Opened;
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
-use ratelimit_core::effect::Action;
-use ratelimit_core::limit::Standing;
-use ratelimit_core::parse::{self, hold_end_us};
-use ratelimit_core::waiting::Cause;
+use ratelimit_core::key::Standing;
+use ratelimit_protocol::effect::Action;
+use ratelimit_protocol::parse::{self, hold_end_us};
+use ratelimit_protocol::waiting::Cause;
 
 /// `RL.SETTLE key id [REFUND | COST n|name=n ...] [AT unix-us]`
 pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {

@@ -5,8 +5,9 @@ use crate::datatype::{self, LIMITER};
 use crate::server::reply::Value::{Count, Integer, Nested, Null, Text};
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
-use ratelimit_core::limit::{HoldReport, Limiter, StateReport};
-use ratelimit_core::parse;
+use ratelimit_core::algorithm::Details;
+use ratelimit_core::key::{HoldReport, Limiter, StateReport};
+use ratelimit_protocol::parse;
 
 /// The most holds shown: those that lapse next.
 const NEXT_HOLDS: usize = 10;
@@ -53,12 +54,17 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
 }
 
 fn show_state(to: &Writer<'_>, state: &StateReport) {
-    let StateReport { rule, consumed, last_ms, reset_ms, log, window, windows } = state;
-    let (log, window) = (log.as_ref(), window.as_ref());
+    let StateReport { rule, consumed, last_ms, reset_ms, details } = state;
+    let (mut log, mut window, mut windows) = (None, None, None);
+    match details {
+        Some(Details::Log(report)) => log = Some(report),
+        Some(Details::Window(report)) => window = Some(report),
+        Some(Details::Windows(past)) => windows = Some(past),
+        None => {}
+    }
     let show_window = |to: &Writer<'_>, &(start_ms, count): &(i64, u64)| {
         to.row(&[Integer(start_ms), Count(count)]);
     };
-    let windows = windows.as_ref();
     let windows = windows.map(|windows| move |to: &Writer<'_>| to.list(windows, show_window));
     to.map([
         Some(("rule", Text(rule.as_bytes()))),

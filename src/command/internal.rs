@@ -7,9 +7,10 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError};
 use crate::unreadable;
-use ratelimit_core::effect;
-use ratelimit_core::limit::{self, Limiter};
-use ratelimit_core::waiting::Cause;
+use ratelimit_core::key;
+use ratelimit_core::key::Limiter;
+use ratelimit_protocol::effect;
+use ratelimit_protocol::waiting::Cause;
 
 /// `RL.APPLY key effect ...`, in the form that `effect/` describes
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
@@ -44,7 +45,7 @@ pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
         return Err(CommandError::WrongArity);
     };
     let loaded =
-        limit::decode(payload.bytes()).map_err(|error| unreadable::refuse_value(call, &error))?;
+        key::decode(payload.bytes()).map_err(|error| unreadable::refuse_value(call, &error))?;
     Opened::first(call, None)?.change(|limiter| *limiter = loaded)?;
     call.replicate_verbatim();
     call.signal_modified(name);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::metrics;
 use crate::server::changes::{self, Changes};
 use crate::server::{Arg, ClientId, Texts, WaitingClient, alarm};
-use ratelimit_core::waiting::{Cause, Queues, Ticket};
+use ratelimit_protocol::waiting::{Cause, Queues, Ticket};
 
 /// A waiting client.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use crate::datatype::LIMITER;
 use crate::server::reply::Value::{Count, Integer, Null, Text};
 use crate::server::{Call, CommandError, clock};
 use crate::unreadable;
-use ratelimit_core::limit::{Entry, Limiter};
-use ratelimit_core::parse;
+use ratelimit_core::key::{Entry, Limiter};
+use ratelimit_protocol::parse;
 
 /// `RL.LOG key [COUNT n]`
 pub fn log(call: &Call<'_>) -> Result<(), CommandError> {

@@ -10,9 +10,11 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, KeysRequest, clock};
 use crate::{config, metrics};
-use ratelimit_core::limit::{self, Check, KeyCheck, Limiter, Outcome};
-use ratelimit_core::parse::{self, MCheckRequest};
+use ratelimit_core::check;
+use ratelimit_core::check::{KeyCheck, Outcome};
+use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::rule::digits;
+use ratelimit_protocol::parse::{self, MCheckRequest};
 use std::mem;
 use std::ops::Range;
 
@@ -46,7 +48,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             .enumerate()
             .map(|(index, limiter)| KeyCheck::new(limiter, check_of(index)))
             .collect();
-        let decider = limit::check_keys(&mut key_checks, config::bounds(), decisions)
+        let decider = check::check_keys(&mut key_checks, config::bounds(), decisions)
             .map_err(|error| refused(names, &error))?;
         let done = key_checks.iter().map(|key| (*key.outcome(), key.decisions().clone()));
         let done: Vec<_> = done.collect();

@@ -2,7 +2,7 @@
 //!
 //! A handler is one function, read from top to bottom: parse, open, decide,
 //! store, propagate, signal, reply. It does no arithmetic on units:
-//! [`ratelimit_core::limit`] computes them.
+//! [`ratelimit_core::check`] computes them.
 //!
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide
@@ -57,7 +57,7 @@ use std::ffi::CStr;
 use crate::server::CommandError;
 use crate::server::callback::{on_command, on_command_or_keys};
 use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
-use ratelimit_core::parse::ParseError;
+use ratelimit_protocol::parse::ParseError;
 
 /// Tip: the reply depends on the time.
 const CLOCK: &CStr = c"nondeterministic_output";

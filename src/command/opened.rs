@@ -7,12 +7,11 @@ use super::{line, top};
 use crate::datatype::LIMITER;
 use crate::metrics;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
-use ratelimit_core::effect::{Action, BAN_EVENT, Effect, Head};
-use ratelimit_core::limit::{
-    Change, Check, CheckError, Deadline, Decision, Expiry, Limiter, Outcome, Refusal,
-};
+use ratelimit_core::check::{CheckError, Decision, Outcome, RULES_A_HOLD, Refusal};
+use ratelimit_core::key::{Change, Check, Deadline, Expiry, Limiter};
 use ratelimit_core::rule::{Excerpt, Identity};
-use ratelimit_core::waiting::Cause;
+use ratelimit_protocol::effect::{Action, BAN_EVENT, Effect, Head};
+use ratelimit_protocol::waiting::Cause;
 use std::ffi::CStr;
 
 /// The command that carries an effect.
@@ -259,10 +258,20 @@ pub fn event(outcome: &Outcome) -> Option<&'static CStr> {
 pub fn refused(keys: Args<'_>, error: &CheckError) -> CommandError {
     let CheckError { key, why } = error;
     let key = Excerpt::new(keys.get(*key).map_or(&[][..], Arg::bytes));
-    CommandError::Because(match why {
-        Refusal::TooManyStates { .. } => format!("key {key} would hold {why}").into(),
-        Refusal::TooManyHolds { .. }
-        | Refusal::TooManyRulesOfHolds { .. }
-        | Refusal::OtherCost { .. } => why.to_string().into(),
-    })
+    CommandError::Because(reason(&key, why).into())
+}
+
+/// Why a key refuses a check, and what to do.
+pub fn reason(key: &Excerpt, why: &Refusal) -> String {
+    match why {
+        Refusal::TooManyStates { .. } => format!(
+            "key {key} would hold {why} (ratelimit.max-states); \
+             use fewer names and periods of rules for one key, or RL.RESET it"
+        ),
+        Refusal::TooManyHolds { .. } => format!("{why} (ratelimit.max-holds)"),
+        Refusal::TooManyRulesOfHolds { .. } => {
+            format!("{why} ({RULES_A_HOLD} for each of ratelimit.max-holds)")
+        }
+        Refusal::OtherCost { .. } => why.to_string(),
+    }
 }

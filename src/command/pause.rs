@@ -5,10 +5,10 @@ use super::opened::Opened;
 use super::standing::lift;
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
-use ratelimit_core::effect::Action;
-use ratelimit_core::limit::{Limiter, Pause};
-use ratelimit_core::parse;
-use ratelimit_core::waiting::Cause;
+use ratelimit_core::key::{Limiter, Pause};
+use ratelimit_protocol::effect::Action;
+use ratelimit_protocol::parse;
+use ratelimit_protocol::waiting::Cause;
 
 /// `RL.PAUSE key EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period [REASON text]`
 pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {

@@ -5,8 +5,9 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, ReadKey, clock};
 use crate::{config, metrics, unreadable};
-use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
-use ratelimit_core::parse::{self, CheckRequest};
+use ratelimit_core::check::{Decision, Outcome};
+use ratelimit_core::key::{Check, Limiter};
+use ratelimit_protocol::parse::{self, CheckRequest};
 
 /// `RL.PEEK key [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {

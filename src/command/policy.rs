@@ -5,7 +5,7 @@ use crate::config;
 use crate::policy;
 use crate::server::{Call, CommandError, Writer};
 use crate::unreadable;
-use ratelimit_core::parse::{self, Limits, PolicyRequest};
+use ratelimit_protocol::parse::{self, Limits, PolicyRequest};
 
 /// In the form of the `HELP` subcommands of the server.
 const HELP: [&str; 11] = [

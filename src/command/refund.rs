@@ -5,10 +5,10 @@ use super::opened::Opened;
 use super::scratch::{self, Scratch};
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
-use ratelimit_core::effect::Action;
-use ratelimit_core::parse;
 use ratelimit_core::rule::Rule;
-use ratelimit_core::waiting::Cause;
+use ratelimit_protocol::effect::Action;
+use ratelimit_protocol::parse;
+use ratelimit_protocol::waiting::Cause;
 
 /// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {

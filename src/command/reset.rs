@@ -3,9 +3,9 @@
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
 use crate::server::{Call, CommandError};
-use ratelimit_core::effect::Action;
-use ratelimit_core::parse;
-use ratelimit_core::waiting::Cause;
+use ratelimit_protocol::effect::Action;
+use ratelimit_protocol::parse;
+use ratelimit_protocol::waiting::Cause;
 
 /// `RL.RESET key`
 pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {

@@ -4,10 +4,10 @@
 
 use crate::policy::Resolver;
 use crate::server::{Call, PerServer, Texts};
-use ratelimit_core::direct_mapped::DirectMapped;
-use ratelimit_core::limit::Decision;
-use ratelimit_core::parse::Bucket;
+use ratelimit_core::check::Decision;
 use ratelimit_core::rule::Rule;
+use ratelimit_protocol::parse::Bucket;
+use ratelimit_protocol::parse::DirectMapped;
 use std::cell::OnceCell;
 
 #[derive(Debug, Default)]

@@ -6,10 +6,10 @@ use super::opened::Opened;
 use crate::config;
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, clock};
-use ratelimit_core::effect::Action;
-use ratelimit_core::limit::{Limiter, Standing, StandingEntry};
-use ratelimit_core::parse;
-use ratelimit_core::waiting::Cause;
+use ratelimit_core::key::{Limiter, Standing, StandingEntry};
+use ratelimit_protocol::effect::Action;
+use ratelimit_protocol::parse;
+use ratelimit_protocol::waiting::Cause;
 
 /// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn block(call: &Call<'_>) -> Result<(), CommandError> {

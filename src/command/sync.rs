@@ -5,10 +5,10 @@ use super::opened::{Opened, refused};
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError};
-use ratelimit_core::effect::{Action, Recorded};
-use ratelimit_core::limit::CheckError;
-use ratelimit_core::parse;
-use ratelimit_core::waiting::Cause;
+use ratelimit_core::check::CheckError;
+use ratelimit_protocol::effect::{Action, Recorded};
+use ratelimit_protocol::parse;
+use ratelimit_protocol::waiting::Cause;
 
 /// `RL.SYNC key REMAINING n [AT unix-us] rule`
 pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {

@@ -19,8 +19,9 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, Texts, clock};
 use crate::{config, metrics};
-use ratelimit_core::limit::{Check, Limiter, Outcome, Standing, Verdict};
-use ratelimit_core::parse::{self, Bucket, ParseError, Quantity, ThrottleRequest};
+use ratelimit_core::check::Outcome;
+use ratelimit_core::key::{Check, Limiter, Standing, Verdict};
+use ratelimit_protocol::parse::{self, Bucket, ParseError, Quantity, ThrottleRequest};
 use std::cell::OnceCell;
 use std::slice;
 

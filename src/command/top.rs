@@ -4,7 +4,7 @@ use crate::config;
 use crate::server::reply::Value::{Count, Text};
 use crate::server::{Arg, Call, CommandError, clock};
 use crate::top;
-use ratelimit_core::parse;
+use ratelimit_protocol::parse;
 
 /// Counts a denied check of a key.
 #[inline]

@@ -6,7 +6,8 @@ use std::ptr;
 
 use super::value::{from_raw, into_raw};
 use ratelimit_core::header_slice::{Count, HeaderSlice};
-use ratelimit_core::limit::{HeapVisitor, Limiter};
+use ratelimit_core::heap::HeapVisitor;
+use ratelimit_core::key::Limiter;
 
 /// The largest alignment for which `server::alloc` passes on the server's allocations unchanged.
 const MAX_ALIGN: usize = 8;
@@ -95,7 +96,8 @@ impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachAllocation<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratelimit_core::limit::{Bounds, Change, Check, CheckOptions, Decision, HoldRequest};
+    use ratelimit_core::check::{Bounds, Decision};
+    use ratelimit_core::key::{Change, Check, CheckOptions, HoldRequest};
     use ratelimit_core::rule::Rule;
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;

@@ -7,7 +7,7 @@
 //! value    the pointer that the server keeps
 //! ```
 //!
-//! A value is a `Box<Limiter>` in memory. Elsewhere it is one payload, written by `limit::encode`,
+//! A value is a `Box<Limiter>` in memory. Elsewhere it is one payload, written by `key::encode`,
 //! whose first byte is its version. The encoding version that the server saves with each value only
 //! tells that there is one payload.
 
@@ -19,7 +19,7 @@ mod value;
 use redis_module::raw;
 
 use crate::server::{KeyValue, NativeType, ReadKey};
-use ratelimit_core::limit::Limiter;
+use ratelimit_core::key::Limiter;
 
 // SAFETY: every method takes and gives values as `value::into_raw` makes them.
 pub static LIMITER: NativeType<Limiter> =

@@ -29,9 +29,9 @@ use crate::server::api::{ERROR, OK};
 use crate::server::callback::guarded;
 use crate::server::io;
 use crate::{metrics, policy, unreadable};
-use ratelimit_core::effect::VERSION as EFFECT_VERSION;
-use ratelimit_core::limit;
+use ratelimit_core::key;
 use ratelimit_core::rule::digits;
+use ratelimit_protocol::effect::VERSION as EFFECT_VERSION;
 
 /// The beginning of the auxiliary payload.
 const EFFECTS: &[u8] = b"effects ";
@@ -41,7 +41,7 @@ pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_i
     guarded(NULL, || {
         let what = ["a rate limiter", "a rate limiter's payload ends"];
         let decode =
-            |payload: &[u8]| limit::decode(payload).map_err(|error| unreadable::explain(&error));
+            |payload: &[u8]| key::decode(payload).map_err(|error| unreadable::explain(&error));
         // SAFETY: `rdb` is what the server gave to this callback.
         unsafe { load_payload(rdb, encoding, what, decode) }.map_or(NULL, new_value)
     })
@@ -49,7 +49,7 @@ pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_i
 
 pub(super) unsafe extern "C" fn save(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
     // SAFETY: the server gave `rdb` and a value of this type.
-    unsafe { save_payload(rdb, || borrow(value).map(limit::encode)) };
+    unsafe { save_payload(rdb, || borrow(value).map(key::encode)) };
 }
 
 /// Writes a value to an AOF, whose expiry the server adds; before the first value, the policies.
@@ -66,7 +66,7 @@ pub(super) unsafe extern "C" fn rewrite(
                 io::emit_texts(aof, c"RL.POLICY", c"SET", name, policy.texts.args());
             }
             if let Some(limiter) = borrow(value) {
-                io::emit_payload(aof, c"RL.LOAD", key, &limit::encode(limiter));
+                io::emit_payload(aof, c"RL.LOAD", key, &key::encode(limiter));
             }
         });
     }

@@ -12,7 +12,8 @@ use crate::server::args::key_name;
 use crate::server::callback::guarded;
 use crate::server::changes::{self, Changes};
 use crate::server::{alloc, io};
-use ratelimit_core::limit::{self, Limiter};
+use ratelimit_core::key;
+use ratelimit_core::key::Limiter;
 
 /// What `defrag` returns when nothing is left to do.
 const NOTHING_LEFT: c_int = 0;
@@ -53,7 +54,7 @@ pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
         total.unwrap_or_else(|| {
             // SAFETY: the server gave a value of this type, and waits.
             let limiter = unsafe { borrow(value) };
-            let payload = limiter.map_or(0, |limiter| limit::encode(limiter).len());
+            let payload = limiter.map_or(0, |limiter| key::encode(limiter).len());
             size_of::<Limiter>().saturating_add(payload)
         })
     })
@@ -97,7 +98,7 @@ pub(super) unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, valu
         // SAFETY: the server gave `digest` and a value of this type.
         unsafe {
             if let Some(limiter) = borrow(value) {
-                io::digest(digest, &limit::encode(limiter));
+                io::digest(digest, &key::encode(limiter));
             }
         }
     });

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use crate::metrics;
-use ratelimit_core::limit::Limiter;
+use ratelimit_core::key::Limiter;
 
 /// The encoding version of values in an RDB file. 1 means one payload.
 pub(super) const ENCODING: i32 = 1;

@@ -11,9 +11,11 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ratelimit_core::limit::{self, Bounds, Check, Decision, Foresight, KeyCheck, Limiter};
-use ratelimit_core::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
+use ratelimit_core::check;
+use ratelimit_core::check::{Bounds, Decision, Foresight, KeyCheck};
+use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::rule::{Rule, RuleError, looks_like_rule};
+use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
 use redis::{Arg, Cmd, RedisResult, Value};
 
 use crate::bounded::Bounded;
@@ -111,7 +113,7 @@ impl Local {
             KeyCheck::new(limiter, check_of(place))
         });
         let mut checks = checks.collect::<Vec<_>>();
-        let decided = limit::check_keys(&mut checks, BOUNDS, &mut decisions);
+        let decided = check::check_keys(&mut checks, BOUNDS, &mut decisions);
         let done = checks.iter().map(|key| (*key.outcome(), key.decisions().clone()));
         let done = done.collect::<Vec<_>>();
         let answer = decided.map(|decider| {
@@ -256,7 +258,7 @@ fn rules_of(key: &Shown<'_>, decisions: &mut [Decision]) -> Vec<Value> {
     let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();
     limiter.fill_resets(check, decisions, foresight);
     let answers = check.rules.iter().zip(decisions).zip(limiter.outlooks(check, foresight));
-    let rule = |((rule, decision), outlook): ((&Rule, &mut Decision), limit::Outlook)| {
+    let rule = |((rule, decision), outlook): ((&Rule, &mut Decision), check::Outlook)| {
         let label = rule.name().map_or(Value::Nil, |name| text(name.as_bytes()));
         map([
             name.map(|key| ("key", text(key))),

@@ -1,6 +1,6 @@
 //! A rule's limit, divided among programs that cannot ask one server.
 
-use super::{Algorithm, BucketParams, LeakyParams, Rule};
+use super::Rule;
 use std::num::NonZeroU32;
 
 impl Rule {
@@ -9,18 +9,9 @@ impl Rule {
     #[must_use]
     pub fn divided(&self, among: NonZeroU32) -> Self {
         let part = |units: u32| units.min(1).max(units / among);
-        let algorithm = match self.algorithm {
-            Algorithm::Bucket(params) => {
-                Algorithm::Bucket(BucketParams { burst: part(params.burst), ..params })
-            }
-            Algorithm::Leaky(params) => Algorithm::Leaky(LeakyParams { queue: part(params.queue) }),
-            whole @ (Algorithm::Log
-            | Algorithm::Window(_)
-            | Algorithm::Fixed(_)
-            | Algorithm::Slots) => whole,
-        };
-        let limit = part(self.limit);
-        Self { algorithm, limit, capacity: algorithm.capacity(limit), ..*self }
+        let (params, limit) = (self.params.divided(part), part(self.limit));
+        let Self { capacity, .. } = Self::new(params, limit, self.period_us);
+        Self { params, limit, capacity, ..*self }
     }
 }
 

@@ -78,7 +78,7 @@ fn known_or(meant: Option<Kind>) -> String {
 }
 
 fn options_of(kind: Kind) -> Vec<&'static str> {
-    let suitable = RuleOption::ALL.into_iter().filter(|option| option.suits(kind));
+    let suitable = RuleOption::all().filter(|option| option.suits(kind));
     suitable.map(RuleOption::name).collect()
 }
 

@@ -23,7 +23,7 @@ pub fn identities<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Box<[Identit
 
 impl Identity {
     /// A key's log, which all its log rules read. No rule has this identity: its period is 0.
-    pub(crate) const LOG: Self = Self(KnownBy::Shape(Shape::Log, 0));
+    pub const LOG: Self = Self(KnownBy::Shape(Shape { kind: Kind::Log, options: 0 }, 0));
 
     /// The identity of the rules that read a state of this name, or else of this shape and period.
     pub(crate) fn of_state(name: Option<&Name>, shape: Shape, period_us: u64) -> Self {
@@ -36,13 +36,13 @@ impl Identity {
 
 impl Rule {
     /// The identity of the state that this rule reads: all log rules of a key read one.
-    pub(crate) fn state(&self) -> Identity {
+    pub fn state(&self) -> Identity {
         if self.kind() == Kind::Log { Identity::LOG } else { self.identity() }
     }
 
     /// The identity of this rule.
     pub fn identity(&self) -> Identity {
-        Identity::of_state(self.name(), self.algorithm().shape(), self.period_us())
+        Identity::of_state(self.name(), self.params().shape(), self.period_us())
     }
 
     /// Whether two rules read one state, or one window of the log, without making identities. One
@@ -52,7 +52,7 @@ impl Rule {
             (Some(a), Some(b)) => a == b,
             (None, None) => {
                 self.period_us() == other.period_us()
-                    && self.algorithm().shape() == other.algorithm().shape()
+                    && self.params().shape() == other.params().shape()
             }
             (Some(_), None) | (None, Some(_)) => false,
         }

@@ -92,7 +92,8 @@ impl fmt::Debug for Ladder {
     }
 }
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::expect_used, clippy::arithmetic_side_effects, reason = "only for tests")]
 impl Ladder {
     /// The ladder of these rungs, in milliseconds.
     pub fn of_ms(rungs_ms: &[u64]) -> Self {

@@ -1,6 +1,8 @@
 //! Lengths of time in microseconds.
 
+/// A millisecond.
 pub const MS_US: u64 = 1_000;
+/// A second.
 pub const SECOND_US: u64 = 1_000_000;
 pub const MINUTE_US: u64 = 60 * SECOND_US;
 pub const HOUR_US: u64 = 60 * MINUTE_US;

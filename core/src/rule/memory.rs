@@ -1,5 +1,5 @@
 //! How many bytes of memory a key's value takes, for the text that explains a rule.
-//! `limit/` defines the layout, and its tests compare these numbers with it.
+//! Tests compare these numbers with the layout.
 
 /// A key with one state of a fixed size.
 pub const KEY: u64 = 48;

@@ -13,16 +13,24 @@
 mod cost;
 mod divided;
 mod error;
-mod explain;
+pub(crate) mod explain;
 mod identity;
 mod ladder;
 mod lengths;
 mod meant;
 pub(crate) mod memory;
 mod names;
+mod option;
 mod spec;
 mod text;
 
+use crate::algorithm::Shape;
+use crate::algorithm::bucket::BucketParams;
+pub use crate::algorithm::bucket::Refill;
+use crate::algorithm::fixed::FixedParams;
+use crate::algorithm::leaky::LeakyParams;
+pub use crate::algorithm::list::Kind;
+use crate::algorithm::list::Params;
 pub use cost::Cost;
 pub use error::{Excerpt, RuleError};
 pub use explain::explain;
@@ -30,15 +38,16 @@ pub use explain::explain;
 pub(crate) use explain::worst_in_period;
 pub use identity::{Identity, identities};
 pub use ladder::{Ladder, MAX_RUNGS};
-pub use lengths::MAX_PERIOD_US;
-pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, MS_US, SECOND_US, WEEK_US};
+pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, WEEK_US};
+pub use lengths::{MAX_PERIOD_US, MS_US, SECOND_US};
 pub(crate) use names::named;
-pub use names::{Kind, RuleOption};
+pub use option::{CommonOption, OwnOption, RuleOption};
 pub use spec::RuleSpec;
+pub(crate) use spec::bounded;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-pub(crate) use text::{DisplayPeriod, split};
-pub use text::{digits, looks_like_rule, span_us};
+pub(crate) use text::{DisplayPeriod, Number, TimeZone, write_option, write_period};
+pub use text::{digits, looks_like_rule, span_us, split};
 
 /// The largest limit, burst, queue and cost.
 pub const MAX_UNITS: u32 = 1_000_000_000;
@@ -89,7 +98,7 @@ impl Unit {
     }
 
     /// What the windows of `fixed` count from if their period is in this unit.
-    const fn calendar(self) -> Calendar {
+    pub(crate) const fn calendar(self) -> Calendar {
         match self {
             Self::Millisecond | Self::Second | Self::Minute | Self::Hour | Self::Day => {
                 Calendar::Epoch
@@ -147,93 +156,6 @@ named! {
         Epoch = "epoch",
         /// At the first request.
         First = "first",
-    }
-}
-
-/// How a token bucket gets its tokens back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Refill {
-    /// One by one, evenly.
-    Even,
-    /// All at once, one period after the first was taken.
-    Interval,
-}
-
-/// An algorithm with its options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Algorithm {
-    Log,
-    Window(WindowParams),
-    Fixed(FixedParams),
-    Bucket(BucketParams),
-    Leaky(LeakyParams),
-    /// Has no period: a slot ends with its hold.
-    Slots,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct WindowParams {
-    /// Sub-intervals a window, 1 ..= [`MAX_RES`].
-    pub res: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FixedParams {
-    /// `None`: a window opens at the first request (`align=first`).
-    pub calendar: Option<Calendar>,
-    /// Minutes ahead of UTC, up to [`MAX_TZ_MIN`] either way.
-    pub tz_min: i16,
-    /// How many past windows to keep, up to [`MAX_KEEP`].
-    pub keep: u16,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct BucketParams {
-    /// The most tokens, 1 ..= [`MAX_UNITS`]; 0 only under a limit of 0.
-    pub burst: u32,
-    pub refill: Refill,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LeakyParams {
-    /// How many requests can wait for their turn, 0 ..= [`MAX_UNITS`].
-    pub queue: u32,
-}
-
-/// The algorithm and the options that shape its state. Two rules without a name
-/// read one state if their shapes and their periods are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Shape {
-    Log,
-    Window { res: u8 },
-    Fixed { calendar: Option<Calendar>, tz_min: i16 },
-    Bucket { refill: Refill },
-    Leaky,
-    Slots,
-}
-
-impl Algorithm {
-    #[inline]
-    pub(crate) const fn shape(self) -> Shape {
-        match self {
-            Self::Log => Shape::Log,
-            Self::Window(WindowParams { res }) => Shape::Window { res },
-            Self::Fixed(FixedParams { calendar, tz_min, .. }) => Shape::Fixed { calendar, tz_min },
-            Self::Bucket(BucketParams { refill, .. }) => Shape::Bucket { refill },
-            Self::Leaky(_) => Shape::Leaky,
-            Self::Slots => Shape::Slots,
-        }
-    }
-
-    /// The most units that a rule of this limit can ever let pass at once.
-    #[inline]
-    const fn capacity(self, limit: u32) -> u32 {
-        match self {
-            _ if limit == 0 => 0,
-            Self::Log | Self::Window(_) | Self::Fixed(_) | Self::Slots => limit,
-            Self::Bucket(BucketParams { burst, .. }) => burst,
-            Self::Leaky(LeakyParams { queue }) => queue.saturating_add(1),
-        }
     }
 }
 
@@ -305,7 +227,7 @@ impl fmt::Debug for Name {
 /// A validated rule. See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    algorithm: Algorithm,
+    params: Params,
     limit: u32,
     capacity: u32,
     period_us: u64,
@@ -319,30 +241,23 @@ pub struct Rule {
 impl Rule {
     /// A rule of validated parts, without a name and without the options that every
     /// algorithm takes.
-    pub(crate) fn new(algorithm: Algorithm, limit: u32, period_us: u64) -> Self {
-        let capacity = algorithm.capacity(limit);
+    pub(crate) fn new(params: Params, limit: u32, period_us: u64) -> Self {
+        let capacity = if limit == 0 { 0 } else { params.capacity(limit) };
         let (name, count_all, cost, ban, shadow) = (None, false, Cost::new(None), None, false);
-        Self { algorithm, limit, capacity, period_us, name, count_all, cost, ban, shadow }
+        Self { params, limit, capacity, period_us, name, count_all, cost, ban, shadow }
     }
 
     pub(crate) fn named(self, name: Option<Name>) -> Self {
         Self { name, ..self }
     }
 
-    pub(crate) const fn algorithm(&self) -> Algorithm {
-        self.algorithm
+    pub(crate) const fn params(&self) -> Params {
+        self.params
     }
 
     /// The algorithm without its options.
     pub const fn kind(&self) -> Kind {
-        match self.algorithm {
-            Algorithm::Log => Kind::Log,
-            Algorithm::Window(_) => Kind::Window,
-            Algorithm::Fixed(_) => Kind::Fixed,
-            Algorithm::Bucket(_) => Kind::Bucket,
-            Algorithm::Leaky(_) => Kind::Leaky,
-            Algorithm::Slots => Kind::Slots,
-        }
+        self.params.kind()
     }
 
     /// Units a period, 0 ..= [`MAX_UNITS`].
@@ -353,8 +268,10 @@ impl Rule {
     /// Whether a debt under this rule stays as it is: at a limit of 0 nothing drains or is added.
     #[inline]
     pub(crate) const fn never_drains(&self) -> bool {
-        let is_debt =
-            matches!(self.algorithm.shape(), Shape::Bucket { refill: Refill::Even } | Shape::Leaky);
+        let is_debt = matches!(
+            self.params,
+            Params::Leaky(_) | Params::Bucket(BucketParams { refill: Refill::Even, .. })
+        );
         is_debt && self.limit == 0
     }
 
@@ -399,7 +316,7 @@ impl Rule {
         // Lists every field, so that a new one does not compile until this function answers for
         // it.
         let Self {
-            algorithm: _,
+            params: _,
             limit: _,
             capacity: _,
             period_us: _,
@@ -413,11 +330,11 @@ impl Rule {
     }
 
     /// A hash of all that decides: rules with equal hashes admit and deny a cost alike.
-    pub(crate) fn hash_of_limit(&self) -> u64 {
+    pub fn hash_of_limit(&self) -> u64 {
         // Lists every field, so that a new one does not compile until this function answers for
         // it.
         let Self {
-            algorithm,
+            params,
             limit,
             capacity: _,
             period_us,
@@ -428,30 +345,26 @@ impl Rule {
             shadow: _,
         } = self;
         let mut hasher = DefaultHasher::new();
-        (algorithm, limit, period_us, name, count_all).hash(&mut hasher);
+        (params, limit, period_us, name, count_all).hash(&mut hasher);
         hasher.finish()
     }
 
     /// The burst of a token bucket or the queue of a leaky one.
     #[inline(always)]
     pub(crate) const fn burst_or_queue(&self) -> u32 {
-        match self.algorithm {
-            Algorithm::Bucket(BucketParams { burst, .. }) => burst,
-            Algorithm::Leaky(LeakyParams { queue }) => queue,
-            Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) | Algorithm::Slots => 0,
+        match self.params {
+            Params::Bucket(BucketParams { burst, .. }) => burst,
+            Params::Leaky(LeakyParams { queue }) => queue,
+            _ => 0,
         }
     }
 
     /// The number of past windows that a fixed window keeps.
     #[inline(always)]
     pub(crate) const fn kept_windows(&self) -> u16 {
-        match self.algorithm {
-            Algorithm::Fixed(FixedParams { keep, .. }) => keep,
-            Algorithm::Log
-            | Algorithm::Window(_)
-            | Algorithm::Bucket(_)
-            | Algorithm::Leaky(_)
-            | Algorithm::Slots => 0,
+        match self.params {
+            Params::Fixed(FixedParams { keep, .. }) => keep,
+            _ => 0,
         }
     }
 

@@ -1,10 +1,8 @@
 //! Validates a parsed rule: every bound, and which algorithm takes an option.
 
-use super::{
-    Algorithm, Align, BucketParams, Cost, FixedParams, Kind, Ladder, LeakyParams, MAX_KEEP,
-    MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period, Refill, Rule, RuleError, RuleOption, Unit,
-    WindowParams,
-};
+use super::{Cost, Kind, Ladder, MAX_UNITS, Name, Period, Rule, RuleError, RuleOption, Unit};
+use crate::algorithm::list::Params;
+use crate::algorithm::{MOST_OWN, OwnWords};
 
 /// A rule as it was written, before validation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,20 +13,10 @@ pub struct RuleSpec {
     pub limit: u64,
     /// `None`: none was written. Slots have no period.
     pub period: Option<Period>,
-    /// Sub-intervals of a `window`, 1 ..= [`MAX_RES`]; `None`: 1.
-    pub res: Option<u64>,
-    /// When the windows of `fixed` open; `None`: by the calendar.
-    pub align: Option<Align>,
-    /// Minutes ahead of UTC under `fixed`, up to [`MAX_TZ_MIN`] either way; `None`: 0.
-    pub tz_min: Option<i16>,
-    /// Past windows that `fixed` keeps, 0 ..= [`MAX_KEEP`]; `None`: 0.
-    pub keep: Option<u64>,
-    /// The capacity of a `bucket`, 1 ..= [`MAX_UNITS`]; `None`: the limit.
-    pub burst: Option<u64>,
-    /// How a `bucket` refills; `None`: evenly.
-    pub refill: Option<Refill>,
-    /// Requests that can wait under `leaky`, 0 ..= [`MAX_UNITS`]; `None`: the limit.
-    pub queue: Option<u64>,
+    /// The values of the options that only this algorithm takes, in their order.
+    pub(crate) own: [Option<i64>; MOST_OWN],
+    /// The first option that only another algorithm takes.
+    pub(crate) foreign: Option<RuleOption>,
     /// The rule's identity; `None`: its algorithm, period and shaping options identify it.
     pub name: Option<Name>,
     /// Whether denied requests are charged too; never for slots.
@@ -52,56 +40,46 @@ impl RuleSpec {
         Self { kind: Kind::Slots, limit, ..Self::default() }
     }
 
+    /// Gives an option that only one algorithm takes its value, a number: see `RuleOption`.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<i64>) -> Self {
+        if let Some(option) = RuleOption::of_name(name.as_bytes()) {
+            self.set(option, value.into());
+        }
+        self
+    }
+
+    /// Gives an option of one algorithm its value.
+    pub(super) fn set(&mut self, option: RuleOption, value: i64) {
+        let of_kind = self.kind.options().iter().position(|own| own.name == option.name());
+        match of_kind.and_then(|place| self.own.get_mut(place)) {
+            Some(own) => *own = Some(value),
+            None => self.foreign = self.foreign.or(Some(option)),
+        }
+    }
+
     /// Checks every bound and that each option belongs to the algorithm.
     ///
     /// # Errors
     /// [`RuleError`], which says what was wrong and what was expected.
     pub fn validate(&self) -> Result<Rule, RuleError> {
-        self.refuse_foreign_options()?;
-        let tz_min = self.tz_min.unwrap_or(0);
-        if !(-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz_min) {
-            return Err(RuleError::TimeZone);
+        let kind = self.kind;
+        if let Some((option, owner)) = self.foreign.and_then(|it| Some((it, it.owner()?))) {
+            return Err(RuleError::ForeignOption { option, owner, kind });
         }
         let limit = bounded("limit", self.limit, 0, MAX_UNITS)?;
         let period_us = self.period_us()?;
         if let Some(Period { count, unit: Unit::Month }) = self.period {
-            if self.kind != Kind::Fixed {
+            if kind != Kind::Fixed {
                 return Err(RuleError::MonthNeedsFixed);
             }
             if count != 1 {
                 return Err(RuleError::SeveralMonths);
             }
-            if self.align == Some(Align::First) {
-                return Err(RuleError::MonthAlignFirst);
-            }
         }
-        let or_limit = |what, given: Option<u64>, min| match given {
-            Some(given) => bounded(what, given, min, MAX_UNITS),
-            None => Ok(limit),
-        };
-        let algorithm = match self.kind {
-            Kind::Log => Algorithm::Log,
-            Kind::Window => Algorithm::Window(WindowParams {
-                res: bounded("res", self.res.unwrap_or(1), 1, MAX_RES)?,
-            }),
-            Kind::Fixed => Algorithm::Fixed(FixedParams {
-                calendar: match self.align.unwrap_or(Align::Epoch) {
-                    Align::Epoch => self.period.map(|period| period.unit.calendar()),
-                    Align::First => None,
-                },
-                tz_min,
-                keep: bounded("keep", self.keep.unwrap_or(0), 0, MAX_KEEP)?,
-            }),
-            Kind::Bucket => Algorithm::Bucket(BucketParams {
-                burst: or_limit("burst", self.burst, 1)?,
-                refill: self.refill.unwrap_or(Refill::Even),
-            }),
-            Kind::Leaky => {
-                Algorithm::Leaky(LeakyParams { queue: or_limit("queue", self.queue, 0)? })
-            }
-            Kind::Slots => Algorithm::Slots,
-        };
-        if self.kind == Kind::Slots && self.count_all {
+        let words = OwnWords { limit, period: self.period, options: self.own };
+        let params = Params::read(kind, &words)?;
+        if kind == Kind::Slots && self.count_all {
             return Err(RuleError::SlotsCountAll);
         }
         let cost = self.cost.map(|cost| bounded("cost", cost, 0, MAX_UNITS)).transpose()?;
@@ -111,7 +89,7 @@ impl RuleSpec {
             cost: Cost::new(cost),
             ban: self.ban,
             shadow: self.shadow,
-            ..Rule::new(algorithm, limit, period_us)
+            ..Rule::new(params, limit, period_us)
         })
     }
 
@@ -123,38 +101,10 @@ impl RuleSpec {
             (false, period) => period.and_then(Period::micros).ok_or(RuleError::PeriodOutOfRange),
         }
     }
-
-    /// Whether this option is given, if it is one that only one algorithm takes.
-    const fn has_owned(&self, option: RuleOption) -> bool {
-        match option {
-            RuleOption::Res => self.res.is_some(),
-            RuleOption::Align => self.align.is_some(),
-            RuleOption::Tz => self.tz_min.is_some(),
-            RuleOption::Keep => self.keep.is_some(),
-            RuleOption::Burst => self.burst.is_some(),
-            RuleOption::Refill => self.refill.is_some(),
-            RuleOption::Queue => self.queue.is_some(),
-            RuleOption::Name
-            | RuleOption::Count
-            | RuleOption::Cost
-            | RuleOption::Ban
-            | RuleOption::Shadow => false,
-        }
-    }
-
-    fn refuse_foreign_options(&self) -> Result<(), RuleError> {
-        let kind = self.kind;
-        for option in RuleOption::ALL {
-            let foreign = |owner: &Kind| *owner != kind && self.has_owned(option);
-            if let Some(owner) = option.owner().filter(foreign) {
-                return Err(RuleError::ForeignOption { option, owner, kind });
-            }
-        }
-        Ok(())
-    }
 }
 
-fn bounded<T: TryFrom<u64> + Into<u64>>(
+/// A number within its bounds.
+pub(crate) fn bounded<T: TryFrom<u64> + Into<u64>>(
     what: &'static str,
     given: u64,
     min: u32,

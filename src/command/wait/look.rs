@@ -4,9 +4,9 @@ use crate::command::scratch::{self, Scratch};
 use crate::command::{answer, peek};
 use crate::config;
 use crate::server::{Call, CommandError};
-use ratelimit_core::limit::Verdict;
-use ratelimit_core::parse::{self, ParseError, WaitRequest};
-use ratelimit_core::waiting::Denial;
+use ratelimit_core::key::Verdict;
+use ratelimit_protocol::parse::{self, ParseError, WaitRequest};
+use ratelimit_protocol::waiting::Denial;
 
 /// What the request would be told.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `RL.WAIT`: replies when this request may pass, in the order of `ratelimit_core::waiting`.
+//! `RL.WAIT`: replies when this request may pass, in the order of `ratelimit_protocol::waiting`.
 //!
 //! ```text
 //!  a key or a policy changes  ->  the line is told            (line)
@@ -24,12 +24,13 @@ use super::check;
 use super::line::{Waiter, Waiters, set_alarm, waiters};
 use super::scratch::Scratch;
 use crate::config;
+use crate::datatype::LIMITER;
 use crate::metrics;
 use crate::server::propagation::must_not_replicate;
 use crate::server::{Call, ClientId, CommandError, EventContext, Texts, WhileWaiting, clock};
 use look::Look;
-use ratelimit_core::parse::WaitRequest;
-use ratelimit_core::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
+use ratelimit_protocol::parse::WaitRequest;
+use ratelimit_protocol::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
 pub use unserved::refuse_unserved;
 
 /// The command that decides for a waiter. It cannot wait, because the module calls it.
@@ -50,7 +51,8 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
         if call.may_wait() && waits_or_is_denied(call, &request, scratch)? {
             return Ok(());
         }
-        check::decide(call, scratch, |_, _| Ok(request.check))
+        let key = call.open_write(call.key_name()?, &LIMITER)?;
+        check::decide(call, scratch, key, request.check)
     })
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ratelimit_core::rule::Rule;
-use ratelimit_core::waiting::Rules;
+use ratelimit_protocol::waiting::Rules;
 use redis::{Connection, ConnectionLike, Value, cmd, pipe};
 
 use crate::support::client::{ask, attempt, command, info, refusal, verdict};

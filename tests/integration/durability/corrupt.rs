@@ -7,7 +7,7 @@ mod values;
 use std::fs;
 
 use fastrand::Rng;
-use ratelimit_core::limit::{Change, Check, Limiter, encode};
+use ratelimit_core::key::{Change, Check, Limiter, encode};
 use ratelimit_core::rule::Rule;
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
 use values::{EVERY_RULE, values};

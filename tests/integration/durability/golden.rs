@@ -1,7 +1,7 @@
 //! Payloads of every version stay readable, and decide as on the day they were saved.
 //!
 //! `fixtures/golden/vN/NAME.payload` is a limiter as version N saved it: only the module's
-//! payload (`limit::encode`). `NAME.expected` says what it holds and how it decides:
+//! payload (`key::encode`). `NAME.expected` says what it holds and how it decides:
 //!
 //! ```text
 //! # what was done to it
@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ratelimit_core::limit::{
+use ratelimit_core::key::{
     BanCount, Change, Check, Entry, History, HoldReport, Limiter, Pause, Standing, StandingEntry,
     Verdict, decode, encode,
 };

@@ -11,7 +11,7 @@ use super::generator::{Words, junk, words};
 use super::payloads;
 
 /// The newest version of effects and of values.
-const EFFECTS_VERSION: u64 = ratelimit_core::effect::VERSION;
+const EFFECTS_VERSION: u64 = ratelimit_protocol::effect::VERSION;
 const VALUES_VERSION: u8 = 1;
 const POLICY_RULE: &str = "bucket:40/m,burst=9,ban=1m:1h,name=x";
 

@@ -17,10 +17,13 @@ const README: &str = include_str!("../../README.md");
 #[tokio::test]
 async fn the_readme_serves_from_the_packages() {
     let dir = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
-    let core = format!("{CLIENT}/../../core");
-    let packages = ["ratelimit-core", "tower-redis-ratelimit"];
-    for (name, source) in packages.iter().zip([core.as_str(), CLIENT]) {
-        package(name, source, dir.path());
+    let packages = [
+        ("ratelimit-core", "../../core"),
+        ("ratelimit-protocol", "../../protocol"),
+        ("tower-redis-ratelimit", "."),
+    ];
+    for (name, source) in packages {
+        package(name, &Path::new(CLIENT).join(source), dir.path());
     }
 
     let server = Server::start("valkey-9.1");
@@ -30,7 +33,7 @@ async fn the_readme_serves_from_the_packages() {
     let manifest = block("toml").replace(path, r#"version = "0.1.0""#);
     let mut manifest =
         format!("[package]\nname = \"fresh\"\nedition = \"2024\"\n{manifest}\n[patch.crates-io]\n");
-    for name in packages {
+    for (name, _) in packages {
         manifest += &format!("{name} = {{ path = \"../{name}-0.1.0\" }}\n");
     }
     fs::write(project.join("Cargo.toml"), manifest + "[profile.dev]\ndebug = 0\n").expect("a disk");
@@ -62,10 +65,10 @@ async fn the_readme_serves_from_the_packages() {
 }
 
 /// Makes a package, and unpacks it.
-fn package(name: &str, source: &str, to: &Path) {
+fn package(name: &str, source: &Path, to: &Path) {
     let target = to.join("target");
     let packing = ["package", "--no-verify", "--exclude-lockfile", "--allow-dirty", "--target-dir"];
-    run(cargo(Path::new(source)).args(packing).arg(&target));
+    run(cargo(source).args(packing).arg(&target));
     let archive = target.join(format!("package/{name}-0.1.0.crate"));
     run(Command::new("tar").arg("-xzf").arg(archive).current_dir(to));
     let unpacked = to.join(format!("{name}-0.1.0"));

@@ -212,7 +212,8 @@ fn no_sequence_of_admissions_exceeds_the_worst_burst_of_windows() {
         (2, 8, 3),
     ] {
         let (worst, short) = Brute::worst(limit, period, res);
-        let stated = worst_of_window(limit, period as u64, u8::try_from(res).unwrap());
+        let stated =
+            crate::algorithm::window::worst(limit, period as u64, u8::try_from(res).unwrap());
         assert_eq!(worst, stated, "limit {limit}, period {period} us, res {res}");
         assert!(short <= limit, "limit {limit}, period {period} us, res {res}");
     }

@@ -19,8 +19,8 @@
 //! the default.
 
 use super::{
-    Algorithm, Align, BucketParams, Calendar, Excerpt, FixedParams, Kind, Ladder, LeakyParams,
-    Name, Period, Refill, Rule, RuleError, RuleOption, RuleSpec, Unit, WindowParams, meant,
+    CommonOption, Excerpt, Kind, Ladder, Name, Period, Rule, RuleError, RuleOption, RuleSpec, Unit,
+    meant,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -30,7 +30,7 @@ impl Rule {
     /// # Errors
     /// [`RuleError`]: the first thing wrong, from left to right.
     pub fn from_text(text: &[u8]) -> Result<Self, RuleError> {
-        spec(text)?.validate()
+        RuleSpec::from_text(text)?.validate()
     }
 }
 
@@ -72,18 +72,23 @@ pub fn digits(text: &[u8]) -> Option<u64> {
     digits.try_fold(0, |number: u64, byte| number.checked_mul(10)?.checked_add(digit(byte)?))
 }
 
-fn spec(text: &[u8]) -> Result<RuleSpec, RuleError> {
-    let (mut spec, mut rest) = match split(text, b':') {
-        Some((name, slots)) if Kind::of_name(name) == Some(Kind::Slots) => spec_of_slots(slots)?,
-        _ => spec_of_rate(text)?,
-    };
-    let mut given = [false; RuleOption::ALL.len()];
-    while let Some(options) = rest {
-        let (option, after) = cut(options, b',');
-        read_option(&mut spec, option, &mut given)?;
-        rest = after;
+impl RuleSpec {
+    /// Reads a rule without testing its bounds.
+    pub(crate) fn from_text(text: &[u8]) -> Result<Self, RuleError> {
+        let (mut spec, mut rest) = match split(text, b':') {
+            Some((name, slots)) if Kind::of_name(name) == Some(Kind::Slots) => {
+                spec_of_slots(slots)?
+            }
+            _ => spec_of_rate(text)?,
+        };
+        let mut given = Vec::new();
+        while let Some(options) = rest {
+            let (option, after) = cut(options, b',');
+            read_option(&mut spec, option, &mut given)?;
+            rest = after;
+        }
+        Ok(spec)
     }
-    Ok(spec)
 }
 
 /// A limit and a period, and the options that follow.
@@ -117,7 +122,7 @@ fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
 }
 
 /// The text before the first byte `at`, and the text after it.
-pub(crate) fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+pub fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let middle = text.iter().position(|&byte| byte == at)?;
     let (before, after) = text.split_at_checked(middle)?;
     Some((before, after.get(1..)?))
@@ -145,47 +150,47 @@ fn no_period(text: &[u8]) -> RuleError {
 fn read_option(
     spec: &mut RuleSpec,
     text: &[u8],
-    given: &mut [bool; RuleOption::ALL.len()],
+    given: &mut Vec<&'static str>,
 ) -> Result<(), RuleError> {
     let (name, value) = cut(text, b'=');
     let unknown = || RuleError::UnknownOption { given: Excerpt::new(name), kind: spec.kind };
     let option = RuleOption::of_name(name).ok_or_else(unknown)?;
-    if given.get_mut(option as usize).is_some_and(|given| std::mem::replace(given, true)) {
+    if given.contains(&option.name()) {
         return Err(RuleError::RepeatedOption(option));
     }
-    if value.is_none() && option != RuleOption::Shadow {
+    given.push(option.name());
+    if value.is_none() && option != RuleOption::Common(CommonOption::Shadow) {
         return Err(RuleError::NoValue(option));
     }
     let (value, has_value) = (value.unwrap_or_default(), value.is_some());
     let wrong = || wrong(option.name(), value, option.value());
+    let option = match option {
+        RuleOption::Common(option) => option,
+        RuleOption::Own(_, own) => {
+            spec.set(option, (own.read)(value).ok_or_else(wrong)?);
+            return Ok(());
+        }
+    };
     match option {
-        RuleOption::Res => spec.res = Some(digits(value).ok_or_else(wrong)?),
-        RuleOption::Align => spec.align = Some(Align::of_name(value).ok_or_else(wrong)?),
-        RuleOption::Tz => spec.tz_min = Some(time_zone(value).ok_or_else(wrong)?),
-        RuleOption::Keep => spec.keep = Some(digits(value).ok_or_else(wrong)?),
-        RuleOption::Burst => spec.burst = Some(digits(value).ok_or_else(wrong)?),
-        RuleOption::Refill if value != b"interval" => return Err(wrong()),
-        RuleOption::Refill => spec.refill = Some(Refill::Interval),
-        RuleOption::Queue => spec.queue = Some(digits(value).ok_or_else(wrong)?),
-        RuleOption::Name => spec.name = Some(Name::new(value).ok_or_else(wrong)?),
-        RuleOption::Count => {
+        CommonOption::Name => spec.name = Some(Name::new(value).ok_or_else(wrong)?),
+        CommonOption::Count => {
             spec.count_all = match value {
                 b"all" => true,
                 b"allowed" => false,
                 _ => return Err(wrong()),
             };
         }
-        RuleOption::Cost => spec.cost = Some(digits(value).ok_or_else(wrong)?),
-        RuleOption::Ban => spec.ban = Some(ladder(value)?),
-        RuleOption::Shadow if has_value => return Err(wrong()),
-        RuleOption::Shadow => spec.shadow = true,
+        CommonOption::Cost => spec.cost = Some(digits(value).ok_or_else(wrong)?),
+        CommonOption::Ban => spec.ban = Some(ladder(value)?),
+        CommonOption::Shadow if has_value => return Err(wrong()),
+        CommonOption::Shadow => spec.shadow = true,
     }
     Ok(())
 }
 
 /// Reads the rungs of a ladder.
 fn ladder(text: &[u8]) -> Result<Ladder, RuleError> {
-    let option = RuleOption::Ban;
+    let option = RuleOption::Common(CommonOption::Ban);
     let mut rungs = text.split(|&byte| byte == b':');
     let mut next = || rungs.next().map(|rung| span_us(option.name(), rung)).transpose();
     let too_many = || wrong(option.name(), text, option.value());
@@ -237,87 +242,44 @@ fn bad_period(of: &'static str, units: &'static str, text: &[u8], unit: &[u8]) -
     }
 }
 
-/// `+HH:MM` or `-HH:MM` as minutes.
-fn time_zone(text: &[u8]) -> Option<i16> {
-    let &[sign, h1, h2, b':', m1, m2] = text else { return None };
-    let (hours, minutes) = (digits(&[h1, h2])?, digits(&[m1, m2]).filter(|&minutes| minutes < 60)?);
-    let east = i16::try_from(hours.checked_mul(60)?.checked_add(minutes)?).ok()?;
-    match sign {
-        b'+' => Some(east),
-        b'-' => east.checked_neg(),
-        _ => None,
-    }
-}
-
 /// The canonical text; `{:#}` shows the cost in this request, whether `cost=` or `COST name=n` gives
 /// it.
 impl Display for Rule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { algorithm, limit, .. } = *self;
+        let Self { params, limit, .. } = *self;
         let cost = if f.alternate() { self.cost.own() } else { self.cost.written() };
         f.write_str(self.kind().name())?;
         f.write_str(":")?;
         Number(limit).fmt(f)?;
-        let write_period = |f: &mut Formatter<'_>, weeks| {
-            f.write_str("/")?;
-            write_period(f, self.period_us, weeks)
-        };
-        match algorithm {
-            Algorithm::Slots => {}
-            Algorithm::Log => write_period(f, true)?,
-            Algorithm::Window(WindowParams { res }) => {
-                write_period(f, true)?;
-                write_option(f, RuleOption::Res, (res != 1).then_some(Number(res.into())))?;
-            }
-            Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
-                match calendar {
-                    Some(Calendar::Months) => f.write_str("/1month")?,
-                    Some(Calendar::Weeks) => write_period(f, true)?,
-                    Some(Calendar::Epoch) | None => write_period(f, false)?,
-                }
-                write_option(f, RuleOption::Align, calendar.is_none().then_some("first"))?;
-                write_option(f, RuleOption::Tz, (tz_min != 0).then_some(TimeZone(tz_min)))?;
-                write_option(f, RuleOption::Keep, (keep != 0).then_some(Number(keep.into())))?;
-            }
-            Algorithm::Bucket(BucketParams { burst, refill }) => {
-                let interval = (refill == Refill::Interval).then_some("interval");
-                write_period(f, true)?;
-                write_option(f, RuleOption::Burst, (burst != limit).then_some(Number(burst)))?;
-                write_option(f, RuleOption::Refill, interval)?;
-            }
-            Algorithm::Leaky(LeakyParams { queue }) => {
-                write_period(f, true)?;
-                write_option(f, RuleOption::Queue, (queue != limit).then_some(Number(queue)))?;
-            }
-        }
-        write_option(f, RuleOption::Name, self.name().map(Name::as_str))?;
-        write_option(f, RuleOption::Count, self.count_all.then_some("all"))?;
-        write_option(f, RuleOption::Cost, cost.map(Number))?;
-        write_option(f, RuleOption::Ban, self.ban())?;
+        params.write(self, f)?;
+        write_option(f, CommonOption::Name.name(), self.name().map(Name::as_str))?;
+        write_option(f, CommonOption::Count.name(), self.count_all.then_some("all"))?;
+        write_option(f, CommonOption::Cost.name(), cost.map(Number))?;
+        write_option(f, CommonOption::Ban.name(), self.ban())?;
         if self.shadow {
             f.write_str(",")?;
-            f.write_str(RuleOption::Shadow.name())?;
+            f.write_str(CommonOption::Shadow.name())?;
         }
         Ok(())
     }
 }
 
 /// Writes an option, unless it has no value: it is then at its default.
-fn write_option(
+pub(crate) fn write_option(
     f: &mut Formatter<'_>,
-    option: RuleOption,
+    option: &str,
     value: Option<impl Display>,
 ) -> fmt::Result {
     let Some(value) = value else { return Ok(()) };
     f.write_str(",")?;
-    f.write_str(option.name())?;
+    f.write_str(option)?;
     f.write_str("=")?;
     value.fmt(f)
 }
 
 /// A number of units, printed by `itoa`: every effect of `RL.THROTTLE` prints its rule,
 /// and the standard library takes several times as long.
-struct Number(u32);
+pub(crate) struct Number(pub u32);
 
 impl Display for Number {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -326,7 +288,7 @@ impl Display for Number {
 }
 
 /// Minutes east of UTC as `+HH:MM` or `-HH:MM`.
-pub(super) struct TimeZone(pub i16);
+pub(crate) struct TimeZone(pub i16);
 
 impl Display for TimeZone {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -340,7 +302,7 @@ pub(crate) struct DisplayPeriod(pub u64);
 
 impl Display for DisplayPeriod {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write_period(f, self.0, true)
+        write_length(f, self.0, true)
     }
 }
 
@@ -348,14 +310,20 @@ impl Display for Ladder {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, rung_us) in self.rungs_us().enumerate() {
             f.write_str(if index == 0 { "" } else { ":" })?;
-            write_period(f, rung_us, true)?;
+            write_length(f, rung_us, true)?;
         }
         Ok(())
     }
 }
 
-/// Writes a period in the longest unit that divides it; in weeks only if `weeks`.
-fn write_period(f: &mut Formatter<'_>, us: u64, weeks: bool) -> fmt::Result {
+/// Writes the period of a rule, in weeks only if `weeks`.
+pub(crate) fn write_period(f: &mut Formatter<'_>, rule: &Rule, weeks: bool) -> fmt::Result {
+    f.write_str("/")?;
+    write_length(f, rule.period_us, weeks)
+}
+
+/// Writes a length of time in the longest unit that divides it; in weeks only if `weeks`.
+fn write_length(f: &mut Formatter<'_>, us: u64, weeks: bool) -> fmt::Result {
     let Some(Period { count, unit }) = Period::of_micros(us, weeks) else {
         return write!(f, "{us}us");
     };

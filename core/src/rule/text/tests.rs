@@ -1,5 +1,6 @@
 use super::*;
-use crate::rule::{MAX_PERIOD_US, MAX_RUNGS};
+use crate::algorithm::list::Params;
+use crate::rule::{Calendar, MAX_PERIOD_US, MAX_RUNGS};
 use proptest::prelude::*;
 
 fn error(text: &str) -> String {
@@ -302,11 +303,8 @@ fn weeks_and_months_follow_the_calendar() {
         ("fixed:5/2w", Calendar::Weeks),
         ("fixed:5/month", Calendar::Months),
     ] {
-        let read = Rule::from_text(text.as_bytes()).unwrap().algorithm();
-        assert!(
-            matches!(read, Algorithm::Fixed(fixed) if fixed.calendar == Some(calendar)),
-            "{text}"
-        );
+        let read = Rule::from_text(text.as_bytes()).unwrap().params();
+        assert!(matches!(read, Params::Fixed(fixed) if fixed.calendar == Some(calendar)), "{text}");
     }
 }
 
@@ -332,17 +330,29 @@ fn ladders() -> impl Strategy<Value = Ladder> {
     proptest::collection::vec(rungs, 1..=MAX_RUNGS).prop_map(|rungs| Ladder::of_ms(&rungs))
 }
 
-/// Specs of all kinds, a few of them beyond bounds.
-fn specs() -> impl Strategy<Value = RuleSpec> {
+/// The options of one algorithm, a few of them beyond bounds: the number that the spec has, and the
+/// text.
+fn own() -> impl Strategy<Value = Vec<(&'static str, i64, String)>> {
+    let number = |name, most: i64| (0..most).prop_map(move |n| (name, n, n.to_string()));
+    let tz = |tz: i64| {
+        let sign = if tz < 0 { '-' } else { '+' };
+        format!("{sign}{:02}:{:02}", tz.unsigned_abs() / 60, tz.unsigned_abs() % 60)
+    };
+    use proptest::option::of;
     let own = (
-        proptest::option::of(0..62_u64),
-        proptest::option::of(prop_oneof![Just(Align::Epoch), Just(Align::First)]),
-        proptest::option::of(-850..850_i16),
-        proptest::option::of(0..380_u64),
-        proptest::option::of(0..1_000_000_010_u64),
-        proptest::option::of(Just(Refill::Interval)),
-        proptest::option::of(0..1_000_000_010_u64),
+        of(number("res", 62)),
+        of(prop_oneof![Just(("align", 0, "epoch".into())), Just(("align", 1, "first".into()))]),
+        of((-850..850_i64).prop_map(move |min| ("tz", min, tz(min)))),
+        of(number("keep", 380)),
+        of(number("burst", 1_000_000_010)),
+        of(Just(("refill", 1, "interval".into()))),
+        of(number("queue", 1_000_000_010)),
     );
+    own.prop_map(|(a, b, c, d, e, f, g)| [a, b, c, d, e, f, g].into_iter().flatten().collect())
+}
+
+/// Specs of all kinds, with the texts of their own options.
+fn specs() -> impl Strategy<Value = (RuleSpec, Vec<(&'static str, String)>)> {
     let common = (
         proptest::option::of("[A-Za-z0-9_.-]{1,32}"),
         any::<bool>(),
@@ -351,44 +361,30 @@ fn specs() -> impl Strategy<Value = RuleSpec> {
         any::<bool>(),
     );
     let limits = prop_oneof![0..100_u64, 0..1_000_000_010_u64];
-    (proptest::sample::select(&Kind::ALL), limits, periods(), own, common).prop_map(
+    (proptest::sample::select(&Kind::ALL), limits, periods(), own(), common).prop_map(
         |(kind, limit, period, own, common)| {
-            let (res, align, tz_min, keep, burst, refill, queue) = own;
             let (name, count_all, cost, ban, shadow) = common;
-            let of = |option: RuleOption| option.suits(kind);
-            RuleSpec {
-                kind,
-                limit,
-                period: (kind != Kind::Slots).then_some(period),
-                res: res.filter(|_| of(RuleOption::Res)),
-                align: align.filter(|_| of(RuleOption::Align)),
-                tz_min: tz_min.filter(|_| of(RuleOption::Tz)),
-                keep: keep.filter(|_| of(RuleOption::Keep)),
-                burst: burst.filter(|_| of(RuleOption::Burst)),
-                refill: refill.filter(|_| of(RuleOption::Refill)),
-                queue: queue.filter(|_| of(RuleOption::Queue)),
-                name: name.and_then(|name| Name::new(name.as_bytes())),
-                count_all,
-                cost,
-                ban,
-                shadow,
-            }
+            let name = name.and_then(|name| Name::new(name.as_bytes()));
+            let period = (kind != Kind::Slots).then_some(period);
+            let plain = RuleSpec { kind, limit, period, ..RuleSpec::default() };
+            let spec = RuleSpec { name, count_all, cost, ban, shadow, ..plain };
+            let of_kind = |name: &str| kind.options().iter().any(|option| option.name == name);
+            let given = own.into_iter().filter(|(name, ..)| of_kind(name));
+            given.fold((spec, Vec::new()), |(spec, mut texts), (name, value, text)| {
+                texts.insert(0, (name, text));
+                (spec.with(name, value), texts)
+            })
         },
     )
 }
 
 /// The text of a spec with every option written out.
-fn written(spec: &RuleSpec) -> String {
+fn written((spec, own): &(RuleSpec, Vec<(&'static str, String)>)) -> String {
     let period = |period: &Period| format!("{}{}", period.count, period.unit.name());
-    let tz = |tz: i16| {
-        let sign = if tz < 0 { '-' } else { '+' };
-        format!("{sign}{:02}:{:02}", tz.unsigned_abs() / 60, tz.unsigned_abs() % 60)
-    };
     let ban = |ladder: &Ladder| {
         let rungs: Vec<_> = ladder.rungs_us().map(|us| format!("{}ms", us / 1_000)).collect();
         rungs.join(":")
     };
-    let align = |align| if align == Align::First { "first" } else { "epoch" };
     let mut text = format!("{}:{}", spec.kind.name(), spec.limit);
     if let Some(written) = &spec.period {
         text = format!("{text}/{}", period(written));
@@ -400,18 +396,14 @@ fn written(spec: &RuleSpec) -> String {
         ("cost=", spec.cost.map(|n| n.to_string())),
         ("count=", Some(count.into())),
         ("name=", spec.name.map(|name| name.as_str().into())),
-        ("queue=", spec.queue.map(|n| n.to_string())),
-        ("refill=", spec.refill.map(|_| "interval".into())),
-        ("burst=", spec.burst.map(|n| n.to_string())),
-        ("keep=", spec.keep.map(|n| n.to_string())),
-        ("tz=", spec.tz_min.map(tz)),
-        ("align=", spec.align.map(|a| align(a).into())),
-        ("res=", spec.res.map(|n| n.to_string())),
     ];
     for (word, value) in options {
         if let Some(value) = value {
             text = format!("{text},{word}{value}");
         }
+    }
+    for (name, value) in own {
+        text = format!("{text},{name}={value}");
     }
     text
 }
@@ -422,7 +414,8 @@ proptest! {
     #[test]
     fn written_specs_are_read_back(spec in specs()) {
         let text = written(&spec);
-        prop_assert_eq!(super::spec(text.as_bytes()), Ok(spec.clone()));
+        let spec = spec.0;
+        prop_assert_eq!(RuleSpec::from_text(text.as_bytes()), Ok(spec.clone()));
         match (spec.validate(), Rule::from_text(text.as_bytes())) {
             (Ok(valid), read) => prop_assert_eq!(read, Ok(valid)),
             (Err(why), Err(error)) => prop_assert_eq!(error, why),
@@ -432,7 +425,7 @@ proptest! {
 
     #[test]
     fn canonical_texts_are_read_back(spec in specs()) {
-        if let Ok(valid) = spec.validate() {
+        if let Ok(valid) = spec.0.validate() {
             let text = valid.to_string();
             prop_assert_eq!(Rule::from_text(text.as_bytes()), Ok(valid));
         }

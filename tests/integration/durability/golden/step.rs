@@ -1,6 +1,7 @@
 //! What a golden file asks of a limiter, in order: questions, checks and settlements of holds.
 
-use ratelimit_core::limit::{Bounds, Check, Limiter, Settlement};
+use ratelimit_core::check::Bounds;
+use ratelimit_core::key::{Check, Limiter, Settlement};
 use ratelimit_core::rule::{Name, NamedCost, Rule};
 use redis::{Cmd, Connection, FromRedisValue, cmd};
 

@@ -1,0 +1,342 @@
+//! Fixed window counter: one count, dropped when its window ends.
+//!
+//! ```text
+//! |--- n ---|--- n' ---|     admits c  iff  n + c <= L
+//! ```
+//!
+//! The rule's `align` says where windows begin: at multiples of the period since the
+//! epoch, or of weeks since Monday 1970-01-05, or at calendar months, all shifted by
+//! `tz`; or at the first request.
+
+pub mod calendar;
+#[cfg(any(test, feature = "testing"))]
+pub mod naive;
+pub mod saved;
+mod words;
+
+pub use words::FixedParams;
+
+pub use self::calendar::Anchor;
+use super::list::{Meter, Params};
+use super::open_window::OpenWindow;
+use super::reading::{Moment, Reading};
+use super::uint48::Uint48;
+use super::{Algorithm, Details, Excess, Held, Reported, Shape};
+use crate::heap::HeapVisitor;
+use crate::rule::{Kind, MS_US, Name, Rule};
+use std::collections::VecDeque;
+
+/// 32 bytes, a size class of the allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    /// The first windows of a time zone or of weeks begin before the epoch.
+    pub window: OpenWindow,
+    /// Saturates at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows get there,
+    /// with 280,000 requests of the largest cost in one window; the limit stays exceeded either
+    /// way.
+    count: Uint48,
+    pub anchor: Anchor,
+    pub limit: u32,
+}
+
+impl Fixed {
+    pub fn new(window: OpenWindow, count: u64, anchor: Anchor, limit: u32) -> Self {
+        Self { window, count: Uint48::saturating(count), anchor, limit }
+    }
+
+    /// A window with `units` consumed at `last_us`.
+    pub fn of_units(rule: &Rule, params: FixedParams, last_us: u64, units: u64) -> Self {
+        let (period_us, anchor) = (rule.period_us(), Anchor::new(params.calendar, params.tz_min));
+        let window = OpenWindow::new(period_us, anchor.start(period_us, last_us), last_us);
+        Self::new(window, units, anchor, rule.limit())
+    }
+
+    /// When the window opened.
+    pub const fn start_us(&self) -> i64 {
+        self.window.start_us()
+    }
+
+    pub const fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// When the window ends.
+    pub fn end_us(&self) -> u64 {
+        u64::try_from(self.anchor.end(self.period_us(), self.start_us())).unwrap_or(0)
+    }
+
+    /// True if `at_us` lies in the window of this shape that starts at `start_us`.
+    fn holds(&self, start_us: i64, at_us: u64) -> bool {
+        let window = start_us..self.anchor.end(self.period_us(), start_us);
+        window.contains(&i64::try_from(at_us).unwrap_or(i64::MAX))
+    }
+
+    pub fn count_at(&self, at_us: u64) -> u64 {
+        if at_us >= self.end_us() { 0 } else { self.count() }
+    }
+
+    /// Counts units but keeps the limit, since no rule consumes. Returns the window that closed
+    /// before, if one did.
+    #[inline(always)]
+    pub fn add(&mut self, at_us: u64, units: u32) -> Option<Past> {
+        let mut closed = None;
+        if self.count_at(at_us) > 0 {
+            self.window.reach(at_us);
+        } else {
+            let (start_us, count) = (self.start_us(), self.count());
+            closed = Some(Past { start_us, count }).filter(|past| past.count > 0);
+            let (period_us, anchor) = (self.period_us(), self.anchor);
+            self.window = OpenWindow::new(period_us, anchor.start(period_us, at_us), at_us);
+            self.count = Uint48::default();
+        }
+        self.count.add(units);
+        closed
+    }
+
+    /// Gives back up to `units` if their window is still open, and returns how many.
+    fn take(&mut self, at_us: u64, units: u64) -> u64 {
+        if at_us >= self.end_us() { 0 } else { self.count.take(units) }
+    }
+
+    /// Counts units for a rule, and returns the window that closed before, if one did.
+    fn count_for(&mut self, rule: &Rule, at_us: u64, cost: u32) -> Option<Past> {
+        let closed = self.add(at_us, cost);
+        self.limit = rule.limit();
+        closed
+    }
+
+    /// The text of the rule that consumed last, which keeps this many past windows.
+    fn rule_with(&self, keep: u16, name: Option<Name>) -> String {
+        let (calendar, tz_min) = (self.anchor.calendar(), self.anchor.tz_min());
+        let params = Params::Fixed(FixedParams { calendar, tz_min, keep });
+        Rule::new(params, self.limit, self.period_us()).named(name).to_string()
+    }
+}
+
+impl Algorithm for Fixed {
+    fn period_us(&self) -> u64 {
+        self.window.period_us()
+    }
+
+    fn last_us(&self) -> u64 {
+        self.window.last_us()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { kind: Kind::Fixed, options: self.anchor.number() }
+    }
+
+    /// A start before the epoch wraps, and the difference wraps back.
+    fn window_of(&self, _rule: &Rule) -> u64 {
+        self.end_us().wrapping_sub(self.start_us().cast_unsigned())
+    }
+
+    fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let (count, limit) = (self.count_at(at_us), rule.limit().into());
+        Reading::of_used(at_us, (count, limit), cost, || Moment::At(self.end_us()))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    fn consumed(&self, at_us: u64) -> u64 {
+        self.count_at(at_us)
+    }
+
+    #[inline(always)]
+    fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        self.count_for(rule, at_us, cost);
+    }
+
+    fn ends(&self) -> Moment {
+        Moment::At(if self.count() == 0 { 0 } else { self.end_us() })
+    }
+
+    fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
+        self.take(at_us, units.into())
+    }
+}
+
+impl Held for Fixed {
+    fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+        if self.holds(self.start_us(), stamp_us) { self.take(at_us, units) } else { 0 }
+    }
+
+    fn consume_excess(&mut self, excess: Excess, at_us: u64) {
+        self.add(at_us, excess.units);
+    }
+}
+
+impl Reported for Fixed {
+    fn rule(&self, name: Option<Name>) -> String {
+        self.rule_with(0, name)
+    }
+}
+
+/// A window that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    pub start_us: i64,
+    pub count: u64,
+}
+
+/// A fixed window that keeps the counts of past ones (`keep=N`), for graphs. No decision reads
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedWithPast {
+    pub fixed: Fixed,
+    /// The number of windows whose counts are kept.
+    pub keep: u16,
+    /// Oldest first, without empty windows.
+    pub past: VecDeque<Past>,
+}
+
+impl FixedWithPast {
+    fn add_to_past(&mut self, closed: Option<Past>) {
+        self.past.extend(closed);
+        let oldest = self.fixed.start_us().saturating_sub_unsigned(self.kept_us());
+        while self.past.front().is_some_and(|window| window.start_us < oldest)
+            || self.past.len() > usize::from(self.keep)
+        {
+            self.past.pop_front();
+        }
+    }
+
+    fn kept_us(&self) -> u64 {
+        self.fixed.period_us().saturating_mul(u64::from(self.keep))
+    }
+}
+
+impl Algorithm for FixedWithPast {
+    fn shape(&self) -> Shape {
+        self.fixed.shape()
+    }
+
+    fn period_us(&self) -> u64 {
+        self.fixed.period_us()
+    }
+
+    fn last_us(&self) -> u64 {
+        self.fixed.last_us()
+    }
+
+    fn window_of(&self, rule: &Rule) -> u64 {
+        self.fixed.window_of(rule)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fixed.count() == 0 && self.past.is_empty()
+    }
+
+    fn consumed(&self, at_us: u64) -> u64 {
+        self.fixed.consumed(at_us)
+    }
+
+    fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        self.fixed.read(rule, at_us, cost)
+    }
+
+    /// Moves a window that closed into the past.
+    fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        let closed = self.fixed.count_for(rule, at_us, cost);
+        self.keep = rule.kept_windows();
+        self.add_to_past(closed);
+    }
+
+    fn ends(&self) -> Moment {
+        self.fixed.ends()
+    }
+
+    /// Until when any of the counts matters.
+    fn matters_until(&self) -> Moment {
+        Moment::At(self.fixed.end_us().saturating_add(self.kept_us()))
+    }
+
+    fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
+        self.fixed.refund(window_us, at_us, units)
+    }
+
+    fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.ring(&mut self.past);
+    }
+}
+
+/// What was counted in a past window is given back to it.
+impl Held for FixedWithPast {
+    fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
+        if self.fixed.holds(self.fixed.start_us(), stamp_us) {
+            return self.fixed.count.take(units);
+        }
+        // Windows are ordered by their starts.
+        let stamp = i64::try_from(stamp_us).unwrap_or(i64::MAX);
+        let started = self.past.partition_point(|past| past.start_us <= stamp);
+        let Some(index) = started.checked_sub(1) else { return 0 };
+        let Some(past) = self.past.get_mut(index) else { return 0 };
+        if !self.fixed.holds(past.start_us, stamp_us) {
+            return 0;
+        }
+        let back = past.count.min(units);
+        past.count = past.count.saturating_sub(back);
+        if past.count == 0 {
+            self.past.remove(index);
+        }
+        back
+    }
+
+    fn consume_excess(&mut self, excess: Excess, at_us: u64) {
+        let closed = self.fixed.add(at_us, excess.units);
+        self.add_to_past(closed);
+    }
+}
+
+impl Reported for FixedWithPast {
+    fn rule(&self, name: Option<Name>) -> String {
+        self.fixed.rule_with(self.keep, name)
+    }
+
+    fn details(&self, _at_us: Option<u64>) -> Option<Details> {
+        let past = self.past.iter().map(|past| (past.start_us, past.count));
+        let present = (self.fixed.start_us(), self.fixed.count());
+        let in_ms =
+            |(start_us, count): (i64, u64)| (start_us.div_euclid(MS_US.cast_signed()), count);
+        Some(Details::Windows(past.chain([present]).map(in_ms).collect()))
+    }
+}
+
+impl Meter {
+    /// Called before a rule with `keep` consumes: a fixed window becomes one that keeps past ones.
+    #[cold]
+    pub(super) fn keep_past(&mut self) {
+        if let Self::Fixed(fixed) = self {
+            let past = FixedWithPast { fixed: **fixed, keep: 0, past: VecDeque::new() };
+            *self = Self::FixedWithPast(Box::new(past));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Calendar, Kind, MAX_UNITS, Period, RuleSpec, Unit};
+
+    #[test]
+    fn a_count_stops_at_its_maximum() {
+        let day = Period { count: 1, unit: Unit::Day };
+        let rule = RuleSpec::new(Kind::Fixed, MAX_UNITS.into(), day).validate().expect("a rule");
+        for units in [Uint48::MAX - 2, Uint48::MAX, u64::MAX] {
+            let params = FixedParams { calendar: Some(Calendar::Epoch), tz_min: 0, keep: 0 };
+            let mut fixed = Fixed::of_units(&rule, params, 0, units);
+            assert_eq!(fixed.count(), units.min(Uint48::MAX));
+            fixed.consume(&rule, 1, MAX_UNITS);
+            assert_eq!(fixed.count(), Uint48::MAX);
+            let reading = fixed.read(&rule, 1, 1);
+            assert_eq!((reading.remaining, reading.admits), (0, Moment::At(fixed.end_us())));
+            assert_eq!(fixed.refund(0, 1, 7), 7);
+            assert_eq!(fixed.count(), Uint48::MAX - 7);
+            let past = Past { start_us: 0, count: Uint48::MAX - 7 };
+            assert_eq!(fixed.count_for(&rule, fixed.end_us(), 3), Some(past));
+            assert_eq!(fixed.count(), 3);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The list of algorithms. Another one is a folder, and a line in each part of this file, to which
+//! compile errors lead.
+
+use super::bucket::{self, BucketParams, Interval, Refill};
+use super::debt::{self, Debt};
+use super::fixed::{self, Fixed, FixedParams, FixedWithPast};
+use super::leaky::LeakyParams;
+use super::log::{self, Log, LogParams};
+use super::slots::{self, Slots, SlotsParams};
+use super::window::{self, Window, WindowParams};
+use super::{Algorithm, OwnWords, Saved, Words};
+use crate::heap::HeapVisitor;
+use crate::rule::{OwnOption, Rule, RuleError, named};
+use crate::saved::error::DecodeError;
+use crate::saved::form::{UNKNOWN_KIND, put, take};
+
+named! {
+    /// The algorithms, without their options.
+    #[derive(Default)]
+    pub enum Kind {
+        #[default]
+        /// Keeps the times of what was admitted in the last period.
+        Log = "log",
+        /// A sliding window counter.
+        Window = "window",
+        /// Windows that follow each other, by the calendar or from the first request.
+        Fixed = "fixed",
+        /// A token bucket.
+        Bucket = "bucket",
+        /// A queue that leaks evenly.
+        Leaky = "leaky",
+        /// Concurrent requests, each with a hold; no period.
+        Slots = "slots",
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Kind {
+    /// The algorithms whose checks need no hold.
+    pub const RATES: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];
+}
+
+/// An algorithm with its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Params {
+    Log(LogParams),
+    Window(WindowParams),
+    Fixed(FixedParams),
+    Bucket(BucketParams),
+    Leaky(LeakyParams),
+    Slots(SlotsParams),
+}
+
+/// Does the same with the parameters of each algorithm.
+macro_rules! each_params {
+    ($params:expr, $it:ident => $do:expr) => {
+        match $params {
+            Params::Log($it) => $do,
+            Params::Window($it) => $do,
+            Params::Fixed($it) => $do,
+            Params::Bucket($it) => $do,
+            Params::Leaky($it) => $do,
+            Params::Slots($it) => $do,
+        }
+    };
+}
+pub(super) use each_params;
+
+impl Kind {
+    /// The options that only this algorithm takes, in the order of the canonical text.
+    pub(crate) const fn options(self) -> &'static [OwnOption] {
+        match self {
+            Self::Log => LogParams::OPTIONS,
+            Self::Window => WindowParams::OPTIONS,
+            Self::Fixed => FixedParams::OPTIONS,
+            Self::Bucket => BucketParams::OPTIONS,
+            Self::Leaky => LeakyParams::OPTIONS,
+            Self::Slots => SlotsParams::OPTIONS,
+        }
+    }
+}
+
+impl Params {
+    /// The parameters of a rule of this kind.
+    pub(crate) fn read(kind: Kind, words: &OwnWords) -> Result<Self, RuleError> {
+        Ok(match kind {
+            Kind::Log => Self::Log(LogParams::read(words)?),
+            Kind::Window => Self::Window(WindowParams::read(words)?),
+            Kind::Fixed => Self::Fixed(FixedParams::read(words)?),
+            Kind::Bucket => Self::Bucket(BucketParams::read(words)?),
+            Kind::Leaky => Self::Leaky(LeakyParams::read(words)?),
+            Kind::Slots => Self::Slots(SlotsParams::read(words)?),
+        })
+    }
+
+    /// The same for one of several programs that share a limit, whose part of a number this gives.
+    #[must_use]
+    pub(crate) fn divided(self, part: impl Fn(u32) -> u32) -> Self {
+        match self {
+            Self::Log(it) => Self::Log(it.divided(part)),
+            Self::Window(it) => Self::Window(it.divided(part)),
+            Self::Fixed(it) => Self::Fixed(it.divided(part)),
+            Self::Bucket(it) => Self::Bucket(it.divided(part)),
+            Self::Leaky(it) => Self::Leaky(it.divided(part)),
+            Self::Slots(it) => Self::Slots(it.divided(part)),
+        }
+    }
+
+    /// The algorithm without its options.
+    #[inline]
+    pub(crate) const fn kind(self) -> Kind {
+        match self {
+            Self::Log(_) => Kind::Log,
+            Self::Window(_) => Kind::Window,
+            Self::Fixed(_) => Kind::Fixed,
+            Self::Bucket(_) => Kind::Bucket,
+            Self::Leaky(_) => Kind::Leaky,
+            Self::Slots(_) => Kind::Slots,
+        }
+    }
+}
+
+/// 16 bytes: the algorithm, and a pointer to its allocation, which is only as large as that
+/// algorithm needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meter {
+    Log(Log),
+    Window(Window),
+    Fixed(Box<Fixed>),
+    /// `fixed` with `keep`.
+    FixedWithPast(Box<FixedWithPast>),
+    /// `bucket` and `leaky`.
+    Debt(Box<Debt>),
+    /// `bucket` with `refill=interval`.
+    Interval(Box<Interval>),
+    Slots(Slots),
+}
+
+/// Does the same with each algorithm's meter.
+macro_rules! each_meter {
+    ($meter:expr, $it:ident => $do:expr) => {
+        match $meter {
+            Meter::Log($it) => $do,
+            Meter::Window($it) => $do,
+            Meter::Fixed($it) => $do,
+            Meter::FixedWithPast($it) => $do,
+            Meter::Debt($it) => $do,
+            Meter::Interval($it) => $do,
+            Meter::Slots($it) => $do,
+        }
+    };
+}
+pub(super) use each_meter;
+
+impl Meter {
+    /// A meter of a rule's shape with `units` consumed at `last_us`.
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        match rule.params() {
+            Params::Log(_) => Self::Log(Log::default()),
+            Params::Window(WindowParams { res }) => {
+                Self::Window(Window::of_units(rule, res, last_us, units))
+            }
+            Params::Fixed(params) => {
+                Self::Fixed(Box::new(Fixed::of_units(rule, params, last_us, units)))
+            }
+            Params::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
+                Self::Interval(Box::new(Interval::of_units(rule, last_us, units)))
+            }
+            Params::Bucket(BucketParams { refill: Refill::Even, .. }) | Params::Leaky(_) => {
+                Self::Debt(Box::new(Debt::of_units(rule, last_us, units)))
+            }
+            Params::Slots(_) => Self::Slots(Slots { limit: rule.limit() }),
+        }
+    }
+
+    /// Converts the meter to the shape of a rule of its kind, with the rule's limit. A debt
+    /// converts exactly; another meter converts to its units that still count, all consumed at its
+    /// last time.
+    pub fn reshaped(&self, rule: &Rule) -> Self {
+        let mut of_units = Self::of_units(rule, self.last_us(), self.consumed(self.last_us()));
+        if let (Self::Debt(debt), Self::Debt(converted)) = (self, &mut of_units) {
+            **converted = Debt { limit: converted.limit, ..debt.with_period(rule.period_us()) };
+        }
+        of_units
+    }
+
+    /// Writes the code of its algorithm and its fields.
+    pub fn save(&self, to: &mut Vec<u8>) {
+        put(to, &each_meter!(self, it => it.code()));
+        each_meter!(self, it => it.save(to));
+    }
+
+    /// Takes the code of an algorithm and its fields.
+    pub fn load(from: &mut &[u8]) -> Result<Self, DecodeError> {
+        match take(from)? {
+            Log::CODE => log::saved::load(from),
+            Window::CODE => window::saved::load(from),
+            Fixed::CODE => fixed::saved::load(from),
+            Debt::CODE => debt::load(from),
+            Interval::CODE => bucket::saved::load(from),
+            Slots::CODE => slots::load(from),
+            _ => Err(UNKNOWN_KIND),
+        }
+    }
+
+    /// Visits each heap allocation.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        match self {
+            Self::Fixed(fixed) => to.boxed(fixed),
+            Self::FixedWithPast(past) => to.boxed(past),
+            Self::Debt(debt) => to.boxed(debt),
+            Self::Interval(interval) => to.boxed(interval),
+            Self::Log(_) | Self::Window(_) | Self::Slots(_) => {}
+        }
+        each_meter!(self, it => it.visit_heap(to));
+    }
+}

@@ -1,0 +1,47 @@
+//! The words of `log`: it has no options.
+
+use crate::algorithm::{OwnWords, Words};
+use crate::rule::explain::{at_worst, per, requests};
+use crate::rule::{OwnOption, Rule, RuleError, memory, write_period};
+use std::fmt;
+
+/// A log has no parameters but its limit and its period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LogParams;
+
+impl Words for LogParams {
+    const OPTIONS: &'static [OwnOption] = &[];
+
+    fn read(_words: &OwnWords) -> Result<Self, RuleError> {
+        Ok(Self)
+    }
+
+    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_period(f, rule, true)
+    }
+
+    fn worst_in_period(self, rule: &Rule) -> u64 {
+        rule.limit().into()
+    }
+
+    fn identity(self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
+    fn explain(self, rule: &Rule) -> String {
+        let limit = u64::from(rule.limit());
+        let (least, most) = (memory::log_entry(0), memory::log_entry(rule.period_us()));
+        let entry = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        format!(
+            "at most {} in any {}, wherever it begins (sliding log, exact). \
+         Worst burst: {}. \
+         Memory: {} bytes, and {entry} a request remembered, up to {}; 4 more a \
+         request once costs differ; one log serves all log rules of a key.",
+            requests(limit),
+            per(rule.period_us()),
+            at_worst(rule, |worst| worst.to_string()),
+            memory::LOG_KEY,
+            limit.saturating_mul(most),
+        )
+    }
+}

@@ -1,0 +1,191 @@
+//! What an algorithm does, whichever it is.
+
+use super::list::{Meter, Params, each_meter, each_params};
+use super::reading::{Moment, Reading};
+use super::{Algorithm, Details, Excess, Held, Memory, Reported, Shape, Words};
+use crate::rule::{Kind, Name, Rule};
+use std::fmt;
+
+impl Meter {
+    /// The first address to read, for a prefetch.
+    #[inline]
+    pub fn address(&self) -> *const u8 {
+        each_meter!(self, it => it.address())
+    }
+
+    /// True if it was made for a rule of this kind, whatever the rule's options.
+    pub fn is_of_kind(&self, kind: Kind) -> bool {
+        kind == self.shape().kind
+    }
+
+    /// The options that it was made for, as far as they shape it.
+    pub fn shape(&self) -> Shape {
+        each_meter!(self, it => it.shape())
+    }
+
+    /// True if `rule` can read this without reshaping.
+    #[inline]
+    pub fn has_shape_of(&self, rule: &Rule) -> bool {
+        each_meter!(self, it => it.fits(rule))
+    }
+
+    /// When it was last added to.
+    #[inline]
+    pub fn last_us(&self) -> u64 {
+        each_meter!(self, it => it.last_us())
+    }
+
+    /// The length of its window.
+    #[inline]
+    pub fn period_us(&self) -> u64 {
+        each_meter!(self, it => it.period_us())
+    }
+
+    /// How long the window of a rule is at its last time; a month by the calendar has its own length.
+    pub fn window_of(&self, rule: &Rule) -> u64 {
+        each_meter!(self, it => it.window_of(rule))
+    }
+
+    /// True if it holds nothing that could matter.
+    pub fn is_empty(&self) -> bool {
+        each_meter!(self, it => it.is_empty())
+    }
+
+    /// Units that still count at `at_us >= last_us`, rounded up.
+    pub fn consumed(&self, at_us: u64) -> u64 {
+        each_meter!(self, it => it.consumed(at_us))
+    }
+
+    /// What a rule of its shape reads at `at_us >= last_us`.
+    #[inline(always)]
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        each_meter!(self, it => it.read(rule, at_us, cost))
+    }
+
+    /// When a rule of its shape has nothing consumed any more; 0 if it has nothing consumed at
+    /// `at_us`, which may be ahead of the clock.
+    #[inline(always)]
+    pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
+        let clears = each_meter!(self, it => it.clears(rule));
+        if clears <= Moment::At(at_us) { Moment::At(0) } else { clears }
+    }
+
+    /// When it ends: when nothing in it counts any more by the rule that consumed last, as it then
+    /// was, or for a log by all rules that did. From then on every rule reads it as empty.
+    #[inline(always)]
+    pub fn ends(&self) -> Moment {
+        each_meter!(self, it => it.ends())
+    }
+
+    pub fn has_ended(&self, at_us: u64) -> bool {
+        self.ends() <= Moment::At(at_us)
+    }
+
+    /// Until when a decision or a reader may need it. Past windows are kept for graphs, so they may
+    /// be read after the end.
+    #[inline]
+    pub fn matters_until(&self) -> Moment {
+        each_meter!(self, it => it.matters_until())
+    }
+
+    /// Consumes for a rule of its shape at `at_us >= last_us`. A log consumed from here keeps only
+    /// what this rule needs, so no other rule may read it.
+    #[inline(always)]
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        debug_assert!(self.has_shape_of(rule), "a rule of another shape");
+        if rule.kept_windows() > 0 {
+            self.keep_past();
+        }
+        each_meter!(self, it => it.consume(rule, at_us, cost));
+    }
+
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
+    /// because a refund that gave nothing back is not propagated. A log gives back only entries
+    /// within the window.
+    pub fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
+        each_meter!(self, it => it.refund(window_us, at_us, units))
+    }
+
+    /// What the holds on it must remember together.
+    pub fn memory(&self) -> Memory {
+        each_meter!(self, it => it.memory())
+    }
+
+    /// What one unit is in its [`level`](Self::level); `None` if each check takes its full cost.
+    pub fn unit(&self) -> Option<u64> {
+        each_meter!(self, it => it.unit())
+    }
+
+    /// How full it is at `at_us >= last_us`: the debt drained at `limit`, in fractions of a unit, or
+    /// the tokens taken. Other meters always take the full cost, so theirs is 0.
+    pub fn level(&self, limit: u32, at_us: u64) -> u128 {
+        each_meter!(self, it => it.level(limit, at_us))
+    }
+
+    /// Lowers the level at its last time.
+    pub fn take_off(&mut self, level: u128) {
+        each_meter!(self, it => it.take_off(level));
+    }
+
+    /// Gives back up to `units` consumed at `stamp_us`: those that still count at `at_us >=
+    /// last_us`, are still in a log, or are kept for graphs. Returns how many, and changes nothing
+    /// if that is 0. `last_us` stays, unless a log loses its newest entry.
+    ///
+    /// A debt gets nothing back: it does not know when its units were consumed.
+    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+        each_meter!(self, it => it.give_back(stamp_us, at_us, units))
+    }
+
+    /// Consumes what a settled hold cost beyond its charge, beyond any limit.
+    pub fn consume_excess(&mut self, excess: Excess, at_us: u64) {
+        if excess.units > 0 {
+            let at_us = at_us.max(self.last_us());
+            each_meter!(self, it => it.consume_excess(excess, at_us));
+        }
+    }
+
+    /// The text of the rule that consumed last, as far as it is stored here.
+    pub fn rule(&self, name: Option<Name>) -> String {
+        each_meter!(self, it => it.rule(name))
+    }
+
+    /// The part of a report that only this algorithm has; `at_us` is `None` if it lies too far ahead
+    /// of the clock to count.
+    pub fn details(&self, at_us: Option<u64>) -> Option<Details> {
+        each_meter!(self, it => it.details(at_us))
+    }
+}
+
+impl Params {
+    /// The algorithm and the options that shape its state.
+    #[inline]
+    pub(crate) fn shape(self) -> Shape {
+        Shape { kind: self.kind(), options: each_params!(self, it => it.shape()) }
+    }
+
+    /// The most units that a rule of this limit, which is not 0, can ever let pass at once.
+    #[inline]
+    pub(crate) fn capacity(self, limit: u32) -> u32 {
+        each_params!(self, it => it.capacity(limit))
+    }
+
+    /// Writes the period and the options of the canonical text.
+    pub(crate) fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        each_params!(self, it => it.write(rule, f))
+    }
+
+    /// What a rule means, its worst burst and its memory.
+    pub(crate) fn explain(self, rule: &Rule) -> String {
+        each_params!(self, it => it.explain(rule))
+    }
+
+    /// The most units that can pass within one period.
+    pub(crate) fn worst_in_period(self, rule: &Rule) -> u64 {
+        each_params!(self, it => it.worst_in_period(rule))
+    }
+
+    /// What the identity of a rule without a name is made of, and what is free to change.
+    pub(crate) fn identity(self) -> Option<(&'static str, &'static str)> {
+        each_params!(self, it => it.identity())
+    }
+}

@@ -1,0 +1,296 @@
+//! The algorithms, a folder each, and the list of them.
+//!
+//! ```text
+//! list          the list
+//! meter         what any of them does
+//! log           sliding log
+//! window        sliding window counter
+//! fixed         fixed window, by the calendar or from the first request
+//! bucket        token bucket
+//! leaky         leaky bucket
+//! slots         requests that run at once
+//! ```
+//!
+//! What they share:
+//!
+//! ```text
+//! state         what a rule finds by its identity: a meter, and its name
+//! reading       what a rule reads in a state at a time
+//! debt          what a bucket owes, of `bucket` and `leaky`
+//! open_window   the window now open, of `fixed`, and of `bucket` with `refill=interval`
+//! uint48        a number in six bytes
+//! ```
+//!
+//! An algorithm is what its state implements, [`Algorithm`], [`Held`], [`Saved`] and [`Reported`], and
+//! what its parameters do, [`Words`].
+
+pub(crate) mod bucket;
+pub(crate) mod debt;
+pub(crate) mod fixed;
+pub(crate) mod leaky;
+pub(crate) mod list;
+pub(crate) mod log;
+pub(crate) mod meter;
+pub(crate) mod open_window;
+pub(crate) mod reading;
+pub(crate) mod slots;
+pub(crate) mod state;
+pub(crate) mod uint48;
+pub(crate) mod window;
+
+pub use log::LogReport;
+pub use window::WindowReport;
+
+use self::log::series::needs::Needs;
+use self::reading::{Moment, Reading};
+use crate::heap::{HeapVisitor, address_of};
+use crate::rule::{Kind, Name, OwnOption, Period, Rule, RuleError, bounded};
+use std::fmt;
+
+/// The algorithm and the options that shape its state, as a number. Two rules without a name read one
+/// state if their shapes and their periods are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Shape {
+    pub kind: Kind,
+    pub options: u32,
+}
+
+/// What was written of a rule that its algorithm reads.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnWords {
+    pub limit: u32,
+    /// `None` for slots.
+    pub period: Option<Period>,
+    /// The values of [`Words::OPTIONS`], in their order.
+    pub options: [Option<i64>; MOST_OWN],
+}
+
+/// The most options that only one algorithm takes.
+pub(crate) const MOST_OWN: usize = 3;
+
+impl OwnWords {
+    /// The value of an option, or its default.
+    pub fn of(&self, option: usize, default: i64) -> i64 {
+        self.options.get(option).copied().flatten().unwrap_or(default)
+    }
+
+    /// The value of an option between its bounds.
+    pub fn within<T: TryFrom<u64> + Into<u64>>(
+        &self,
+        (option, what): (usize, &OwnOption),
+        default: u32,
+        min: u32,
+        max: T,
+    ) -> Result<T, RuleError> {
+        let given = u64::try_from(self.of(option, default.into())).unwrap_or(0);
+        bounded(what.name, given, min, max)
+    }
+}
+
+/// What an algorithm reads and tells of its parameters.
+pub(crate) trait Words: Copy {
+    /// The options that only this algorithm takes, in the order of the canonical text.
+    const OPTIONS: &'static [OwnOption];
+
+    /// The parameters that were written; every bound is tested.
+    fn read(words: &OwnWords) -> Result<Self, RuleError>;
+
+    /// The options that shape the state, as a number.
+    fn shape(self) -> u32 {
+        0
+    }
+
+    /// The most units that a rule of this limit, which is not 0, can ever let pass at once.
+    fn capacity(self, limit: u32) -> u32 {
+        limit
+    }
+
+    /// The same for one of several programs that share a limit, whose part of a number this gives.
+    #[must_use]
+    fn divided(self, _part: impl Fn(u32) -> u32) -> Self {
+        self
+    }
+
+    /// Writes the period and the options of the canonical text.
+    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
+    /// What a rule means, its worst burst and its memory, in sentences.
+    fn explain(self, rule: &Rule) -> String;
+
+    /// The most units that can pass within one period, by a limit that is not 0.
+    fn worst_in_period(self, rule: &Rule) -> u64;
+
+    /// What the identity of a rule without a name is made of, and what is free to change; `None` if
+    /// all rules of a key read one state.
+    fn identity(self) -> Option<(&'static str, &'static str)>;
+}
+
+/// What an algorithm does with what its rules consumed. A rule can read and consume from it if it
+/// has the rule's shape and period.
+pub(crate) trait Algorithm {
+    /// The options that it was made for, as far as they shape it.
+    fn shape(&self) -> Shape;
+
+    /// The length of its window.
+    fn period_us(&self) -> u64;
+
+    /// When it was last added to.
+    fn last_us(&self) -> u64;
+
+    /// How long the window of a rule is at its last time; a month by the calendar has its own length.
+    fn window_of(&self, rule: &Rule) -> u64 {
+        rule.period_us()
+    }
+
+    /// True if a rule can read it as it is: both are of one shape and period.
+    #[inline]
+    fn fits(&self, rule: &Rule) -> bool {
+        rule.period_us() == self.period_us() && rule.params().shape() == self.shape()
+    }
+
+    /// True if it holds nothing that could matter.
+    fn is_empty(&self) -> bool;
+
+    /// Units that still count at `at_us >= last_us`, rounded up.
+    fn consumed(&self, at_us: u64) -> u64;
+
+    /// What a rule of its shape reads at `at_us >= last_us`.
+    fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading;
+
+    /// Consumes for a rule of its shape at `at_us >= last_us`.
+    fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32);
+
+    /// When nothing in it counts any more by the rule that consumed last, as it then was, or for a
+    /// log by all rules that did. From then on every rule reads it as empty.
+    fn ends(&self) -> Moment;
+
+    /// When a rule of its shape has nothing consumed any more.
+    fn clears(&self, _rule: &Rule) -> Moment {
+        self.ends()
+    }
+
+    /// Until when a decision or a reader may need it.
+    fn matters_until(&self) -> Moment {
+        self.ends()
+    }
+
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
+    /// because a refund that gave nothing back is not propagated. `window_us` is how far back.
+    fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64;
+
+    /// The first address to read, for a prefetch.
+    #[inline]
+    fn address(&self) -> *const u8
+    where
+        Self: Sized,
+    {
+        address_of(self)
+    }
+
+    /// Visits each heap allocation inside it.
+    fn visit_heap(&mut self, _to: &mut impl HeapVisitor) {}
+}
+
+/// What the holds on one state must remember to give back the right units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Nothing: units are given back by the time when they were consumed, if at all.
+    Nothing,
+    /// What the log rules of each hold need.
+    Needs,
+    /// The least level since each hold was taken.
+    Leasts,
+    /// Which hold queued last.
+    Last,
+}
+
+/// What a settled hold cost beyond its charge.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Excess {
+    pub units: u32,
+    /// The limit of the rule that was charged.
+    pub limit: u32,
+    /// True if that rule was a shadow, which consumes nothing beyond the capacity.
+    pub shadow: bool,
+    /// What the log rules of the hold need.
+    pub needs: Needs,
+}
+
+impl Excess {
+    /// The most units that there may be after it, where a shadow stops at this capacity.
+    pub fn most(&self, capacity: u64) -> u64 {
+        match (self.shadow, self.limit) {
+            (false, _) => u64::MAX,
+            (true, 0) => 0,
+            (true, _) => capacity,
+        }
+    }
+}
+
+/// How holds correct what an algorithm counts: what was charged too much is given back *as if the
+/// check had cost less*, as far as it has not come back by itself.
+pub(crate) trait Held {
+    /// What the holds on it must remember together.
+    fn memory(&self) -> Memory {
+        Memory::Nothing
+    }
+
+    /// What one unit is in its [`level`](Self::level); `None` if each check takes its full cost.
+    fn unit(&self) -> Option<u64> {
+        None
+    }
+
+    /// How full it is at `at_us >= last_us`, drained at `limit`.
+    fn level(&self, _limit: u32, _at_us: u64) -> u128 {
+        0
+    }
+
+    /// Lowers the level at its last time.
+    fn take_off(&mut self, _level: u128) {}
+
+    /// Gives back up to `units` consumed at `stamp_us`: those that still count at `at_us >=
+    /// last_us`, are still in a log, or are kept for graphs. Returns how many, and changes nothing
+    /// if that is 0. `last_us` stays, unless a log loses its newest entry.
+    fn give_back(&mut self, _stamp_us: u64, _at_us: u64, _units: u64) -> u64 {
+        0
+    }
+
+    /// Consumes what a settled hold cost beyond its charge, at `at_us >= last_us`, beyond any limit.
+    fn consume_excess(&mut self, excess: Excess, at_us: u64);
+}
+
+/// Its fields in the saved form. Beside it, `load` takes them again and tests every bound.
+pub(crate) trait Saved {
+    /// What the saved form calls the algorithm.
+    const CODE: u32;
+
+    fn code(&self) -> u32 {
+        Self::CODE
+    }
+
+    fn save(&self, to: &mut Vec<u8>);
+}
+
+/// What `RL.INFO` tells of it.
+pub(crate) trait Reported {
+    /// The text of the rule that consumed last, as far as this stores it.
+    fn rule(&self, name: Option<Name>) -> String;
+
+    /// What only this algorithm tells; `at_us` is `None` if it lies too far ahead of the clock to
+    /// count.
+    fn details(&self, _at_us: Option<u64>) -> Option<Details> {
+        None
+    }
+}
+
+/// The part of a report that only some algorithms have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Details {
+    /// The entries of a log.
+    Log(LogReport),
+    /// The counts of a sliding window counter.
+    Window(WindowReport),
+    /// The windows that `keep=` keeps and the present one, oldest first: each window's start, in
+    /// Unix milliseconds, and its count.
+    Windows(Vec<(i64, u64)>),
+}

@@ -1,0 +1,95 @@
+//! Slots: requests that run at once. The key's holds count the units, see `key::slots`; this stores
+//! only that there are such holds, and the limit of the last rule.
+
+mod words;
+
+pub use words::SlotsParams;
+
+use super::list::{Meter, Params};
+use super::reading::{Moment, Reading};
+use super::{Algorithm, Excess, Held, Reported, Saved, Shape};
+use crate::rule::{Kind, Name, Rule};
+use crate::saved::bounds::check_units;
+use crate::saved::error::DecodeError;
+use crate::saved::form::{put, take};
+use std::ptr;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// The limit of the rule that consumed last.
+    pub limit: u32,
+}
+
+impl Algorithm for Slots {
+    fn shape(&self) -> Shape {
+        Shape { kind: Kind::Slots, options: 0 }
+    }
+
+    fn period_us(&self) -> u64 {
+        0
+    }
+
+    #[inline]
+    fn fits(&self, rule: &Rule) -> bool {
+        rule.kind() == Kind::Slots
+    }
+
+    fn last_us(&self) -> u64 {
+        0
+    }
+
+    fn is_empty(&self) -> bool {
+        true
+    }
+
+    fn consumed(&self, _at_us: u64) -> u64 {
+        0
+    }
+
+    fn read(&self, rule: &Rule, at_us: u64, _cost: u32) -> Reading {
+        Reading::untouched(rule, at_us)
+    }
+
+    fn consume(&mut self, rule: &Rule, _at_us: u64, _cost: u32) {
+        self.limit = rule.limit();
+    }
+
+    fn ends(&self) -> Moment {
+        Moment::At(0)
+    }
+
+    fn refund(&mut self, _window_us: u64, _at_us: u64, _units: u32) -> u64 {
+        0
+    }
+
+    /// It has no allocation.
+    fn address(&self) -> *const u8 {
+        ptr::null()
+    }
+}
+
+/// A hold that ends frees its slots by itself.
+impl Held for Slots {
+    fn consume_excess(&mut self, _excess: Excess, _at_us: u64) {}
+}
+
+impl Saved for Slots {
+    const CODE: u32 = 5;
+
+    fn save(&self, to: &mut Vec<u8>) {
+        put(to, &self.limit);
+    }
+}
+
+/// Takes the fields and tests them.
+pub fn load(from: &mut &[u8]) -> Result<Meter, DecodeError> {
+    let limit = take(from)?;
+    check_units(limit)?;
+    Ok(Meter::Slots(Slots { limit }))
+}
+
+impl Reported for Slots {
+    fn rule(&self, name: Option<Name>) -> String {
+        Rule::new(Params::Slots(SlotsParams), self.limit, 0).named(name).to_string()
+    }
+}

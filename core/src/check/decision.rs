@@ -1,0 +1,170 @@
+//! A decision: how one rule answers a cost, and in the end how the whole check does.
+
+use crate::algorithm::reading::{Moment, Reading};
+use crate::key::check::{Check, Verdict};
+use crate::rule::Rule;
+
+/// The five integers of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// From one rule, or from a block or an exemption.
+    pub verdict: Verdict,
+    /// The most units that pass at once; -1 if no rule decided.
+    pub limit: i64,
+    /// Units that would be allowed now; -1 if no rule decided.
+    pub remaining: i64,
+    /// Denied: retry after this. Allowed: proceed after this. -1: never. `decide/mod.rs`
+    /// explains where it comes from.
+    pub wait_ms: i64,
+    /// Until nothing is consumed any more; -1: never.
+    pub reset_ms: i64,
+}
+
+impl Decision {
+    /// No rule decided: the key is exempt or has only shadows.
+    pub(crate) const UNDECIDED: Self =
+        Self { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
+
+    /// The answer of a block.
+    pub(crate) const fn blocked(left_ms: i64) -> Self {
+        let verdict = Verdict::Blocked;
+        Self { verdict, limit: 0, remaining: 0, wait_ms: left_ms, reset_ms: left_ms }
+    }
+
+    /// The answer of a pause.
+    pub(crate) const fn paused(left_ms: i64) -> Self {
+        Self { verdict: Verdict::Limited, ..Self::blocked(left_ms) }
+    }
+
+    /// What a rule decides on its reading. The reset is left at 0: it depends on what the
+    /// check consumes.
+    #[inline(always)]
+    pub(crate) fn of(rule: &Rule, reading: Reading, check: &Check<'_>) -> Self {
+        // Under a limit of 0 only a cost of 0 passes, and at once.
+        let (remaining, turn_us) =
+            if rule.limit() == 0 { (0, 0) } else { (reading.remaining, reading.turn_us) };
+        let (verdict, until) = match Self::admits_later(rule, reading, check) {
+            None => (Verdict::Allowed, Moment::At(turn_us)),
+            Some(moment) => (Verdict::Limited, moment),
+        };
+        Self {
+            verdict,
+            limit: units(rule.capacity()),
+            remaining: units(remaining),
+            wait_ms: until.ms_after(check.now_us),
+            reset_ms: 0,
+        }
+    }
+
+    /// When a rule admits its cost; at the time of the check if it does so now.
+    pub(crate) fn admits(rule: &Rule, reading: Reading, check: &Check<'_>) -> Moment {
+        Self::admits_later(rule, reading, check).unwrap_or(Moment::At(check.now_us))
+    }
+
+    /// When a rule that denies its cost admits it; `None` if it does so now.
+    #[inline(always)]
+    fn admits_later(rule: &Rule, reading: Reading, check: &Check<'_>) -> Option<Moment> {
+        if !rule.can_ever_admit(check.cost_of(rule)) {
+            Some(Moment::Never)
+        } else if rule.limit() == 0 {
+            None
+        } else {
+            // The state may be read at a time that the clock has yet to reach.
+            Some(reading.admits).filter(|&admits| admits > Moment::At(reading.at_us))
+        }
+    }
+
+    /// Allows the check, which repeats a hold, to proceed after a turn that it was given.
+    pub(crate) const fn allow(&mut self, turn_ms: i64) {
+        (self.verdict, self.wait_ms) = (Verdict::Allowed, turn_ms);
+    }
+
+    /// True if it denies the check; the decision of a shadow does not.
+    pub(crate) fn is_denial_by(&self, rule: &Rule) -> bool {
+        self.verdict == Verdict::Limited && !rule.is_shadow()
+    }
+
+    /// Subtracts a cost that was consumed.
+    #[inline]
+    pub(crate) fn take(&mut self, cost: u32) {
+        self.remaining = self.remaining.saturating_sub(cost.into()).max(0);
+    }
+
+    /// True if this decision precedes another as the answer. A longer denial comes first. If neither
+    /// denies, the decision that admits its own cost fewer times comes first: `remaining / cost` is
+    /// compared as fractions, and a cost of 0 can be admitted any number of times.
+    #[inline(always)]
+    pub(crate) fn precedes(&self, cost: u32, other: &Self, other_cost: u32) -> bool {
+        let denies = |decision: &Self| decision.verdict != Verdict::Allowed;
+        if denies(self) || denies(other) {
+            let longer = length(self.wait_ms) > length(other.wait_ms);
+            return denies(self) && (longer || !denies(other));
+        }
+        match (cost, other_cost) {
+            (cost, other_cost) if cost == other_cost => self.remaining < other.remaining,
+            (0, _) => false,
+            (_, 0) => true,
+            (cost, other_cost) => {
+                i128::from(self.remaining).wrapping_mul(other_cost.into())
+                    < i128::from(other.remaining).wrapping_mul(cost.into())
+            }
+        }
+    }
+}
+
+impl<'a> Check<'a> {
+    /// True if a rule denies.
+    pub(crate) fn is_denied(&self, decisions: &[Decision]) -> bool {
+        self.denials(decisions).next().is_some()
+    }
+
+    /// The rules that deny, with their decisions.
+    pub fn denials<'d>(
+        &self,
+        decisions: &'d [Decision],
+    ) -> impl Iterator<Item = (&'a Rule, &'d Decision)> {
+        self.rules.iter().zip(decisions).filter(|(rule, decision)| decision.is_denial_by(rule))
+    }
+
+    /// The deciding rule and its decision: the rule that denies longest; or else the
+    /// one with the least remaining/cost, and the longest turn of all. The first of equals; `None`
+    /// if all rules are shadows. Once the check is denied, a rule that admits has no wait.
+    #[inline]
+    pub(crate) fn deciding_rule(
+        &self,
+        denied: bool,
+        decisions: &mut [Decision],
+    ) -> Option<(&'a Rule, Decision)> {
+        let (mut turn_ms, mut deciding) = (0, None::<(&Rule, Decision)>);
+        for (rule, decision) in self.rules.iter().zip(decisions) {
+            if denied && decision.verdict == Verdict::Allowed {
+                decision.wait_ms = 0;
+            }
+            if rule.is_shadow() {
+                continue;
+            }
+            turn_ms = longer(turn_ms, decision.wait_ms);
+            let cost = self.cost_of(rule);
+            if deciding.is_none_or(|(of, one)| decision.precedes(cost, &one, self.cost_of(of))) {
+                deciding = Some((rule, *decision));
+            }
+        }
+        deciding.map(|(rule, decision)| match decision.verdict {
+            Verdict::Allowed => (rule, Decision { wait_ms: turn_ms, ..decision }),
+            Verdict::Limited | Verdict::Blocked => (rule, decision),
+        })
+    }
+}
+
+/// A wait as a length to compare: -1, which is never, is the longest.
+pub(crate) const fn length(wait_ms: i64) -> i64 {
+    if wait_ms < 0 { i64::MAX } else { wait_ms }
+}
+
+pub(crate) fn longer(a_ms: i64, b_ms: i64) -> i64 {
+    if length(a_ms) >= length(b_ms) { a_ms } else { b_ms }
+}
+
+fn units(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

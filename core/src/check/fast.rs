@@ -1,0 +1,217 @@
+//! The fast path, which nearly every check takes: all its rules read one state, and
+//! the key holds nothing else, or nothing yet; or a block or an exemption answers.
+//!
+//! ```text
+//! one rule                 | pointer -> its state |
+//! log rules, any number    | pointer -> the log   |
+//! any rules                | pointer -> ... a block or an exemption in effect |
+//! ```
+//!
+//! Such a check searches for no state, has no other keys, and creates and drops no state:
+//! it reads, decides, consumes and tells its reset. Any other check returns `None` before
+//! anything is changed, and the general path decides it from the start, by the same functions.
+//!
+//! What it saves (`make bench-instructions`): on the general path alone, `RL.CHECK
+//! bucket` takes 23 % more instructions, `bucket, denied` 22 %, `log, 60 entries` 19 %,
+//! `four log rules` 14 %, `blocked` 13 %, and `RL.PEEK bucket` 15 %.
+
+use super::decision::Decision;
+use super::outcome::Outcome;
+use crate::algorithm::Algorithm;
+use crate::algorithm::list::Meter;
+use crate::algorithm::log::series::needs::Needs;
+use crate::algorithm::reading::effective_time;
+use crate::algorithm::state::State;
+use crate::key::check::{Change, Check, Verdict};
+use crate::key::limiter::Limiter;
+use crate::rule::{Kind, Rule};
+
+impl Limiter {
+    /// Decides as [`Limiter::check_within`] does; `None`, and nothing changed but
+    /// `decisions`, if the check needs the general path.
+    pub(crate) fn check_fast(
+        &mut self,
+        check: &Check<'_>,
+        decisions: &mut Vec<Decision>,
+    ) -> Option<Outcome> {
+        if check.options.is_some() {
+            return None;
+        }
+        if let Some(state) = self.only_state_mut() {
+            return check_state(state, check, decisions);
+        }
+        if self.is_empty() {
+            return self.check_untouched(check, decisions);
+        }
+        let (standing, answer) = self.standing_answer(check.now_us)?;
+        decisions.clear();
+        let ban_shortened = self.shorten_ban(check.now_us);
+        Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, check.cost, Some(standing)) })
+    }
+
+    /// A key that holds nothing decides as one with an empty state.
+    fn check_untouched(
+        &mut self,
+        check: &Check<'_>,
+        decisions: &mut Vec<Decision>,
+    ) -> Option<Outcome> {
+        let (first, others) = check.rules.split_first()?;
+        if first.kind() == Kind::Slots {
+            return None;
+        }
+        if !others.is_empty() && check.rules.iter().any(|rule| rule.kind() != Kind::Log) {
+            return None;
+        }
+        let mut state = State::new(first, check.now_us);
+        let outcome = check_state(&mut state, check, decisions)?;
+        if outcome.change == Change::Admitted {
+            self.add(state);
+        }
+        Some(outcome)
+    }
+
+    /// Decides as [`Limiter::peek`] does; `None` if the check needs the general path.
+    pub(crate) fn peek_fast(
+        &self,
+        check: &Check<'_>,
+        decisions: &mut Vec<Decision>,
+    ) -> Option<Outcome> {
+        if check.options.is_some() {
+            return None;
+        }
+        let state = self.only_state()?;
+        match check.rules {
+            [rule] => {
+                let meter = state.fits(rule).then(|| state.meter())?;
+                let (at_us, decision) = decide(meter, rule, check)?;
+                decisions.clear();
+                decisions.push(decision);
+                Some(answer(meter, rule, check, at_us, Change::Nothing, decision))
+            }
+            _ => {
+                let (at_us, _) = decide_by_log(state, check, decisions)?;
+                let (rule, decision) =
+                    check.deciding_rule(check.is_denied(decisions), decisions)?;
+                Some(answer(state.meter(), rule, check, at_us, Change::Nothing, decision))
+            }
+        }
+    }
+}
+
+/// Checks a state that all rules read; `None` if they do not.
+fn check_state(
+    state: &mut State,
+    check: &Check<'_>,
+    decisions: &mut Vec<Decision>,
+) -> Option<Outcome> {
+    match check.rules {
+        [rule] => check_rule(state, rule, check, decisions),
+        _ => check_log(state, check, decisions),
+    }
+}
+
+/// Checks a state by the one rule of a check.
+#[inline(always)]
+fn check_rule(
+    state: &mut State,
+    rule: &Rule,
+    check: &Check<'_>,
+    decisions: &mut Vec<Decision>,
+) -> Option<Outcome> {
+    if !state.fits(rule) {
+        return None;
+    }
+    let meter = state.meter_mut();
+    let (at_us, mut decision) = decide(meter, rule, check)?;
+    let denied = decision.verdict != Verdict::Allowed;
+    if denied && rule.denial_changes_key() {
+        return None;
+    }
+    let cost = check.cost_of(rule);
+    let change = change(cost, denied);
+    if change == Change::Admitted {
+        meter.consume(rule, at_us, cost);
+        decision.take(cost);
+    }
+    decisions.clear();
+    decisions.push(decision);
+    Some(answer(meter, rule, check, at_us, change, decision))
+}
+
+/// Checks a log by several log rules.
+fn check_log(
+    state: &mut State,
+    check: &Check<'_>,
+    decisions: &mut Vec<Decision>,
+) -> Option<Outcome> {
+    let (at_us, needs) = decide_by_log(state, check, decisions)?;
+    let denied = check.is_denied(decisions);
+    if denied && check.rules.iter().any(Rule::denial_changes_key) {
+        return None;
+    }
+    // All log rules cost the same.
+    let cost = check.rules.first().map_or(0, |rule| check.cost_of(rule));
+    let change = change(cost, denied);
+    if change == Change::Admitted {
+        state.log_mut()?.add(needs, at_us, cost, false, false);
+        for decision in decisions.iter_mut() {
+            decision.take(cost);
+        }
+    }
+    let (rule, decision) = check.deciding_rule(denied, decisions)?;
+    Some(answer(state.meter(), rule, check, at_us, change, decision))
+}
+
+/// What a check of this cost does to a state. An admitted cost leaves something in it:
+/// there is no emptied state to drop.
+const fn change(cost: u32, denied: bool) -> Change {
+    if denied || cost == 0 { Change::Nothing } else { Change::Admitted }
+}
+
+/// What a rule decides by its meter, and the time it reads it at. `None` if the rule is
+/// a shadow, or if it sees an untouched state because the clock stepped back.
+#[inline(always)]
+fn decide(meter: &Meter, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decision)> {
+    if rule.is_shadow() {
+        return None;
+    }
+    let at_us = effective_time(check.now_us, meter.last_us(), rule.period_us())?;
+    Some((at_us, Decision::of(rule, meter.read(rule, at_us, check.cost_of(rule)), check)))
+}
+
+/// Lets several log rules decide by the log. Returns the time they read it at, and what they need
+/// of it together. `None` if one of them is a shadow or no log rule, or if they see an untouched log
+/// because the clock stepped back. Without a rule, nothing says what the log has to keep.
+#[inline(always)]
+fn decide_by_log(
+    state: &State,
+    check: &Check<'_>,
+    decisions: &mut Vec<Decision>,
+) -> Option<(u64, Needs)> {
+    let reads_log = |rule: &Rule| rule.kind() == Kind::Log && !rule.is_shadow();
+    if check.rules.is_empty() || !check.rules.iter().all(reads_log) {
+        return None;
+    }
+    let (log, needs) = (state.log()?, Needs::of(check.rules));
+    let at_us = effective_time(check.now_us, log.last_us(), needs.window_us)?;
+    decisions.clear();
+    for rule in check.rules {
+        decisions.push(Decision::of(rule, log.read(rule, at_us, check.cost_of(rule)), check));
+    }
+    Some((at_us, needs))
+}
+
+/// A rule's decision as the answer, with its reset.
+#[inline(always)]
+fn answer(
+    meter: &Meter,
+    rule: &Rule,
+    check: &Check<'_>,
+    at_us: u64,
+    change: Change,
+    decision: Decision,
+) -> Outcome {
+    debug_assert!(change == Change::Nothing || !meter.is_empty(), "nothing was consumed");
+    let reset_ms = meter.clears(rule, at_us).ms_after(check.now_us);
+    Outcome { change, ..Outcome::unchanged(Decision { reset_ms, ..decision }, check.cost, None) }
+}

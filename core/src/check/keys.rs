@@ -1,0 +1,359 @@
+//! The general path: several rules of one key or of several keys, one answer, all
+//! or nothing.
+//!
+//! ```text
+//! each key    a block or an exemption in effect answers, and no rule is evaluated;
+//!             otherwise every rule reads its state and decides, and a pause denies
+//! all keys    every rule admits:                     consume from all
+//!             a rule denies:                         consume from none (but count=all)
+//!             a key is paused:                       deny; charge, record and ban nothing on any key
+//!             a key would hold too many states:      nothing is done (see `refusal`)
+//! answer      the deciding rule, or the longest block
+//! ```
+//!
+//! The honest wait: a rule's wait is the least time after which it admits the cost
+//! if nothing else happens, so the longest wait of the rules that deny is the
+//! check's. Each rule, once it admits, goes on admitting, with three exceptions: a rule
+//! ignores a state that lies more than a window ahead of the clock, and sees it again
+//! once the clock has come near it; a pause that lies ahead of the clock comes back in
+//! the same way; and where the check repeats a hold, no rule is evaluated before the
+//! hold ends. `later_denials` lengthens the wait by these.
+//!
+//! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed,
+//! it is granted the largest cost in the range that every rule with the default cost admits: the
+//! least of their `remaining`, which is exact. A rule with its own cost must admit that cost, and a
+//! shadow never lowers the grant.
+
+use super::decision::{Decision, longer};
+use super::foresight::Foresight;
+use super::later_denials::until_all_admit;
+use super::outcome::Outcome;
+use super::refusal::{Bounds, CheckError, Refusal};
+use super::view::View;
+use crate::algorithm::reading::Moment;
+use crate::key::check::{Change, Check};
+use crate::key::limiter::Limiter;
+use crate::key::standing::Standing;
+use crate::rule::Rule;
+use std::ops::{Deref, Range};
+use std::slice;
+
+/// One key of a check, or of a peek, which only borrows the limiter.
+#[derive(Debug)]
+pub struct KeyCheck<'a, L = &'a mut Limiter> {
+    limiter: L,
+    check: Check<'a>,
+    /// The check repeats a hold of this key that lives.
+    repeats: bool,
+    /// The answer of its pause, if that denies the check.
+    pause: Option<Decision>,
+    /// The pause of this key or of another denies the check.
+    paused: bool,
+    decisions: Range<usize>,
+    /// Its change is a plan at first, and is not made if one of the keys refuses the check. Its
+    /// summary is at first the answer of this key's block or exemption.
+    outcome: Outcome,
+}
+
+/// Decides over several different keys, and consumes from all of them if the answer
+/// says so. Returns which key's rule or block is the answer; `None` if no rule decided. All
+/// checks have the same time, default cost and `META`. `decisions` gets one decision a rule,
+/// key by key, and none for a key whose block or exemption answers; their resets are left for
+/// [`Limiter::fill_resets`].
+///
+/// # Errors
+/// [`CheckError`], and nothing changed, if a key would come to hold more than it may, or if
+/// the check repeats a hold with another cost.
+pub fn check_keys(
+    keys: &mut [KeyCheck<'_>],
+    bounds: Bounds,
+    decisions: &mut Vec<Decision>,
+) -> Result<Option<usize>, CheckError> {
+    decisions.clear();
+    let foresight = &Foresight::of_command();
+    for (index, key) in keys.iter_mut().enumerate() {
+        key.limiter.lapse_if_due(key.check.now_us);
+        key.evaluate(decisions, foresight);
+        if key.repeats {
+            let tested = key.limiter.test_costs_of_repeat(&key.check);
+            tested.map_err(|why| CheckError { key: index, why })?;
+        }
+    }
+    let denied = keys.iter().any(KeyCheck::denies);
+    if keys.iter().any(|key| key.pause.is_some()) {
+        keys.iter_mut().for_each(KeyCheck::deny_by_pause);
+    }
+    grant(keys, denied, decisions, foresight);
+    let charges = denied && keys.iter().all(KeyCheck::may_be_charged);
+    for (index, key) in keys.iter_mut().enumerate() {
+        key.outcome.change = key.change_by(denied, charges);
+        key.test(bounds).map_err(|why| CheckError { key: index, why })?;
+    }
+    for key in keys.iter_mut() {
+        key.consume(denied, decisions, foresight);
+    }
+    let (summary, decider) = conclude(keys, denied, decisions, foresight);
+    for key in keys.iter_mut() {
+        key.finish(summary);
+    }
+    Ok(decider)
+}
+
+/// Decides for one key as [`check_keys`] does, but changes nothing.
+pub(crate) fn peek_key(
+    mut key: KeyCheck<'_, &Limiter>,
+    decisions: &mut Vec<Decision>,
+    foresight: &Foresight,
+) -> Outcome {
+    decisions.clear();
+    key.evaluate(decisions, foresight);
+    let (denied, keys) = (key.denies(), slice::from_mut(&mut key));
+    grant(keys, denied, decisions, foresight);
+    let (summary, _) = conclude(keys, denied, decisions, foresight);
+    Outcome::unchanged(summary, key.check.cost, key.outcome.standing)
+}
+
+/// Makes the default cost of all keys what is granted, if it is a range: the least that any
+/// key grants. A key that repeats a hold grants what the hold was charged.
+fn grant<'a, L: Deref<Target = Limiter>>(
+    keys: &mut [KeyCheck<'a, L>],
+    denied: bool,
+    decisions: &mut [Decision],
+    foresight: &Foresight,
+) {
+    if denied || keys.iter().all(|key| key.check.up_to().is_none()) {
+        return;
+    }
+    let Some(granted) = keys.iter().map(|key| key.granted(decisions)).min() else { return };
+    for key in keys {
+        let changed = std::mem::replace(&mut key.check.cost, granted) != granted;
+        // The other rules admit the grant; a shadow may not.
+        if changed && key.outcome.standing.is_none() && key.check.rules.iter().any(Rule::is_shadow)
+        {
+            key.decide(decisions, foresight);
+        }
+    }
+}
+
+/// The answer of all keys: the longest wait or block if the check is denied, else the
+/// least remaining/cost and the longest turn; the first of equals.
+fn conclude<'a, L: Deref<Target = Limiter>>(
+    keys: &[KeyCheck<'a, L>],
+    denied: bool,
+    decisions: &mut [Decision],
+    foresight: &Foresight,
+) -> (Decision, Option<usize>) {
+    let (mut summary, mut cost) = (Decision::UNDECIDED, 0);
+    let (mut decider, mut turn_ms) = (None, 0);
+    for (index, key) in keys.iter().enumerate() {
+        let Some((own, own_cost)) = key.summary(denied, decisions, foresight) else { continue };
+        turn_ms = longer(turn_ms, own.wait_ms);
+        if decider.is_none() || own.precedes(own_cost, &summary, cost) {
+            (summary, cost, decider) = (own, own_cost, Some(index));
+        }
+    }
+    summary.wait_ms = if denied {
+        let evaluated = keys.iter().filter(|key| key.outcome.standing.is_none());
+        until_all_admit(evaluated.map(|key| key.view(foresight)), summary.wait_ms)
+    } else {
+        turn_ms
+    };
+    (summary, decider)
+}
+
+impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
+    /// A key's value, empty if the key does not exist, and its check.
+    pub fn new(limiter: L, check: Check<'a>) -> Self {
+        Self {
+            limiter,
+            check,
+            repeats: false,
+            pause: None,
+            paused: false,
+            decisions: 0..0,
+            outcome: Outcome::unchanged(Decision::UNDECIDED, 0, None),
+        }
+    }
+
+    /// What was done to the key.
+    #[must_use]
+    pub const fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Where among the decisions this key's are.
+    #[must_use]
+    pub const fn decisions(&self) -> &Range<usize> {
+        &self.decisions
+    }
+
+    fn own<'d>(&self, decisions: &'d mut [Decision]) -> &'d mut [Decision] {
+        decisions.get_mut(self.decisions.clone()).unwrap_or_default()
+    }
+
+    fn view<'v>(&'v self, foresight: &'v Foresight) -> View<'v> {
+        View { limiter: &self.limiter, check: &self.check, foresight }
+    }
+
+    /// Lets a block, an exemption or the rules decide, before anything is consumed.
+    fn evaluate(&mut self, decisions: &mut Vec<Decision>, foresight: &Foresight) {
+        let start = decisions.len();
+        self.decisions = start..start;
+        if let Some((standing, answer)) = self.limiter.standing_answer(self.check.now_us) {
+            self.outcome = Outcome::unchanged(answer, self.check.cost, Some(standing));
+            return;
+        }
+        self.repeats = self.limiter.repeats_until(&self.check).is_some();
+        decisions.resize(start.saturating_add(self.check.rules.len()), Decision::UNDECIDED);
+        self.decisions = start..decisions.len();
+        let own = self.decide(decisions, foresight);
+        let denied = self.check.is_denied(own);
+        let pause = self.limiter.pause_at(self.check.now_us).filter(|_| !self.repeats);
+        self.pause = pause.map(|pause| Decision::paused(pause.left_ms(self.check.now_us)));
+        self.outcome.denied = denied;
+    }
+
+    /// True if its block, its pause or its rules deny the check.
+    const fn denies(&self) -> bool {
+        self.outcome.denied || self.pause.is_some()
+    }
+
+    /// Lets the rules decide, and takes account of the key's holds.
+    fn decide<'d>(
+        &self,
+        decisions: &'d mut [Decision],
+        foresight: &Foresight,
+    ) -> &'d mut [Decision] {
+        let (own, view) = (self.own(decisions), self.view(foresight));
+        view.decide(own);
+        if self.repeats {
+            for (rule, decision) in self.check.rules.iter().zip(&mut *own) {
+                decision.allow(self.limiter.turn_of_repeat(rule, &self.check));
+            }
+        }
+        view.foresee_waits(own);
+        own
+    }
+
+    /// What this key grants of a range of costs.
+    fn granted(&self, decisions: &mut [Decision]) -> u32 {
+        let (least, most) = (self.check.cost, self.check.up_to().unwrap_or(self.check.cost));
+        let lowers = |rule: &Rule| !rule.is_shadow() && rule.cost().own().is_none();
+        let rules = self.check.rules.iter().zip(self.own(decisions));
+        let remaining = rules.filter(|(rule, _)| lowers(rule)).map(|(_, one)| one.remaining);
+        let held = self.check.hold().filter(|_| self.repeats);
+        let held = held.and_then(|hold| self.limiter.held_by_default(hold.id));
+        let granted = held.or(remaining.filter_map(|units| u32::try_from(units).ok()).min());
+        granted.unwrap_or(most).clamp(least, most)
+    }
+
+    /// The decision of this key's block, of its pause or of its deciding rule, and the cost that it
+    /// was made for; `None` if the key is exempt or has only shadows.
+    fn summary(
+        &self,
+        denied: bool,
+        decisions: &mut [Decision],
+        foresight: &Foresight,
+    ) -> Option<(Decision, u32)> {
+        match self.outcome.standing {
+            Some(Standing::Exempt) => return None,
+            Some(Standing::Block) => return Some((self.outcome.summary, 0)),
+            None => {}
+        }
+        let deciding = self.check.deciding_rule(denied, self.own(decisions));
+        let longer_pause = |pause: &Decision| {
+            deciding.is_none_or(|(rule, own)| pause.precedes(0, &own, self.check.cost_of(rule)))
+        };
+        if let Some(pause) = self.pause.filter(longer_pause) {
+            return Some((pause, 0));
+        }
+        let (rule, mut own) = deciding?;
+        own.reset_ms = self.view(foresight).reset_ms(rule);
+        if let Some(ban) = self.outcome.ban {
+            let ban_ms = Moment::At(ban.until_us).ms_after(self.check.now_us);
+            own.wait_ms = longer(own.wait_ms, ban_ms);
+            own.reset_ms = longer(own.reset_ms, ban_ms);
+        }
+        Some((own, self.check.cost_of(rule)))
+    }
+}
+
+impl KeyCheck<'_> {
+    /// Lets a pause of this key or of another deny the check. It does so without a rule, as if the
+    /// rules had not been asked: their denials ban nobody and are not counted.
+    fn deny_by_pause(&mut self) {
+        self.paused = true;
+        self.outcome.denied = self.outcome.standing == Some(Standing::Block);
+    }
+
+    /// Nothing is charged if a key is blocked or paused, nor for a cost that can never pass.
+    fn may_be_charged(&self) -> bool {
+        let Self { check, .. } = self;
+        let can_pass = |rule: &Rule| rule.is_shadow() || rule.can_ever_admit(check.cost_of(rule));
+        match self.outcome.standing {
+            Some(standing) => standing == Standing::Exempt,
+            None => !self.paused && check.rules.iter().all(can_pass),
+        }
+    }
+
+    /// What the check does to the states of this key. `denied` and `charges` say what it does to
+    /// all keys: that it is denied, and that the denial is charged to `count=all` rules.
+    fn change_by(&self, denied: bool, charges: bool) -> Change {
+        let change = match (denied, self.repeats) {
+            _ if self.outcome.standing.is_some() => return Change::Nothing,
+            (false, true) if self.limiter.renews(&self.check) => return Change::Renewed,
+            (false, false) => Change::Admitted,
+            (true, false) if charges => Change::Charged,
+            (false | true, _) => return Change::Nothing,
+        };
+        let rules = self.check.rules;
+        let consumes = rules.iter().any(|rule| self.check.consumes_from(rule, change));
+        if consumes { change } else { Change::Nothing }
+    }
+
+    /// Tests how much the key would hold after the check.
+    fn test(&self, bounds: Bounds) -> Result<(), Refusal> {
+        if self.check.hold().is_some() && self.outcome.change == Change::Admitted {
+            self.limiter.test_max_holds(self.check.now_us, bounds.max_holds)?;
+        }
+        self.limiter.test_max_states(&self.check, self.outcome.change, bounds.max_states)
+    }
+
+    /// Consumes as planned, and blocks the key if a rule bans it.
+    fn consume(&mut self, denied: bool, decisions: &mut [Decision], foresight: &Foresight) {
+        let Self { check, outcome, .. } = self;
+        let own = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
+        if outcome.denied {
+            // Before anything is charged: a rule that denies only because of the charge does not
+            // ban.
+            outcome.ban = self.limiter.ban(check, own);
+        }
+        outcome.repeated = self.repeats && !denied;
+        self.limiter.record(check, outcome.change);
+        match outcome.change {
+            Change::Admitted => {
+                outcome.held = check.hold().is_some();
+                for (rule, decision) in check.rules.iter().zip(own) {
+                    decision.take(check.cost_of(rule));
+                }
+            }
+            Change::Charged => drop(self.decide(decisions, foresight)),
+            Change::Renewed | Change::Nothing | Change::HistoryOnly(_) => {}
+        }
+    }
+
+    /// Shortens a ban that a step of the clock made longer, and adds a check with `META` to the
+    /// history even if it consumed nothing.
+    fn finish(&mut self, summary: Decision) {
+        let outcome = &mut self.outcome;
+        (outcome.summary, outcome.cost) = (summary, self.check.cost);
+        if outcome.standing.is_some() {
+            outcome.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
+        }
+        let shows = !outcome.repeated && !self.paused;
+        if outcome.change == Change::Nothing && self.check.meta().is_some() && shows {
+            outcome.change = Change::HistoryOnly(summary.verdict);
+            self.limiter.record(&self.check, outcome.change);
+        }
+    }
+}

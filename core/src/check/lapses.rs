@@ -1,0 +1,150 @@
+//! The honest wait, and the reset, of a key whose holds give back charges when they lapse.
+//!
+//! A rule that denies admits after its wait if nothing else happens. But a hold with `REFUND`
+//! gives back its charges when it lapses, which may be earlier:
+//!
+//! ```text
+//!   now        lapse       lapse                    wait of the rule
+//!    |-----------|-----------|--------------------------|
+//!                      ^ with what came back, it admits from here on
+//! ```
+//!
+//! Lapses only free units, and a rule that admits goes on admitting. So a search by bisection
+//! among the lapses finds the first after which the rule admits at once: it lets holds lapse in a
+//! copy of the rule's state. The rule admits then, or between the lapse before and this one, as
+//! the copy says. Long steps come after short ones, since few lapses are enough for most denials.
+//!
+//! A rule of `slots` knows when holds lapse without this search. A key without holds that give back
+//! charges skips it. With very many such holds, a wait is only a lower bound: see `foresight`.
+
+use super::decision::Decision;
+use super::view::View;
+use crate::algorithm::reading::{Moment, Reading};
+use crate::key::check::Verdict;
+use crate::key::holds::{Foreseen, Holds};
+use crate::rule::{Kind, Rule};
+use std::slice;
+
+/// A reset and `next_ms` take account of lapses only while a key has at most this number of holds,
+/// because each allowed check computes its reset.
+const MOST_HOLDS_FORESEEN: usize = 16;
+
+/// By how much each step of the search is longer than the one before.
+const STEP_GROWTH: usize = 8;
+
+impl<'a> View<'a> {
+    /// The holds, if any gives its charges back when it lapses.
+    #[inline]
+    fn refunding_holds(self) -> Option<&'a Holds> {
+        self.limiter.holds().filter(|holds| holds.any_refunds())
+    }
+
+    /// Whether lapses give back charges of the key, and it has so few holds that each check can
+    /// look ahead at them.
+    #[inline]
+    pub fn has_few_refunding_holds(self) -> bool {
+        self.refunding_holds().is_some_and(|holds| holds.len() <= MOST_HOLDS_FORESEEN)
+    }
+
+    /// Shortens the waits of the rules that deny to when they admit with what lapses give back.
+    #[inline(always)]
+    pub fn foresee_waits(self, decisions: &mut [Decision]) {
+        if self.refunding_holds().is_none() {
+            return;
+        }
+        for (rule, decision) in self.check.rules.iter().zip(decisions) {
+            if decision.verdict == Verdict::Limited {
+                decision.wait_ms = self.admits_with_lapses(rule).ms_after(self.check.now_us);
+            }
+        }
+    }
+
+    /// When a rule admits its cost, with what lapses give back.
+    pub fn admits_with_lapses(self, rule: &Rule) -> Moment {
+        let admits = self.admits(rule);
+        if admits == Moment::Never {
+            return admits;
+        }
+        let cost = self.check.cost_of(rule);
+        self.look_ahead(rule, Some(cost), admits).unwrap_or_else(|earliest| earliest)
+    }
+
+    /// Milliseconds until a rule has nothing consumed any more, with what lapses give back.
+    pub fn reset_ms(self, rule: &Rule) -> i64 {
+        let mut clears = self.clears(rule);
+        if self.has_few_refunding_holds() {
+            clears = self.look_ahead(rule, None, clears).unwrap_or(clears);
+        }
+        clears.ms_after(self.check.now_us)
+    }
+
+    /// When a rule admits a cost, with what lapses give back; without a cost, when it has nothing
+    /// consumed any more. Without lapses, this is `latest`.
+    ///
+    /// Giving units back to a log copies its entries. So most looks for a cost only guess whether
+    /// a log rule admits it before the next lapse, and the lapse that they find is looked at again.
+    /// A guess does not know when the log ends, so none is made if that may let the rule admit.
+    ///
+    /// # Errors
+    /// A lower bound of it, if the command has spent its budget.
+    #[cold]
+    fn look_ahead(self, rule: &Rule, cost: Option<u32>, latest: Moment) -> Result<Moment, Moment> {
+        let Self { limiter, check, foresight } = self;
+        let (now_us, window_us) = (check.now_us, check.window_us_of(rule));
+        let holds = self.refunding_holds().filter(|_| rule.kind() != Kind::Slots);
+        let mut places = limiter.states().iter().enumerate();
+        let read = places.find(|(_, state)| state.belongs_to(rule));
+        let (Some(holds), Some((place, state))) = (holds, read) else { return Ok(latest) };
+        let Some(mut seen) = Foreseen::new(place, state, holds) else { return Ok(latest) };
+        let first_in = |then: &mut Foreseen<'_>, at_us| match cost {
+            None => then.state().clears(rule, window_us, at_us),
+            Some(cost) => {
+                let reading = then.state().read(rule, window_us, at_us, cost);
+                let reading = reading.unwrap_or_else(|| Reading::untouched(rule, at_us));
+                Decision::admits(rule, reading, check)
+            }
+        };
+        let to_guess = cost.filter(|_| state.log().is_some_and(|log| !log.may_end_before(rule)));
+        // The first lapse after which it holds at once is one of `places`, or comes later. If all
+        // guesses are right, it is at `guessed` or before.
+        let mut places = holds.lapses_between(now_us, latest);
+        let (mut guessed, mut first, mut step) = (places.end, latest, 0);
+        while !places.is_empty() {
+            let half = guessed.saturating_sub(places.start) / 2;
+            let Some(at_us) = holds.end_at(places.start.saturating_add(step.min(half))) else {
+                break;
+            };
+            let lapse = places.start..holds.ended(at_us);
+            let guesses = to_guess.is_some() && guessed > places.start;
+            let guess = to_guess.zip(holds.end_at(lapse.end)).filter(|_| guesses);
+            let copied = if guess.is_some() { &[] } else { slice::from_ref(state) };
+            if !foresight.may_look(copied, holds, lapse.len()) {
+                break;
+            }
+            let mut then = seen.clone();
+            then.lapse(lapse.clone());
+            let first_then = match guess {
+                Some((cost, until_us)) if then.may_admit(rule, cost, at_us, until_us) => {
+                    Moment::At(at_us)
+                }
+                Some(_) => Moment::Never,
+                None => first_in(&mut then, at_us),
+            };
+            if first_then <= Moment::At(at_us) {
+                guessed = holds.lapses_between(now_us, Moment::At(at_us)).end;
+                if !guesses {
+                    places.end = guessed;
+                }
+            } else {
+                (seen, first, places.start) = (then, first_then, lapse.end);
+                if !guesses {
+                    guessed = places.end;
+                }
+            }
+            step = step.max(1).saturating_mul(STEP_GROWTH);
+        }
+        let next = holds.end_at(places.start).map_or(Moment::Never, Moment::At);
+        let foreseen = first.min(next);
+        if places.is_empty() { Ok(foreseen) } else { Err(foreseen) }
+    }
+}

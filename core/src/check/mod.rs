@@ -1,0 +1,46 @@
+//! Deciding a check.
+//!
+//! ```text
+//! one            a check of one key, on the fast path if it can take it
+//! fast           the fast path: all rules read the key's one state
+//! keys           the general path: several rules and keys, one answer, all or nothing
+//! ban            the ban of a key by a rule that denies
+//! outcome        the answer to a check, and what was done
+//! refusal        why a check is an error, and how much a key may hold
+//! sync           what an upstream says that others consumed
+//! full           what only the reply to FULL shows
+//! later_denials  waits that end later because a rule will deny that does not deny now
+//! lapses         waits and resets that end earlier because holds lapse
+//! foresight      the budget of a command for looking ahead at lapses
+//! view           what the rules of a check read in a key, and decide
+//! decision       what one rule decides, and which rule's decision is the answer
+//! ```
+//!
+//! A denial's wait is computed in four steps: the algorithm's `read` gives the time at which a rule
+//! admits, `Decision::of` turns it into a wait, `Check::deciding_rule` takes the longest of a key's
+//! rules, and `keys::conclude` the longest of all keys. With one rule the fast path calls
+//! `Decision::of` directly. Three things can lengthen a wait: a ban and a pause (in `keys`), and a
+//! rule that will deny only later (in `later_denials`). One can shorten it: a hold that gives back
+//! its charges when it lapses (in `lapses`).
+
+pub(crate) mod ban;
+pub(crate) mod decision;
+mod fast;
+pub(crate) mod foresight;
+pub(crate) mod full;
+pub(crate) mod keys;
+mod lapses;
+mod later_denials;
+mod one;
+pub(crate) mod outcome;
+pub(crate) mod refusal;
+mod sync;
+mod view;
+
+pub use ban::Ban;
+pub use decision::Decision;
+pub use foresight::Foresight;
+pub use full::Outlook;
+pub use keys::{KeyCheck, check_keys};
+pub use outcome::Outcome;
+pub use refusal::{Bounds, CheckError, RULES_A_HOLD, Refusal};

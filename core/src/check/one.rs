@@ -1,0 +1,86 @@
+//! A check of one key: on the fast path if it can take it, else on the general one.
+
+use super::decision::Decision;
+use super::foresight::Foresight;
+use super::keys::{KeyCheck, check_keys, peek_key};
+use super::outcome::Outcome;
+use super::refusal::{Bounds, CheckError};
+use crate::key::check::Check;
+use crate::key::limiter::Limiter;
+use crate::key::standing::Standing;
+use std::slice;
+
+impl Limiter {
+    /// Decides, and consumes if the answer says so. `decisions` gets one decision a
+    /// rule, or none if a block or an exemption answers; their resets are left for
+    /// [`Self::fill_resets`].
+    ///
+    /// # Errors
+    /// [`CheckError`], and nothing changed, if the key would come to hold more than it may, or
+    /// if the check repeats a hold with another cost.
+    #[inline]
+    pub fn check_within(
+        &mut self,
+        bounds: Bounds,
+        check: &Check<'_>,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<Outcome, CheckError> {
+        // The fast path leaves one state at most.
+        match self.check_fast(check, decisions) {
+            Some(outcome) => Ok(outcome),
+            None => self.check_general(bounds, check, decisions),
+        }
+    }
+
+    /// Does what [`Self::check_within`] does, on the general path.
+    #[inline(never)]
+    pub(crate) fn check_general(
+        &mut self,
+        bounds: Bounds,
+        check: &Check<'_>,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<Outcome, CheckError> {
+        let mut key = KeyCheck::new(self, *check);
+        check_keys(slice::from_mut(&mut key), bounds, decisions)?;
+        Ok(*key.outcome())
+    }
+
+    /// Checks a key that may hold any number of states.
+    #[cfg(any(test, feature = "testing"))]
+    #[allow(clippy::expect_used, reason = "only for tests")]
+    pub fn check(&mut self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
+        self.check_within(Bounds::ANY, check, decisions).expect("room for any number")
+    }
+
+    /// Decides as [`Self::check_within`] does, but changes nothing.
+    #[inline]
+    pub fn peek(&self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
+        self.peek_fast(check, decisions).unwrap_or_else(|| self.peek_general(check, decisions))
+    }
+
+    /// Does what [`Self::peek`] does, on the general path.
+    #[inline(never)]
+    pub(crate) fn peek_general(&self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
+        self.peek_within(check, decisions, &Foresight::of_command())
+    }
+
+    /// Does what [`Self::peek_general`] does, as a part of a command.
+    pub(crate) fn peek_within(
+        &self,
+        check: &Check<'_>,
+        decisions: &mut Vec<Decision>,
+        foresight: &Foresight,
+    ) -> Outcome {
+        peek_key(KeyCheck::new(&*self.as_of(check.now_us), *check), decisions, foresight)
+    }
+
+    /// The answer of a block or an exemption, if one is in effect.
+    pub(crate) fn standing_answer(&self, now_us: u64) -> Option<(Standing, Decision)> {
+        let standing = self.standing_at(now_us)?;
+        let answer = match standing.kind {
+            Standing::Exempt => Decision::UNDECIDED,
+            Standing::Block => Decision::blocked(standing.left_ms(now_us)),
+        };
+        Some((standing.kind, answer))
+    }
+}

@@ -1,0 +1,150 @@
+//! A check: its arguments and its effect.
+
+use crate::algorithm::log::series::needs::Needs;
+use crate::key::holds::request::HoldRequest;
+use crate::rule::{Kind, Rule};
+
+/// A question: does this cost fit these rules at this time?
+#[derive(Clone, Copy, Debug)]
+pub struct Check<'a> {
+    /// No two rules have the same identity, and all log rules cost the same.
+    pub rules: &'a [Rule],
+    /// The cost of rules without their own: the lower bound if it is a range. Shown in the history.
+    pub cost: u32,
+    /// Unix microseconds.
+    pub now_us: u64,
+    /// Options that few checks have. `None` keeps the check small and is quick to test.
+    pub options: Option<&'a CheckOptions<'a>>,
+}
+
+/// Options that few checks have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckOptions<'a> {
+    /// The upper bound, if the cost is a range.
+    pub up_to: Option<u32>,
+    /// The text for the history.
+    pub meta: Option<Meta<'a>>,
+    /// The hold to take if the check is allowed.
+    pub hold: Option<HoldRequest<'a>>,
+}
+
+impl<'a> Check<'a> {
+    /// A check without options. No two rules may have the same identity, and all log rules must
+    /// cost the same.
+    pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
+        Self { rules, cost, now_us, options: None }
+    }
+
+    /// Adds options.
+    #[must_use]
+    pub const fn with(self, options: &'a CheckOptions<'a>) -> Self {
+        Self { options: Some(options), ..self }
+    }
+
+    /// The upper bound, if the cost is a range.
+    #[inline(always)]
+    pub fn up_to(&self) -> Option<u32> {
+        self.options?.up_to
+    }
+
+    /// The text for the history.
+    #[inline(always)]
+    pub fn meta(&self) -> Option<Meta<'a>> {
+        self.options?.meta
+    }
+
+    /// The hold to take if the check is allowed.
+    #[inline(always)]
+    pub fn hold(&self) -> Option<HoldRequest<'a>> {
+        self.options?.hold
+    }
+
+    /// What the check costs a rule.
+    #[inline(always)]
+    pub const fn cost_of(&self, rule: &Rule) -> u32 {
+        rule.cost().or(self.cost)
+    }
+
+    /// What the check costs the rule that it costs most.
+    pub fn greatest_cost(&self) -> u32 {
+        let rules = self.rules.iter().filter(|rule| !rule.is_shadow());
+        rules.map(|rule| self.cost_of(rule)).max().unwrap_or(0)
+    }
+
+    /// How far the clock may step back before `rule` ignores its state: by the rule's window or,
+    /// for the log, by the longest window of the check's log rules, which share it.
+    pub(crate) fn window_us_of(&self, rule: &Rule) -> u64 {
+        if rule.kind() == Kind::Log { Needs::of(self.rules).window_us } else { rule.period_us() }
+    }
+
+    /// The granted cost in a reply, if the cost is a range. `cost` must be the cost that was
+    /// decided.
+    pub fn granted(&self, verdict: Verdict) -> Option<u32> {
+        self.up_to().map(|_| if verdict == Verdict::Allowed { self.cost } else { 0 })
+    }
+
+    /// True if `change` consumes from `rule`. A cost of 0 consumes nothing, but a hold needs the
+    /// state, because settling it may consume.
+    pub(crate) fn consumes_from(&self, rule: &Rule, change: Change) -> bool {
+        match change {
+            Change::Admitted => self.cost_of(rule) > 0 || self.hold().is_some(),
+            Change::Charged => self.cost_of(rule) > 0 && rule.counts_all(),
+            Change::Nothing | Change::Renewed | Change::HistoryOnly(_) => false,
+        }
+    }
+}
+
+/// The `META` of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta<'a> {
+    /// What the entry of the check shows in the history.
+    pub text: &'a [u8],
+    /// How many checks the key's history keeps; at least 1.
+    pub keep: u32,
+}
+
+/// The answer to a check, without its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every rule admitted it, or the key is exempt.
+    Allowed = 0,
+    /// A rule denied it.
+    Limited = 1,
+    /// The key is blocked or banned, and no rule was evaluated.
+    Blocked = 2,
+}
+
+impl Verdict {
+    /// The code in replies and in the saved form: 0, 1 or 2.
+    pub const fn code(self) -> i64 {
+        self as i64
+    }
+}
+
+/// What a check did to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Its value is unchanged.
+    Nothing,
+    /// The cost was consumed from every rule.
+    Admitted,
+    /// The request was denied, and charged to the `count=all` rules.
+    Charged,
+    /// The check repeated a hold and moved its end.
+    Renewed,
+    /// Nothing was consumed, but the history got an entry.
+    HistoryOnly(Verdict),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::rules_of_line;
+
+    #[test]
+    fn a_rule_with_its_own_cost_may_cost_most() {
+        let rules = rules_of_line("window:9/m window:9/h,cost=3");
+        assert_eq!([2, 4].map(|cost| Check::new(&rules, cost, 0).greatest_cost()), [3, 4]);
+        assert_eq!(Check::new(&[], 2, 0).greatest_cost(), 0);
+    }
+}

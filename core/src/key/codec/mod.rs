@@ -1,0 +1,152 @@
+//! The saved form of a limiter: one versioned payload.
+//!
+//! ```text
+//! | version: 1 byte | bincode (standard: little endian, variable integers) |
+//! ```
+//!
+//! `docs/design.md`, *Payloads*, lists the fields of each part. Its writer and its reader, which
+//! stand side by side, name them in that order. A change is a new version, with golden payloads
+//! added to the tests; every released version stays readable.
+//!
+//! Decoding is total: any byte string gives a limiter or an error. It takes no more memory than the
+//! value will, and fails if memory is short.
+//!
+//! ```text
+//! states  the states, each as its algorithm saves it
+//! holds   holds and their charges
+//! parts   payloads for tests, any bytes as one part of them
+//! ```
+
+mod holds;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::arithmetic_side_effects, reason = "only for tests")]
+pub mod parts;
+mod states;
+
+use self::holds::{load_holds, save_holds};
+use self::states::{load_states, save_states};
+use super::check::Verdict;
+use super::history::{Entry, History};
+use super::limiter::{Compound, Limiter};
+use super::pause::Pause;
+use super::standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};
+use crate::rule::{MAX_PERIOD_US, MAX_UNITS};
+use crate::saved::bounds::{MAX_END_US, check_time};
+use crate::saved::error::{DecodeError, VERSION};
+use crate::saved::form::{load_items, load_text, put, save_items, take, within};
+use std::num::NonZeroU64;
+
+/// Whether it is an exemption, its end, the length of the ban, and the reason.
+type SavedStanding<'a> = (bool, Option<u64>, Option<u64>, &'a [u8]);
+/// How many entries to keep, until when, and the entries.
+type SavedHistory<'a> = (u32, u64, &'a [u8]);
+/// The time, the cost, the verdict's code, and the text of `META`.
+type SavedEntry<'a> = (u64, u32, u8, Option<&'a [u8]>);
+/// The count, when it is forgotten, and its span.
+type SavedBans = (u32, u64, u64);
+/// The end, the length, and the reason.
+type SavedPause<'a> = (u64, u64, &'a [u8]);
+
+/// Encodes a limiter in its saved form.
+pub fn encode(limiter: &Limiter) -> Vec<u8> {
+    let states = save_states(limiter.states());
+    let standing = limiter.standing().map(save_standing);
+    let history = limiter.history().map(save_history);
+    let holds = limiter.holds().map(save_holds).unwrap_or_default();
+    let bans = limiter.bans().map(|count| (count.bans, count.forgotten_us, count.span_us));
+    let mut payload = vec![VERSION];
+    put(&mut payload, &(states, standing, history, holds, bans));
+    if let Some(Pause { until_us, length_us, reason }) = limiter.pause() {
+        put(&mut payload, &Some((*until_us, *length_us, &**reason)));
+    }
+    payload
+}
+
+/// Decodes a saved limiter.
+///
+/// # Errors
+/// [`DecodeError`] for any byte string that [`encode`] could not have written.
+pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
+    let (&version, mut body) = payload.split_first().ok_or(DecodeError::Empty)?;
+    if version != VERSION {
+        return Err(DecodeError::Version(version));
+    }
+    let (states, standing, history, holds, bans): (_, Option<_>, Option<_>, _, Option<_>) =
+        take(&mut body)?;
+    let history = history.map(load_history).transpose()?;
+    // Only a paused key has a pause behind its other parts.
+    let left = body.len();
+    let pause = if left == 0 { None } else { take(&mut body)? };
+    if left > 0 && pause.is_none() {
+        return Err(DecodeError::Trailing(left));
+    }
+    if !body.is_empty() {
+        return Err(DecodeError::Trailing(body.len()));
+    }
+    let states = load_states(states)?;
+    let holds = load_holds(holds, &states)?;
+    let held = |place| holds.as_ref().is_some_and(|holds| holds.track_of(place).is_some());
+    if (0..).zip(&states).any(|(place, state)| state.meter().is_empty() && !held(place)) {
+        return Err(DecodeError::Idle);
+    }
+    let pause = pause.map(load_pause).transpose()?;
+    let standing = standing.map(load_standing).transpose()?.map(Box::new);
+    let bans = bans.map(load_bans).transpose()?.map(Box::new);
+    let (pause, history, holds) = (pause.map(Box::new), history.map(Box::new), holds.map(Box::new));
+    let limiter = Limiter::of(Compound { states, standing, pause, bans, history, holds });
+    if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
+}
+
+fn save_standing(standing: &StandingEntry) -> SavedStanding<'_> {
+    let ban_us = standing.ban_us.map(NonZeroU64::get);
+    (standing.kind == Standing::Exempt, standing.until_us, ban_us, &standing.reason)
+}
+
+/// A ban of 0 microseconds is read as none.
+fn load_standing(saved: SavedStanding<'_>) -> Result<StandingEntry, DecodeError> {
+    let (exempt, until_us, ban_us, reason) = saved;
+    let kind = if exempt { Standing::Exempt } else { Standing::Block };
+    let ban_us = ban_us.and_then(NonZeroU64::new);
+    Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)? })
+}
+
+fn load_pause((until_us, length_us, reason): SavedPause<'_>) -> Result<Pause, DecodeError> {
+    within(until_us <= MAX_END_US, "a time")?;
+    within(length_us <= MAX_PERIOD_US, "the length of a pause")?;
+    Ok(Pause { until_us, length_us, reason: load_text(reason)? })
+}
+
+fn load_bans((bans, forgotten_us, span_us): SavedBans) -> Result<BanCount, DecodeError> {
+    within(bans > 0, "a number of bans")?;
+    within(forgotten_us <= MAX_FORGOTTEN_US, "a time")?;
+    within(span_us <= MAX_SPAN_US, "the span of bans")?;
+    Ok(BanCount { bans, forgotten_us, span_us })
+}
+
+/// In the order of their codes.
+const VERDICTS: [Verdict; 3] = [Verdict::Allowed, Verdict::Limited, Verdict::Blocked];
+
+fn save_history(history: &History) -> (u32, u64, Vec<u8>) {
+    let entries = history.entries.iter();
+    let entries = entries
+        .map(|entry| (entry.time_us, entry.cost, entry.verdict as u8, entry.meta.as_deref()));
+    (history.keep, history.until_us, save_items(entries))
+}
+
+fn load_history((keep, until_us, entries): SavedHistory<'_>) -> Result<History, DecodeError> {
+    const ENTRIES: &str = "the length of a history";
+    within(until_us <= MAX_END_US, "a time")?;
+    let load_entry = |(time_us, cost, verdict, meta): SavedEntry<'_>| {
+        check_time(time_us)?;
+        within(cost <= MAX_UNITS, "a cost")?;
+        let verdict = VERDICTS.get(usize::from(verdict));
+        let verdict = *verdict.ok_or(DecodeError::OutOfRange("a verdict"))?;
+        Ok(Entry { time_us, cost, verdict, meta: meta.map(load_text).transpose()? })
+    };
+    let entries = load_items(entries, keep as usize, ENTRIES, load_entry)?;
+    within(!entries.is_empty(), ENTRIES)?;
+    Ok(History { keep, until_us, entries: entries.into() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! When a key should expire.
+//!
+//! A key never expires early: it lives as long as anything in it matters. It may expire a little
+//! late, so that a busy key's expiry does not move at every call.
+
+use crate::algorithm::reading::Moment;
+use crate::exact::millis_up;
+use crate::rule::SECOND_US;
+
+/// Until when a value matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    until: Moment,
+    /// The longest window in the value.
+    window_us: u64,
+}
+
+/// What to do with a key's expiry, which is an absolute time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// The key's present expiry is right.
+    Keep,
+    /// Unix milliseconds.
+    At(u64),
+    /// The key does not expire.
+    Never,
+}
+
+impl Deadline {
+    /// The deadline of a value that does not matter any more.
+    pub const PASSED: Self = Self { until: Moment::At(0), window_us: 0 };
+
+    pub(crate) const fn new(until: Moment, window_us: u64) -> Self {
+        Self { until, window_us }
+    }
+
+    /// The later of two.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self { until: self.until.max(other.until), window_us: self.window_us.max(other.window_us) }
+    }
+
+    /// True if a key with this deadline may have expired.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn has_passed(self, at_us: u64) -> bool {
+        self.until <= Moment::At(at_us)
+    }
+
+    /// What to do with the expiry of a key with this deadline.
+    ///
+    /// `decided_us` is the time of the decision, `server_us` the server's clock (they differ under
+    /// `AT`), and `current_ms` the key's present expiry.
+    #[inline]
+    pub fn expiry(self, decided_us: u64, server_us: u64, current_ms: Option<u64>) -> Expiry {
+        let Moment::At(until_us) = self.until else {
+            return current_ms.map_or(Expiry::Keep, |_| Expiry::Never);
+        };
+        let replayed_us = server_us.saturating_sub(decided_us);
+        let due_ms = millis_up(until_us.saturating_add(replayed_us));
+        // The key may expire an eighth of the longest window late, but at least a second. Aims at
+        // an eighth less, because a log's deadline may be rounded up.
+        let late_us = (self.window_us / 8).max(SECOND_US);
+        let aimed_us = late_us.saturating_sub(late_us / 8);
+        let aimed_ms = due_ms.saturating_add(aimed_us / 1_000);
+        match current_ms {
+            Some(current) if (due_ms..=aimed_ms).contains(&current) => Expiry::Keep,
+            _ => Expiry::At(aimed_ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_000_000;
+
+    fn minute_from_now() -> Deadline {
+        Deadline::new(Moment::At(NOW + 60 * SECOND_US), 60 * SECOND_US)
+    }
+
+    #[test]
+    fn an_expiry_within_the_tolerance_stays() {
+        let Expiry::At(at) = minute_from_now().expiry(NOW, NOW, None) else { panic!("not set") };
+        let due = NOW / 1_000 + 60_000;
+        assert!((due..=due + 7_500).contains(&at), "{at} for {due}");
+        assert_eq!(minute_from_now().expiry(NOW, NOW, Some(at)), Expiry::Keep);
+        assert_eq!(minute_from_now().expiry(NOW, NOW, Some(due)), Expiry::Keep);
+        assert_eq!(minute_from_now().expiry(NOW, NOW, Some(due - 1)), Expiry::At(at));
+        assert_eq!(minute_from_now().expiry(NOW, NOW, Some(due + 7_501)), Expiry::At(at));
+    }
+
+    #[test]
+    fn an_expiry_aims_at_seven_eighths_of_the_tolerance() {
+        let due_ms = NOW / 1_000 + 80_000;
+        for (window_s, late_ms) in [(1, 875), (7, 875), (80, 8_750)] {
+            let deadline = Deadline::new(Moment::At(NOW + 80 * SECOND_US), window_s * SECOND_US);
+            assert_eq!(deadline.expiry(NOW, NOW, None), Expiry::At(due_ms + late_ms));
+        }
+    }
+
+    #[test]
+    fn replayed_traffic_counts_from_the_servers_clock() {
+        let years = 100_000_000 * SECOND_US;
+        let Expiry::At(now) = minute_from_now().expiry(NOW, NOW, None) else { panic!("not set") };
+        assert_eq!(
+            minute_from_now().expiry(NOW, NOW + years, None),
+            Expiry::At(now + years / 1_000)
+        );
+        assert_eq!(minute_from_now().expiry(NOW, NOW - years, None), Expiry::At(now));
+    }
+
+    #[test]
+    fn no_end_means_no_expiry() {
+        let deadline = minute_from_now().or(Deadline::new(Moment::Never, 0));
+        assert_eq!(deadline.expiry(NOW, NOW, None), Expiry::Keep);
+        assert_eq!(deadline.expiry(NOW, NOW, Some(1)), Expiry::Never);
+    }
+}

@@ -1,0 +1,263 @@
+//! How a key's holds change its states: when they are taken, settled, renewed, or lapse.
+//!
+//! ```text
+//!            states                         holds
+//!   check    consume ---- charge ---------> take
+//!   settle   give back, or consume more <-- end        as if the check had cost that much
+//!   lapse    give back, if REFUND <-------- end        at the hold's end
+//! ```
+//!
+//! Lapsing depends on state and time only. Every change of a key at `now_us` first lapses the holds
+//! that do not live then, ordered by end and id: as of their ends, or as of `now_us` those that lie
+//! ahead of a clock that stepped back. So a replica that makes the same changes at the same times
+//! has the same holds.
+
+use super::check::Check;
+use super::limiter::{Compound, Limiter};
+use crate::algorithm::log::series::Take;
+use crate::algorithm::log::series::needs::Needs;
+use crate::algorithm::reading::{Moment, effective_time};
+use crate::algorithm::state::State;
+use crate::key::holds::request::{HoldRequest, Settlement};
+use crate::key::holds::{Charge, Hold, Holds, Length, MOST_HOLDS};
+use crate::rule::{Kind, MS_US, Rule};
+use std::borrow::Cow;
+
+impl Limiter {
+    /// The live hold with this id.
+    pub(crate) fn live_hold(&self, id: &[u8], now_us: u64) -> Option<&Hold> {
+        self.holds()?.find_live(id, now_us)
+    }
+
+    /// The number of live holds.
+    pub fn live_holds(&self, now_us: u64) -> usize {
+        self.holds().map_or(0, |holds| holds.alive(now_us))
+    }
+
+    /// When the hold that the check repeats ends; `None` if it repeats no live hold.
+    pub fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
+        Some(self.live_hold(check.hold()?.id, check.now_us)?.end_us())
+    }
+
+    /// True if the check repeats a hold and moves its end.
+    pub(crate) fn renews(&self, check: &Check<'_>) -> bool {
+        let (Some(request), Some(holds)) = (check.hold(), self.holds()) else { return false };
+        let live = holds.find_live(request.id, check.now_us);
+        live.is_some_and(|hold| {
+            hold.end_us() != request.end_us
+                || holds.length_of(hold) != request.length_from(check.now_us)
+        })
+    }
+
+    /// A live hold's charge for a rule, if its state is still there.
+    pub(crate) fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
+        let (holds, place) =
+            (self.holds()?, self.states().iter().position(|state| state.fits(rule))?);
+        let track = holds.track_of(place)?;
+        holds.find(id)?.charges().iter().find(|charge| charge.track == track)
+    }
+
+    /// The default cost that a live hold was charged; `None` if each of its rules had its own cost.
+    pub(crate) fn held_by_default(&self, id: &[u8]) -> Option<u32> {
+        let charges = self.holds()?.find(id)?.charges();
+        charges.iter().find(|charge| charge.by_default && !charge.shadow).map(|charge| charge.units)
+    }
+
+    /// Milliseconds until the turn that `rule` gave the hold that the check repeats.
+    pub(crate) fn turn_of_repeat(&self, rule: &Rule, check: &Check<'_>) -> i64 {
+        if rule.kind() != Kind::Leaky {
+            return 0;
+        }
+        let charge = check.hold().and_then(|hold| self.charge_for(hold.id, rule));
+        charge.map_or(0, |charge| {
+            let turn_us = u64::from(charge.detail.turn_ms()).saturating_mul(MS_US);
+            Moment::At(charge.stamp_us.saturating_add(turn_us)).ms_after(check.now_us)
+        })
+    }
+
+    /// True if stored holds have lapsed, and that changes what rules read.
+    #[cold]
+    pub(crate) fn lapse_matters(&self, now_us: u64) -> bool {
+        self.holds().is_some_and(|holds| holds.lapse_matters(now_us))
+    }
+
+    /// The first step of a check: ends the holds that have lapsed, if that changes what rules read.
+    /// Returns true if it changed the key, which must be propagated.
+    #[inline(always)]
+    pub fn lapse_if_due(&mut self, now_us: u64) -> bool {
+        let due = self.lapse_is_due(now_us);
+        if due {
+            self.lapse(now_us);
+        }
+        due
+    }
+
+    /// True if holds have lapsed, and that changes what rules read.
+    #[inline(always)]
+    pub fn lapse_is_due(&self, now_us: u64) -> bool {
+        self.holds().is_some() && self.lapse_matters(now_us)
+    }
+
+    /// The limiter as rules read it at `now_us`, without the holds that have lapsed.
+    #[must_use]
+    pub fn as_of(&self, now_us: u64) -> Cow<'_, Self> {
+        let mut seen = Cow::Borrowed(self);
+        if self.lapse_matters(now_us) {
+            seen.to_mut().lapse(now_us);
+        }
+        seen
+    }
+
+    /// The level of a rule's state before a check consumes from it, if the key has holds or the
+    /// check takes one.
+    pub(super) fn level_before(&self, index: usize, rule: &Rule, check: &Check<'_>) -> u128 {
+        if check.hold().is_none() && self.holds().is_none() {
+            return 0;
+        }
+        let level = |state: &State| {
+            let at_us = effective_time(check.now_us, state.meter().last_us(), rule.period_us())?;
+            Some(state.seen_by(rule, at_us)?.level(rule.limit(), at_us))
+        };
+        self.states().get(index).and_then(level).unwrap_or_default()
+    }
+
+    /// Called before a check consumes if the clock stepped back by more than the check's longest
+    /// window. Moves the log's entries back in time, or drops them. The charges of holds follow
+    /// their entries.
+    #[cold]
+    pub(super) fn step_log_back(&mut self, index: usize, window_us: u64, now_us: u64) {
+        let (states, holds) = self.states_and_holds();
+        let Some(log) = states.get_mut(index).and_then(State::log_mut) else { return };
+        let holds = holds.and_then(|holds| Some((holds.track_of(index)?, holds)));
+        let held_us = holds.as_ref().map_or(0, |(track, holds)| holds.longest_window_us(*track));
+        match (log.step_back(window_us, held_us, now_us), holds) {
+            (Some(latest_us), Some((track, holds))) => holds.move_stamps(track, latest_us),
+            // The log dropped its entries, so its holds' charges lose their state.
+            (None, Some((_, holds))) => holds.replace_state(index),
+            (_, None) => {}
+        }
+    }
+
+    /// Takes a hold for a check that has consumed from the states of these rules, of which at most
+    /// one is a log rule. Does nothing if the key has no room, or has a hold with this id.
+    pub(super) fn take_hold(
+        &mut self,
+        request: HoldRequest<'_>,
+        check: &Check<'_>,
+        levels: &[(&Rule, u128)],
+    ) {
+        let has_room = |holds: &Holds| holds.len() < MOST_HOLDS && holds.find(request.id).is_none();
+        if !self.holds().is_none_or(has_room) {
+            return;
+        }
+        let needs = Needs::of(check.rules);
+        self.change(|Compound { states, holds, .. }| {
+            let holds = holds.get_or_insert_default();
+            holds.drop_orphans();
+            let charge = |&(rule, before): &(&Rule, u128)| {
+                let mut places = states.iter().enumerate();
+                let (place, state) = places.find(|(_, state)| state.belongs_to(rule))?;
+                let (last_us, window_us) = (state.meter().last_us(), check.window_us_of(rule));
+                let stamp_us = effective_time(check.now_us, last_us, window_us);
+                let stamp_us = stamp_us.unwrap_or(check.now_us);
+                state.charge(holds, place, (rule, before), needs, check.cost_of(rule), stamp_us)
+            };
+            let charges = levels.iter().filter_map(charge).collect();
+            let log_rules = check.rules.iter().filter(|rule| rule.kind() == Kind::Log);
+            let log_names = log_rules.filter_map(|rule| rule.name().copied()).collect();
+            let length = request.length_from(check.now_us);
+            holds.add(Hold::new(request, charges, log_names), length);
+        });
+    }
+
+    /// Ends a live hold, and corrects its charges to the settlement's costs. Returns false, and
+    /// changes nothing, if there is no such hold.
+    pub fn settle(&mut self, id: &[u8], settlement: Settlement<'_>, now_us: u64) -> bool {
+        if self.live_hold(id, now_us).is_none() {
+            return false;
+        }
+        self.drop_ended(now_us);
+        let end = |holds: &mut Holds| {
+            let hold = holds.end(id);
+            holds.look_ahead_again(now_us);
+            hold
+        };
+        if let Some(hold) = self.holds_mut().and_then(end) {
+            self.close(&hold, settlement, now_us, None);
+        }
+        self.drop_closed();
+        true
+    }
+
+    /// Moves the end of a live hold: from now on its length is the time until then. Returns false,
+    /// and changes nothing, if there is no such hold.
+    pub fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) -> bool {
+        let lives = self.live_hold(id, now_us).is_some();
+        if lives {
+            self.drop_ended(now_us);
+            if let Some(holds) = self.holds_mut() {
+                holds.renew(id, end_us, Length::new(end_us.saturating_sub(now_us)));
+                holds.look_ahead_again(now_us);
+            }
+        }
+        lives
+    }
+
+    /// Ends the holds that have lapsed at `now_us`.
+    #[inline]
+    pub fn lapse(&mut self, now_us: u64) {
+        if self.holds().is_some_and(|holds| holds.any_lapsed(now_us)) {
+            self.end_lapsed(now_us);
+        }
+    }
+
+    #[cold]
+    fn end_lapsed(&mut self, now_us: u64) {
+        let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us)).unwrap_or_default();
+        // Thousands may lapse at once, and each return to a log moves its entries, so these are
+        // collected.
+        let mut to_log = Vec::new();
+        for hold in ended {
+            let settlement =
+                if hold.refunds() { Settlement::Refund } else { Settlement::AsCharged };
+            self.close(&hold, settlement, hold.end_us().min(now_us), Some(&mut to_log));
+        }
+        if !to_log.is_empty()
+            && let Some(log) = self.states_mut().iter_mut().find_map(State::log_mut)
+        {
+            log.give_back_each(&mut to_log);
+        }
+        self.drop_closed();
+    }
+
+    /// Drops what ended holds leave behind: their data in tracks, empty states, and the key's holds
+    /// once the last has ended.
+    fn drop_closed(&mut self) {
+        if let Some(holds) = self.holds_mut() {
+            holds.compact_sparse();
+        }
+        self.drop_emptied();
+        if self.holds().is_some_and(Holds::is_empty) {
+            self.change(|compound| compound.holds = None);
+        }
+    }
+
+    /// Corrects each charge of an ended hold whose state is still there. Units for a log are put
+    /// off into `later`, if given.
+    fn close(
+        &mut self,
+        hold: &Hold,
+        settlement: Settlement<'_>,
+        now_us: u64,
+        mut later: Option<&mut Vec<Take>>,
+    ) {
+        let (states, Some(holds)) = self.states_and_holds() else { return };
+        for charge in hold.charges() {
+            let state = holds.place_of(charge).and_then(|place| states.get_mut(place));
+            if let (Some(state), Some(track)) = (state, holds.track_mut(charge.track)) {
+                state.correct(track, hold, charge, settlement, now_us, later.as_deref_mut());
+            }
+            holds.release(hold, charge);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A state as it will be after some holds have lapsed.
+//!
+//! A denied check asks when it would pass, and some of its key's holds may give back units before
+//! then. So these holds lapse in a copy, which has only the state that the rule reads and its
+//! track. The holds themselves, by far the largest part, are not copied.
+
+use super::request::Settlement;
+use super::{Holds, Track};
+use crate::algorithm::Algorithm;
+use crate::algorithm::log::series::Take;
+use crate::algorithm::state::State;
+use crate::rule::Rule;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// A state and its track, copied when the first hold with `REFUND` lapses in them.
+#[derive(Clone, Debug)]
+pub struct Foreseen<'h> {
+    holds: &'h Holds,
+    number: u16,
+    track: Cow<'h, Track>,
+    state: Cow<'h, State>,
+    /// Units not yet given back to the log, because that copies its entries.
+    to_log: Vec<Take>,
+}
+
+impl<'h> Foreseen<'h> {
+    /// The state at a place of a key with holds; `None` if no hold was charged on it.
+    pub fn new(place: usize, state: &'h State, holds: &'h Holds) -> Option<Self> {
+        let number = holds.track_of(place)?;
+        let track = Cow::Borrowed(holds.track(number)?);
+        Some(Self { holds, number, track, state: Cow::Borrowed(state), to_log: Vec::new() })
+    }
+
+    pub fn state(&mut self) -> &State {
+        if !self.to_log.is_empty()
+            && let Some(log) = self.state.to_mut().log_mut()
+        {
+            log.give_back_each(&mut self.to_log);
+            self.to_log.clear();
+        }
+        &self.state
+    }
+
+    /// Whether the rule may admit the cost between these times: a quick look at the log. True can
+    /// be wrong, because units to be given back may be gone from the log; false is certain.
+    pub fn may_admit(&self, rule: &Rule, cost: u32, from_us: u64, until_us: u64) -> bool {
+        self.state.log().is_none_or(|log| {
+            let out_us = |at_us: u64| at_us.max(log.last_us()).checked_sub(rule.period_us());
+            let returned = self.to_log.iter().filter(|take| Some(take.time_us) > out_us(from_us));
+            let returned = returned.map(|take| take.units).fold(0, u64::saturating_add);
+            let used = log.admitted().units_after(out_us(until_us));
+            let room = u64::from(rule.limit()).saturating_add(returned);
+            used.saturating_add(cost.into()) <= room
+        })
+    }
+
+    /// Lets the holds at these places lapse. Every hold that lapses before them must have lapsed
+    /// here already.
+    pub fn lapse(&mut self, places: Range<usize>) {
+        let Self { holds, number, .. } = *self;
+        for hold in holds.at_places(places).filter(|hold| hold.refunds()) {
+            let end_us = hold.end_us();
+            for charge in hold.charges().iter().filter(|charge| charge.track == number) {
+                if self.state.log().is_some_and(|log| log.last_us() <= end_us) {
+                    let units = charge.units.into();
+                    self.to_log.push(Take { time_us: charge.stamp_us, units });
+                    continue;
+                }
+                let (state, track) = (self.state.to_mut(), self.track.to_mut());
+                state.correct(track, hold, charge, Settlement::Refund, end_us, None);
+                track.forget_last(hold);
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A hold: the receipt of a check, with which its charges can be corrected.
+//!
+//! ```text
+//! Hold, 56 bytes: | id, up to 22 bytes in place | end, REFUND | its one charge, or -> charges |
+//! ```
+
+use super::least::Position;
+use super::request::{HoldRequest, Settlement};
+use crate::algorithm::Excess;
+use crate::algorithm::log::series::needs::{Needs, PackedWindow};
+use crate::heap::HeapVisitor;
+use crate::rule::Name;
+use std::slice;
+
+/// A hold of a key.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    id: Id,
+    /// When it lapses, in Unix microseconds, and the flag [`REFUND`], under which the lapse gives its
+    /// charges back.
+    end: u64,
+    charges: Charges,
+}
+
+const _: () = assert!(size_of::<Hold>() == 56);
+
+/// The highest bit of a hold's end.
+const REFUND: u64 = 1 << 63;
+
+/// What a hold was charged on one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// The state's time when it was charged, Unix microseconds.
+    pub stamp_us: u64,
+    pub units: u32,
+    /// The rule's limit, at which a debt drains; for a log, the largest limit of the log rules.
+    pub limit: u32,
+    pub detail: Detail,
+    /// The number of its state's track, see `track`.
+    pub track: u16,
+    /// True if it took the check's default cost.
+    pub by_default: bool,
+    /// True if the rule was a shadow, which adds no debt beyond the capacity.
+    pub shadow: bool,
+}
+
+/// Data that only charges of some algorithms have, in 4 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detail(u32);
+
+impl Detail {
+    /// For a token bucket: where its least debt is stored; `None` if nothing was consumed. Also
+    /// `None` for a charge without further data.
+    pub const fn least(position: Option<Position>) -> Self {
+        match position {
+            Some(position) => Self(position.0),
+            None => Self(u32::MAX),
+        }
+    }
+
+    pub const fn position(self) -> Option<Position> {
+        if self.0 == u32::MAX { None } else { Some(Position(self.0)) }
+    }
+
+    /// For a log: the longest window of the hold's log rules.
+    pub fn window(us: u64) -> Self {
+        Self(PackedWindow::new(us).0)
+    }
+
+    pub fn window_us(self) -> u64 {
+        PackedWindow(self.0).micros()
+    }
+
+    /// For a leaky bucket: its turn, in milliseconds after its stamp.
+    pub fn turn(ms: u64) -> Self {
+        Self(u32::try_from(ms).unwrap_or(u32::MAX))
+    }
+
+    pub const fn turn_ms(self) -> u32 {
+        self.0
+    }
+}
+
+impl Charge {
+    /// What the hold's log rules need of the log. The hold does not store whether they count
+    /// denials. This assumes that they do not, so the log keeps at least as much.
+    pub fn needs(&self) -> Needs {
+        Needs { window_us: self.detail.window_us(), units: self.limit, admitted: true }
+    }
+
+    /// What the request cost beyond this charge, if its real cost is this.
+    pub fn excess(&self, cost: u32) -> Excess {
+        let units = cost.saturating_sub(self.units);
+        Excess { units, limit: self.limit, shadow: self.shadow, needs: self.needs() }
+    }
+
+    /// The request's real cost on this state.
+    pub fn settled(&self, settlement: Settlement<'_>, names: &[Name]) -> u32 {
+        match settlement {
+            Settlement::AsCharged => self.units,
+            Settlement::Refund => 0,
+            Settlement::Costs { default, named } => {
+                let by_name = named.iter().find(|named| names.contains(&named.name));
+                let default = default.filter(|_| self.by_default);
+                by_name.map(|named| named.cost).or(default).unwrap_or(self.units)
+            }
+        }
+    }
+}
+
+/// The charges of a hold, nearly always exactly one.
+#[derive(Clone, Debug)]
+enum Charges {
+    One(Charge),
+    Several(Box<[Charge]>),
+    OfNamedLogRules(Box<OfNamedLogRules>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OfNamedLogRules {
+    charges: Box<[Charge]>,
+    /// The names of the log rules, which share one unnamed state.
+    log_names: Box<[Name]>,
+}
+
+/// An id, stored inline if it is short.
+#[derive(Clone, Debug)]
+pub enum Id {
+    Short { len: u8, bytes: [u8; Self::SHORT] },
+    Long(Box<[u8]>),
+}
+
+impl Id {
+    const SHORT: usize = 22;
+
+    pub fn new(id: &[u8]) -> Self {
+        let mut bytes = [0; Self::SHORT];
+        match (bytes.get_mut(..id.len()), u8::try_from(id.len())) {
+            (Some(short), Ok(len)) => {
+                short.copy_from_slice(id);
+                Self::Short { len, bytes }
+            }
+            _ => Self::Long(id.into()),
+        }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Self::Long(id) => id,
+        }
+    }
+
+    /// Visits the heap allocation, if there is one.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        if let Self::Long(id) = self {
+            to.slice(id);
+        }
+    }
+}
+
+impl Hold {
+    /// A hold with its charges, and the names of the check's log rules.
+    pub fn new(request: HoldRequest<'_>, charges: Vec<Charge>, log_names: Vec<Name>) -> Self {
+        let charges = match (charges.as_slice(), log_names.is_empty()) {
+            (&[charge], true) => Charges::One(charge),
+            (_, true) => Charges::Several(charges.into_boxed_slice()),
+            (_, false) => Charges::OfNamedLogRules(Box::new(OfNamedLogRules {
+                charges: charges.into_boxed_slice(),
+                log_names: log_names.into_boxed_slice(),
+            })),
+        };
+        let refund = if request.refund { REFUND } else { 0 };
+        Self { id: Id::new(request.id), end: request.end_us & !REFUND | refund, charges }
+    }
+
+    pub fn id(&self) -> &[u8] {
+        self.id.as_bytes()
+    }
+
+    /// When it lapses, Unix microseconds.
+    pub const fn end_us(&self) -> u64 {
+        self.end & !REFUND
+    }
+
+    pub const fn set_end_us(&mut self, end_us: u64) {
+        self.end = end_us & !REFUND | self.end & REFUND;
+    }
+
+    /// True if its charges are given back when it lapses.
+    pub const fn refunds(&self) -> bool {
+        self.end & REFUND != 0
+    }
+
+    /// True if it has reached its end at `now_us`. A hold can also lapse before its end, if the clock
+    /// steps back: see `living`.
+    pub const fn has_ended(&self, now_us: u64) -> bool {
+        self.end_us() <= now_us
+    }
+
+    pub fn charges(&self) -> &[Charge] {
+        match &self.charges {
+            Charges::One(charge) => slice::from_ref(charge),
+            Charges::Several(charges) => charges,
+            Charges::OfNamedLogRules(named) => &named.charges,
+        }
+    }
+
+    pub fn charges_mut(&mut self) -> &mut [Charge] {
+        match &mut self.charges {
+            Charges::One(charge) => slice::from_mut(charge),
+            Charges::Several(charges) => charges,
+            Charges::OfNamedLogRules(named) => &mut named.charges,
+        }
+    }
+
+    /// The names of the log rules it was taken under.
+    pub fn log_names(&self) -> &[Name] {
+        match &self.charges {
+            Charges::One(_) | Charges::Several(_) => &[],
+            Charges::OfNamedLogRules(named) => &named.log_names,
+        }
+    }
+
+    /// The number of rules it is on. Each charge counts as one rule, but the charge on a log counts
+    /// as one for each name of its log rules.
+    pub fn rules(&self) -> u32 {
+        let more_names = self.log_names().len().saturating_sub(1);
+        u32::try_from(self.charges().len().saturating_add(more_names)).unwrap_or(u32::MAX)
+    }
+
+    /// The largest charge on any state, in units.
+    pub fn units(&self) -> u32 {
+        self.charges().iter().map(|charge| charge.units).max().unwrap_or(0)
+    }
+
+    /// Visits each heap allocation.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        self.id.visit_heap(to);
+        match &mut self.charges {
+            Charges::One(_) => {}
+            Charges::Several(charges) => to.slice(charges),
+            Charges::OfNamedLogRules(named) => {
+                to.boxed(named);
+                to.slice(&mut named.charges);
+                to.slice(&mut named.log_names);
+            }
+        }
+    }
+}

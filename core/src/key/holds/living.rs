@@ -1,0 +1,102 @@
+//! Which holds live at a time.
+//!
+//! ```text
+//!     lapsed     |  time stands still  |         lives         |   lapsed
+//!  --------------|---------------------|-----------------------|------------> clock
+//!                                   set, or                   end
+//!                |<----- length ------>| renewed <-- length -->|
+//! ```
+//!
+//! A clock that steps back prolongs a hold by that step, for at most the hold's length. After a
+//! longer step the hold lies ahead of the clock and has lapsed. [`Holds`] stores from which time on
+//! no hold lies ahead. So while the clock only moves forward, one comparison shows that none does.
+
+use super::lapse::{Lapse, Length};
+use super::{Hold, Holds};
+use crate::algorithm::reading::not_before_us;
+
+impl Holds {
+    /// The live hold with this id.
+    pub fn find_live(&self, id: &[u8], now_us: u64) -> Option<&Hold> {
+        let hold = self.find(id).filter(|hold| !hold.has_ended(now_us))?;
+        // Finding the length takes another search. Only a clock that stepped back needs it.
+        let lives =
+            now_us >= self.none_ahead_us || self.length_of(hold).lives(hold.end_us(), now_us);
+        lives.then_some(hold)
+    }
+
+    /// The length of one of these holds.
+    pub fn length_of(&self, hold: &Hold) -> Length {
+        self.lapse_of(hold.id()).map_or(Length::new(0), |lapse| lapse.length)
+    }
+
+    /// The holds that live at `now_us`, the next to lapse first.
+    pub fn live(&self, now_us: u64) -> impl Iterator<Item = &Hold> {
+        let lapses = self.by_end.iter().skip(self.ended(now_us));
+        lapses
+            .filter_map(move |lapse| self.hold(lapse.row).filter(|_| !self.is_ahead(lapse, now_us)))
+    }
+
+    /// The number of holds that live at `now_us`.
+    pub fn alive(&self, now_us: u64) -> usize {
+        let lapsed = self.ended(now_us).saturating_add(self.ahead(now_us).count());
+        self.len().saturating_sub(lapsed)
+    }
+
+    /// True if any hold has lapsed at `now_us`.
+    pub fn any_lapsed(&self, now_us: u64) -> bool {
+        let next = self.in_order_of_ends().next();
+        next.is_some_and(|hold| hold.has_ended(now_us)) || self.ahead(now_us).next().is_some()
+    }
+
+    /// The sum of the rules that each hold live at `now_us` is on.
+    pub fn live_rules(&self, now_us: u64) -> usize {
+        let ended = self.in_order_of_ends().take_while(|hold| hold.has_ended(now_us));
+        let lapsed = ended.chain(self.ahead(now_us)).map(Hold::rules);
+        lapsed.fold(self.rules, u32::saturating_sub) as usize
+    }
+
+    /// True if holds that have lapsed at `now_us` must end before rules read the key. Those are
+    /// holds that give their charges back, and holds ahead of a clock that stepped back, which would
+    /// live again once the clock comes near. Rules ignore other holds that have reached their end.
+    pub fn lapse_matters(&self, now_us: u64) -> bool {
+        let ended = || self.in_order_of_ends().take_while(|hold| hold.has_ended(now_us));
+        self.ahead(now_us).next().is_some() || self.any_refunds() && ended().any(Hold::refunds)
+    }
+
+    /// The holds that have lapsed because the clock stepped back, in the order of their ends.
+    pub(super) fn ahead(&self, now_us: u64) -> impl Iterator<Item = &Hold> {
+        let lapses = if now_us < self.none_ahead_us { self.by_end.len() } else { 0 };
+        let lapses = self.by_end.iter().take(lapses);
+        let ahead = lapses.filter(move |lapse| self.is_ahead(lapse, now_us));
+        ahead.filter_map(|lapse| self.hold(lapse.row))
+    }
+
+    fn is_ahead(&self, lapse: &Lapse, now_us: u64) -> bool {
+        now_us < self.none_ahead_us && now_us < self.lives_from_us(lapse)
+    }
+
+    fn lives_from_us(&self, lapse: &Lapse) -> u64 {
+        let end_us = self.hold(lapse.row).map_or(0, Hold::end_us);
+        not_before_us(end_us, lapse.length.micros())
+    }
+
+    /// Notes that a hold has this length and this end.
+    pub(super) fn note_length(&mut self, end_us: u64, length: Length) {
+        self.none_ahead_us = self.none_ahead_us.max(not_before_us(end_us, length.micros()));
+    }
+
+    /// Call this after a hold ended or was renewed. It may have been the last hold ahead of a clock
+    /// that stepped back; then `none_ahead_us` falls, and checks stop looking for holds ahead.
+    pub fn look_ahead_again(&mut self, now_us: u64) {
+        if now_us < self.none_ahead_us {
+            self.note_lengths();
+        }
+    }
+
+    /// Notes the lengths of all holds.
+    pub(super) fn note_lengths(&mut self) {
+        let lives_from_us = self.by_end.iter().map(|lapse| self.lives_from_us(lapse));
+        self.none_ahead_us = lives_from_us.max().unwrap_or(0);
+    }
+}

@@ -1,0 +1,389 @@
+//! Holds: receipts of checks, with which charges are corrected, repeated and given up.
+//!
+//! ```text
+//! Holds    rows    | hold | hold | hold | ...     in no order
+//!          by id   rows in the order of ids       found by binary search
+//!          by end  rows in the order of ends, each with its hold's length
+//!          tracks  what the holds of one state have in common
+//! ```
+//!
+//! The two orders are rings of 2 and 6 bytes a hold: an insertion makes O(log n) comparisons and
+//! moves at most half of a ring, 30 kB for 10,000 holds. Balanced trees would move nothing, but
+//! take 16 more bytes per hold and are no faster.
+//!
+//! ```text
+//! request  what callers ask of holds
+//! hold     a hold and its charges
+//! lapse    how long a hold is, and its place in the order of ends
+//! living   which holds live at a time
+//! ending   a hold ends: it is settled, or has lapsed
+//! track    what the holds of one state have in common
+//! least    the least debt of a token bucket since each of its holds was taken
+//! foreseen a state as it will be once holds have lapsed
+//! charging what a state is charged for a hold, and how settling corrects it
+//! ```
+
+mod charging;
+mod ending;
+mod foreseen;
+mod hold;
+mod lapse;
+mod least;
+mod living;
+pub mod request;
+mod track;
+
+pub use foreseen::Foreseen;
+pub use hold::{Charge, Detail, Hold, Id};
+pub use lapse::Length;
+pub use least::{Leasts, Position};
+pub use track::{Track, TrackKind};
+
+use crate::algorithm::list::Meter;
+use crate::algorithm::reading::Moment;
+use crate::heap::HeapVisitor;
+use lapse::{Lapse, Row};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// The most holds of a key, whatever the setting.
+pub const MOST_HOLDS: usize = 50_000;
+
+/// The tracks of deleted states that may stay until the holds on them end.
+const MANY_ORPHANS: usize = 256;
+
+/// The track of a charge whose state is gone, and of a state without holds.
+pub const NO_TRACK: u16 = u16::MAX;
+
+/// The holds of a key; at least one.
+#[derive(Clone, Debug, Default)]
+pub struct Holds {
+    rows: Vec<Hold>,
+    by_id: VecDeque<Row>,
+    by_end: VecDeque<Lapse>,
+    tracks: Vec<Track>,
+    /// Each state's track number, in the order of the states; [`NO_TRACK`] if it has none.
+    numbers: Vec<u16>,
+    /// The number of holds that give their charges back when they lapse.
+    refunding: u32,
+    /// The sum of the rules that each hold is on.
+    rules: u32,
+    /// From this time on, no hold lies ahead of the clock: see `living`.
+    none_ahead_us: u64,
+}
+
+impl Holds {
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn hold(&self, row: Row) -> Option<&Hold> {
+        self.rows.get(usize::from(row))
+    }
+
+    /// An id's index in the order of ids, or where to insert it.
+    fn place_of_id(&self, id: &[u8]) -> Result<usize, usize> {
+        self.by_id.binary_search_by(|&row| self.hold(row).map_or(b"".as_slice(), Hold::id).cmp(id))
+    }
+
+    /// A hold's index in the lapse order, or where to insert it.
+    fn place_of_end(&self, end_us: u64, id: &[u8]) -> Result<usize, usize> {
+        self.by_end.binary_search_by(|lapse| {
+            self.hold(lapse.row).map(|hold| (hold.end_us(), hold.id())).cmp(&Some((end_us, id)))
+        })
+    }
+
+    fn row_of(&self, id: &[u8]) -> Option<Row> {
+        self.by_id.get(self.place_of_id(id).ok()?).copied()
+    }
+
+    /// When the hold with this id lapses.
+    fn lapse_of(&self, id: &[u8]) -> Option<&Lapse> {
+        self.by_end.get(self.place_of_end(self.find(id)?.end_us(), id).ok()?)
+    }
+
+    /// The hold with this id, lapsed or not.
+    pub fn find(&self, id: &[u8]) -> Option<&Hold> {
+        self.hold(self.row_of(id)?)
+    }
+
+    /// The holds ordered by id.
+    pub fn in_order_of_ids(&self) -> impl Iterator<Item = &Hold> {
+        self.by_id.iter().filter_map(|&row| self.hold(row))
+    }
+
+    /// The holds in lapse order.
+    pub fn in_order_of_ends(&self) -> impl DoubleEndedIterator<Item = &Hold> {
+        self.by_end.iter().filter_map(|lapse| self.hold(lapse.row))
+    }
+
+    /// True if any hold gives its charges back when it lapses.
+    pub const fn any_refunds(&self) -> bool {
+        self.refunding > 0
+    }
+
+    /// The places in the lapse order of the holds that lapse after `now_us` and before `until`.
+    pub fn lapses_between(&self, now_us: u64, until: Moment) -> Range<usize> {
+        let end = match until {
+            Moment::At(us) => self.ended(us.saturating_sub(1)),
+            Moment::Never => self.len(),
+        };
+        self.ended(now_us)..end
+    }
+
+    /// When the hold at a place in the lapse order lapses.
+    pub fn end_at(&self, place: usize) -> Option<u64> {
+        self.hold(self.by_end.get(place)?.row).map(Hold::end_us)
+    }
+
+    /// The holds at these places in the lapse order.
+    fn at_places(&self, places: Range<usize>) -> impl Iterator<Item = &Hold> {
+        self.by_end.range(places).filter_map(|lapse| self.hold(lapse.row))
+    }
+
+    /// The sum of the rules that each hold is on.
+    pub const fn rules(&self) -> usize {
+        self.rules as usize
+    }
+
+    /// The number of stored holds that have reached their end at `now_us`.
+    pub fn ended(&self, now_us: u64) -> usize {
+        let has_ended = |lapse: &Lapse| self.hold(lapse.row).is_some_and(|it| it.has_ended(now_us));
+        self.by_end.partition_point(has_ended)
+    }
+
+    /// When the last hold lapses.
+    pub fn last_end_us(&self) -> u64 {
+        self.in_order_of_ends().next_back().map_or(0, Hold::end_us)
+    }
+
+    /// Adds a hold of this length, unless the key already has the most holds that it can. No other
+    /// hold may have its id.
+    pub fn add(&mut self, hold: Hold, length: Length) {
+        let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.place_of_id(hold.id()))
+        else {
+            return;
+        };
+        if self.rows.len() >= MOST_HOLDS {
+            return;
+        }
+        let by_end = self.place_of_end(hold.end_us(), hold.id()).unwrap_or_else(|place| place);
+        self.count(&hold);
+        for charge in hold.charges().iter().filter(|charge| charge.units > 0) {
+            let track = self.track_mut(charge.track).map(|track| &mut track.kind);
+            if let Some(TrackKind::Queue { last }) = track {
+                *last = Some(Id::new(hold.id()));
+            }
+        }
+        // Grows by an eighth, since a key may have thousands.
+        if self.rows.len() == self.rows.capacity() {
+            let more = (self.rows.len() / 8).max(2);
+            self.rows.reserve_exact(more);
+            self.by_id.reserve_exact(more);
+            self.by_end.reserve_exact(more);
+        }
+        self.note_length(hold.end_us(), length);
+        self.rows.push(hold);
+        self.by_id.insert(by_id, row);
+        self.by_end.insert(by_end, Lapse { row, length });
+    }
+
+    /// Adds a hold to the totals.
+    fn count(&mut self, hold: &Hold) {
+        self.refunding = self.refunding.saturating_add(hold.refunds().into());
+        self.rules = self.rules.saturating_add(hold.rules());
+        for charge in hold.charges() {
+            let Some(track) = self.track_mut(charge.track) else { continue };
+            track.charges = track.charges.saturating_add(1);
+            track.units = track.units.saturating_add(charge.units.into());
+        }
+    }
+
+    /// Moves the end of the hold with an id, which lasts this long from now on.
+    pub fn renew(&mut self, id: &[u8], end_us: u64, length: Length) {
+        let Some(row) = self.row_of(id) else { return };
+        let Some(before_us) = self.hold(row).map(Hold::end_us) else { return };
+        if let Ok(place) = self.place_of_end(before_us, id) {
+            self.by_end.remove(place);
+        }
+        if let Some(hold) = self.rows.get_mut(usize::from(row)) {
+            hold.set_end_us(end_us);
+        }
+        let place = self.place_of_end(end_us, id).unwrap_or_else(|place| place);
+        self.by_end.insert(place, Lapse { row, length });
+        self.note_length(end_us, length);
+    }
+
+    pub fn track(&self, number: u16) -> Option<&Track> {
+        self.tracks.get(usize::from(number))
+    }
+
+    pub fn track_mut(&mut self, number: u16) -> Option<&mut Track> {
+        self.tracks.get_mut(usize::from(number))
+    }
+
+    /// The track number of the state at a place, if holds were charged on it.
+    pub fn track_of(&self, place: usize) -> Option<u16> {
+        self.numbers.get(place).copied().filter(|&number| number != NO_TRACK)
+    }
+
+    /// The place of the state that was charged; `None` if it is gone.
+    pub fn place_of(&self, charge: &Charge) -> Option<usize> {
+        self.track(charge.track)?.place.map(usize::from)
+    }
+
+    /// Records that a check consumed from the state at a place, whose [level](Meter::level) was
+    /// `before`.
+    pub fn note_consumption(&mut self, place: usize, before: u128, queues: bool) {
+        if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
+            track.note_consumption(before, queues);
+        }
+    }
+
+    /// Another state, without holds, replaces the one at a place.
+    pub fn replace_state(&mut self, place: usize) {
+        let Some(number) = self.numbers.get_mut(place) else { return };
+        let number = std::mem::replace(number, NO_TRACK);
+        if let Some(track) = self.track_mut(number) {
+            track.place = None;
+        }
+    }
+
+    /// Removes the state at a place. Those behind it move up.
+    pub fn remove_state(&mut self, place: usize) {
+        if place >= self.numbers.len() {
+            return;
+        }
+        self.replace_state(place);
+        self.numbers.remove(place);
+        for moved in self.tracks.iter_mut().filter_map(|track| track.place.as_mut()) {
+            if usize::from(*moved) > place {
+                *moved = moved.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Drops the tracks of deleted states if there are many. A name can get new states again and
+    /// again while holds on its old states live. The charges on dropped tracks are never corrected.
+    pub fn drop_orphans(&mut self) {
+        let orphans = self.tracks.iter().filter(|track| track.place.is_none() && track.charges > 0);
+        if orphans.count() <= MANY_ORPHANS {
+            return;
+        }
+        let Self { rows, tracks, .. } = self;
+        for charge in rows.iter_mut().flat_map(Hold::charges_mut) {
+            if tracks.get(usize::from(charge.track)).is_none_or(|track| track.place.is_none()) {
+                (charge.track, charge.detail) = (NO_TRACK, Detail::least(None));
+            }
+        }
+        for track in tracks.iter_mut().filter(|track| track.place.is_none()) {
+            *track = Track::UNUSED;
+        }
+    }
+
+    /// The track of the state at a place, created if missing. `None` if no number is left for it.
+    pub fn track_for(&mut self, place: usize, meter: &Meter) -> Option<u16> {
+        self.track_of(place).or_else(|| self.new_track(place, meter))
+    }
+
+    fn new_track(&mut self, place: usize, meter: &Meter) -> Option<u16> {
+        let free = self.tracks.iter().position(|track| !track.is_in_use());
+        let track = Track::of(u16::try_from(place).ok()?, meter);
+        let number = u16::try_from(free.unwrap_or(self.tracks.len())).ok()?;
+        if number == NO_TRACK {
+            return None;
+        }
+        match self.tracks.get_mut(usize::from(number)) {
+            Some(free) => *free = track,
+            None => {
+                // Grows by one at first, since most keys with holds have one track.
+                if self.tracks.len() == self.tracks.capacity() {
+                    self.tracks.reserve_exact((self.tracks.len() / 2).max(1));
+                }
+                self.tracks.push(track);
+            }
+        }
+        if place >= self.numbers.len() {
+            self.numbers.resize(place.saturating_add(1), NO_TRACK);
+        }
+        *self.numbers.get_mut(place)? = number;
+        Some(number)
+    }
+
+    /// The longest window of the log rules that the holds on a log were taken under.
+    pub fn longest_window_us(&self, track: u16) -> u64 {
+        let charges = self.rows.iter().flat_map(Hold::charges);
+        let of_track = charges.filter(|charge| charge.track == track);
+        of_track.map(|charge| charge.detail.window_us()).max().unwrap_or(0)
+    }
+
+    /// Moves stamps later than `latest_us` to that time, because the log entries they refer to
+    /// moved there.
+    pub fn move_stamps(&mut self, track: u16, latest_us: u64) {
+        let charges = self.rows.iter_mut().flat_map(Hold::charges_mut);
+        for charge in charges.filter(|charge| charge.track == track) {
+            charge.stamp_us = charge.stamp_us.min(latest_us);
+        }
+    }
+
+    /// Drops what tracks still store of ended holds, in each track where that is most of the data.
+    /// All charges of ended holds must have been released.
+    pub fn compact_sparse(&mut self) {
+        let Self { rows, tracks, .. } = self;
+        for (track, number) in tracks.iter_mut().zip(0..) {
+            let TrackKind::Bucket(leasts) = &mut track.kind else { continue };
+            if leasts.len() / 2 <= (track.charges as usize).saturating_add(16) {
+                continue;
+            }
+            let charges = rows.iter_mut().flat_map(Hold::charges_mut);
+            let of_track = charges.filter(|charge| charge.track == number);
+            let mut kept: Vec<(Position, &mut Charge)> =
+                of_track.filter_map(|charge| Some((charge.detail.position()?, charge))).collect();
+            kept.sort_unstable_by_key(|&(position, _)| position);
+            let mut compacted = Leasts::with_room(kept.len());
+            for (position, charge) in kept {
+                charge.detail = Detail::least(compacted.push(leasts.get(position)));
+            }
+            *leasts = compacted;
+        }
+    }
+
+    /// Stores loaded holds with their lengths, which are ordered by id, while there are none yet.
+    pub fn fill(&mut self, loaded: Vec<(Hold, Length)>) {
+        loaded.iter().for_each(|(hold, _)| self.count(hold));
+        self.order(loaded);
+    }
+
+    /// Stores these holds, which are ordered by id and already counted, in place of all others.
+    fn order(&mut self, holds: Vec<(Hold, Length)>) {
+        let lengths: Vec<Length>;
+        (self.rows, lengths) = holds.into_iter().unzip();
+        self.by_id = self.rows.iter().zip(0..).map(|(_, row)| row).collect();
+        let lapses = self.by_id.iter().zip(lengths).map(|(&row, length)| Lapse { row, length });
+        let mut by_end: Vec<Lapse> = lapses.collect();
+        // Stable, so holds of the same end stay ordered by id.
+        by_end.sort_by_key(|lapse| self.hold(lapse.row).map_or(0, Hold::end_us));
+        self.by_end = by_end.into();
+        self.note_lengths();
+        self.shrink_to_fit();
+    }
+
+    /// Visits each heap allocation.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.vec(&mut self.rows);
+        to.ring(&mut self.by_id);
+        to.ring(&mut self.by_end);
+        to.vec(&mut self.tracks);
+        to.vec(&mut self.numbers);
+        for hold in &mut self.rows {
+            hold.visit_heap(to);
+        }
+        for track in &mut self.tracks {
+            track.visit_heap(to);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A track: data shared by the holds of one state.
+//!
+//! Each charge stores the number of its track, and the track stores the place of its state. When a
+//! check drops or replaces the state, the track loses it: its charges then give nothing back.
+
+use super::hold::{Hold, Id};
+use super::least::Leasts;
+use crate::algorithm::Memory;
+use crate::algorithm::list::Meter;
+use crate::heap::HeapVisitor;
+
+#[derive(Clone, Debug)]
+pub struct Track {
+    /// The index of its state among the key's; `None` if the state is gone.
+    pub place: Option<u16>,
+    /// The number of charges of holds.
+    pub charges: u32,
+    /// The sum of the charges' units.
+    pub units: u64,
+    pub kind: TrackKind,
+}
+
+/// What else is stored, depending on the state's algorithm.
+#[derive(Clone, Debug)]
+pub enum TrackKind {
+    /// A window counter, or slots: nothing.
+    Plain,
+    /// A log: nothing; the charges store what their log rules need.
+    Log,
+    /// A token bucket: the least debts since its holds were taken.
+    Bucket(Leasts),
+    /// A leaky bucket: the id of the hold that queued last, if nothing queued after it.
+    Queue { last: Option<Id> },
+}
+
+impl Track {
+    /// A track without a state.
+    pub const UNUSED: Self = Self { place: None, charges: 0, units: 0, kind: TrackKind::Plain };
+
+    pub fn of(place: u16, meter: &Meter) -> Self {
+        let kind = match meter.memory() {
+            Memory::Nothing => TrackKind::Plain,
+            Memory::Needs => TrackKind::Log,
+            Memory::Leasts => TrackKind::Bucket(Leasts::default()),
+            Memory::Last => TrackKind::Queue { last: None },
+        };
+        Self { kind, place: Some(place), ..Self::UNUSED }
+    }
+
+    pub const fn is_in_use(&self) -> bool {
+        self.place.is_some() || self.charges > 0
+    }
+
+    /// Records a consumption from the state, whose [level](Meter::level) was `before`. `queues` is
+    /// false for charged denials, which are promised no turn.
+    pub fn note_consumption(&mut self, before: u128, queues: bool) {
+        match &mut self.kind {
+            TrackKind::Plain | TrackKind::Log => {}
+            TrackKind::Bucket(leasts) => leasts.cut_to(before),
+            TrackKind::Queue { last } if queues => *last = None,
+            TrackKind::Queue { .. } => {}
+        }
+    }
+
+    /// True if nothing queued after `hold` in the leaky bucket.
+    pub fn queued_last(&self, hold: &Hold) -> bool {
+        matches!(&self.kind, TrackKind::Queue { last: Some(id) } if id.as_bytes() == hold.id())
+    }
+
+    /// Forgets an ended hold if it queued last.
+    pub fn forget_last(&mut self, hold: &Hold) {
+        if let TrackKind::Queue { last } = &mut self.kind {
+            last.take_if(|id| id.as_bytes() == hold.id());
+        }
+    }
+
+    /// Visits each heap allocation.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        match &mut self.kind {
+            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { last: None } => {}
+            TrackKind::Queue { last: Some(id) } => id.visit_heap(to),
+            TrackKind::Bucket(leasts) => leasts.visit_heap(to),
+        }
+    }
+}

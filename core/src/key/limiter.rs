@@ -1,0 +1,353 @@
+//! A key's value: everything known about one identifier.
+//!
+//! ```text
+//! Limiter, 16 bytes
+//! | pointer -> one state |  or  | pointer | -> states, block, pause, history and others
+//! ```
+//!
+//! Most keys have one state, because one rule checks them, or several log rules that share a log. A
+//! limiter is as large as the server's smallest objects, so an allocator with size classes places
+//! it next to those of its key.
+
+use super::check::Check;
+use super::deadline::Deadline;
+use super::history::History;
+use super::pause::Pause;
+use super::standing::{BanCount, StandingEntry};
+use crate::algorithm::reading::Moment;
+use crate::algorithm::state::State;
+use crate::heap::{HeapVisitor, address_of};
+use crate::key::holds::Holds;
+use crate::rule::{HOUR_US, Rule};
+
+/// The value of one key. `Default` is that of a key never checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limiter {
+    contents: Contents,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Contents {
+    #[default]
+    Nothing,
+    One(State),
+    /// Anything that the other two variants cannot hold.
+    Compound(Box<Compound>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Compound {
+    /// Ordered by first consumption.
+    pub states: Vec<State>,
+    pub standing: Option<Box<StandingEntry>>,
+    pub pause: Option<Box<Pause>>,
+    /// Present only if a ladder banned the key.
+    pub bans: Option<Box<BanCount>>,
+    pub history: Option<Box<History>>,
+    /// Includes lapsed holds until the key's next change.
+    pub holds: Option<Box<Holds>>,
+}
+
+impl Limiter {
+    /// A limiter with this content.
+    pub(crate) fn of(content: Compound) -> Self {
+        let mut limiter = Self::default();
+        limiter.change(|compound| *compound = content);
+        limiter
+    }
+
+    /// True if it holds nothing, so the key can be deleted.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.contents, Contents::Nothing)
+    }
+
+    /// The allocation that a check reads first, for a prefetch.
+    #[inline]
+    pub fn first_allocation(&self) -> *const u8 {
+        match &self.contents {
+            Contents::Nothing => std::ptr::null(),
+            Contents::One(state) => state.address(),
+            Contents::Compound(compound) => address_of(&**compound),
+        }
+    }
+
+    /// Every state, ordered by first consumption.
+    pub(crate) fn states(&self) -> &[State] {
+        match &self.contents {
+            Contents::Nothing => &[],
+            Contents::One(state) => std::slice::from_ref(state),
+            Contents::Compound(compound) => &compound.states,
+        }
+    }
+
+    pub(super) fn states_mut(&mut self) -> &mut [State] {
+        self.states_and_holds().0
+    }
+
+    /// The only state of a limiter that holds nothing else.
+    #[inline]
+    pub(crate) const fn only_state(&self) -> Option<&State> {
+        match &self.contents {
+            Contents::One(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn only_state_mut(&mut self) -> Option<&mut State> {
+        match &mut self.contents {
+            Contents::One(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// The state that a rule reads.
+    pub(crate) fn state_of(&self, rule: &Rule) -> Option<&State> {
+        self.states().iter().find(|state| state.belongs_to(rule))
+    }
+
+    /// The content of a limiter that holds anything besides one state.
+    pub(super) fn compound(&self) -> Option<&Compound> {
+        match &self.contents {
+            Contents::Compound(compound) => Some(compound),
+            Contents::Nothing | Contents::One(_) => None,
+        }
+    }
+
+    pub(super) fn compound_mut(&mut self) -> Option<&mut Compound> {
+        match &mut self.contents {
+            Contents::Compound(compound) => Some(compound),
+            Contents::Nothing | Contents::One(_) => None,
+        }
+    }
+
+    /// The holds, including lapsed ones.
+    pub(crate) fn holds(&self) -> Option<&Holds> {
+        self.compound()?.holds.as_deref()
+    }
+
+    pub(super) fn holds_mut(&mut self) -> Option<&mut Holds> {
+        self.states_and_holds().1
+    }
+
+    pub(super) fn states_and_holds(&mut self) -> (&mut [State], Option<&mut Holds>) {
+        match &mut self.contents {
+            Contents::Nothing => (&mut [], None),
+            Contents::One(state) => (std::slice::from_mut(state), None),
+            Contents::Compound(compound) => (&mut compound.states, compound.holds.as_deref_mut()),
+        }
+    }
+
+    /// Adds a state.
+    pub(crate) fn add(&mut self, state: State) {
+        match self.contents {
+            Contents::Nothing => self.contents = Contents::One(state),
+            _ => self.change(|compound| compound.states.push(state)),
+        }
+    }
+
+    /// Keeps the states for which `keep` returns true. Its second argument tells whether holds were
+    /// charged on the state.
+    pub(super) fn retain(&mut self, keep: impl Fn(&State, bool) -> bool) {
+        let keeps = |state: &State, place, holds: Option<&Holds>| {
+            keep(state, holds.is_some_and(|holds| holds.track_of(place).is_some()))
+        };
+        let (states, holds) = (self.states(), self.holds());
+        if states.iter().enumerate().all(|(place, state)| keeps(state, place, holds)) {
+            return;
+        }
+        self.change(|Compound { states, holds, .. }| {
+            let mut place: usize = 0;
+            states.retain(|state| {
+                let stays = keeps(state, place, holds.as_deref());
+                match holds {
+                    _ if stays => place = place.saturating_add(1),
+                    Some(holds) => holds.remove_state(place),
+                    None => {}
+                }
+                stays
+            });
+        });
+    }
+
+    /// Changes the content as a compound, then restores the smallest form.
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Compound)) {
+        let mut compound = match std::mem::take(&mut self.contents) {
+            Contents::Nothing => Box::default(),
+            Contents::One(state) => {
+                Box::new(Compound { states: vec![state], ..Compound::default() })
+            }
+            Contents::Compound(compound) => compound,
+        };
+        change(&mut compound);
+        compound.holds.take_if(|holds| holds.is_empty());
+        let Compound { states: _, standing, pause, bans, history, holds } = &*compound;
+        let overridden = standing.is_some() || pause.is_some() || bans.is_some();
+        let plain = !overridden && history.is_none() && holds.is_none();
+        self.contents = if !plain || compound.states.len() > 1 {
+            Contents::Compound(compound)
+        } else {
+            compound.states.pop().map_or(Contents::Nothing, Contents::One)
+        };
+    }
+
+    /// The last checks, if a check with `META` started a history.
+    pub fn history(&self) -> Option<&History> {
+        self.compound()?.history.as_deref()
+    }
+
+    pub(super) fn drop_emptied(&mut self) {
+        self.retain(|state, held| held || !state.meter().is_empty());
+    }
+
+    /// Gives back up to `units`, newest first, to the states of these rules, or to every state if
+    /// there are no rules. Returns the most that any one state got.
+    pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
+        self.lapse_if_due(now_us);
+        let check = Check::new(rules, units, now_us);
+        let mut most = 0;
+        for state in self.states_mut() {
+            let reads =
+                |rule: &&Rule| state.belongs_to(rule) && state.meter().is_of_kind(rule.kind());
+            let window_us = match rules.iter().find(reads) {
+                Some(rule) => check.window_us_of(rule),
+                None if rules.is_empty() => state.meter().period_us(),
+                None => continue,
+            };
+            most = most.max(state.refund(window_us, now_us, units));
+        }
+        if most > 0 {
+            self.drop_ended(now_us);
+        }
+        self.drop_emptied();
+        most
+    }
+
+    /// Drops every state and hold. Keeps the history, the count of bans, and a block, an exemption
+    /// or a pause in effect. Returns true if it dropped any.
+    pub fn reset(&mut self, now_us: u64) -> bool {
+        let any = !self.states().is_empty() || self.holds().is_some();
+        if any {
+            self.drop_ended(now_us);
+            self.change(|compound| {
+                compound.states.clear();
+                compound.holds = None;
+            });
+        }
+        any
+    }
+
+    /// Drops a block, an exemption or a pause that has ended, because it would keep the key large and its
+    /// checks off the fast path. Also forgets bans and ends lapsed holds. Called when the key
+    /// changes anyway, on replicas too.
+    pub(super) fn drop_ended(&mut self, now_us: u64) {
+        if self.compound().is_none() {
+            return;
+        }
+        if self.standing().is_some_and(|standing| !standing.in_effect(now_us)) {
+            self.set_standing(None);
+        }
+        if self.pause().is_some() && self.pause_at(now_us).is_none() {
+            self.resume();
+        }
+        self.forget_bans(now_us);
+        self.lapse(now_us);
+    }
+
+    /// Until when the value matters.
+    #[inline(always)]
+    pub fn deadline(&self) -> Deadline {
+        match &self.contents {
+            Contents::Nothing => Deadline::PASSED,
+            Contents::One(state) => deadline_of(state),
+            Contents::Compound(compound) => compound.deadline(),
+        }
+    }
+
+    /// Visits each heap allocation, except the limiter's own.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        if let Contents::Compound(compound) = &mut self.contents {
+            to.boxed(compound);
+            to.vec(&mut compound.states);
+            if let Some(standing) = &mut compound.standing {
+                to.boxed(standing);
+                to.slice(&mut standing.reason);
+            }
+            if let Some(pause) = &mut compound.pause {
+                to.boxed(pause);
+                to.slice(&mut pause.reason);
+            }
+            if let Some(bans) = &mut compound.bans {
+                to.boxed(bans);
+            }
+            if let Some(history) = &mut compound.history {
+                to.boxed(history);
+                history.visit_heap(to);
+            }
+            if let Some(holds) = &mut compound.holds {
+                to.boxed(holds);
+                holds.visit_heap(to);
+            }
+        }
+        for state in self.states_mut() {
+            state.visit_heap(to);
+        }
+    }
+}
+
+impl Compound {
+    fn deadline(&self) -> Deadline {
+        let Self { states, standing, pause, bans, history, holds } = self;
+        let end_of = |until: Moment| Deadline::new(until, 0);
+        let others = [
+            standing.as_ref().map(|standing| end_of(standing.ends())),
+            pause.as_deref().map(|pause| end_of(Moment::At(pause.until_us))),
+            bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
+            history.as_deref().map(|all| Deadline::new(Moment::At(all.until_us), HOUR_US)),
+            holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
+        ];
+        let of_states = states.iter().map(deadline_of);
+        of_states.chain(others.into_iter().flatten()).fold(Deadline::PASSED, Deadline::or)
+    }
+}
+
+#[inline(always)]
+fn deadline_of(state: &State) -> Deadline {
+    Deadline::new(state.meter().matters_until(), state.meter().period_us())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::bucket::interval::Interval;
+    use crate::algorithm::debt::Debt;
+    use crate::algorithm::fixed::Fixed;
+    use crate::algorithm::list::Meter;
+    use crate::algorithm::state::Named;
+    use crate::key::check::Change;
+    use crate::tests::laws::holds::memory::Bytes;
+    use crate::tests::rules_of_line;
+
+    #[test]
+    fn a_limiter_with_one_state_is_two_small_blocks() {
+        assert_eq!(size_of::<Limiter>(), 16);
+        assert_eq!(size_of::<Meter>(), 16);
+        assert_eq!(size_of::<State>(), 16);
+        assert_eq!(size_of::<Debt>(), 32);
+        assert_eq!(size_of::<Named>(), 48);
+        assert_eq!(size_of::<Fixed>(), 32);
+        assert_eq!(size_of::<Interval>(), 32);
+        assert_eq!(size_of::<Compound>(), 64);
+    }
+
+    #[test]
+    fn a_throttle_takes_no_block_for_its_name() {
+        let bytes = |rule: &str| {
+            let mut limiter = Limiter::default();
+            limiter.record(&Check::new(&rules_of_line(rule), 1, 9), Change::Admitted);
+            Bytes::of(&mut limiter).all
+        };
+        assert_eq!(bytes("bucket:9/m,name=throttle"), bytes("bucket:9/m"));
+        assert_eq!(bytes("leaky:9/m,name=throttle"), bytes("bucket:9/m,name=other"));
+    }
+}

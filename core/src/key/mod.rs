@@ -1,0 +1,50 @@
+//! The value of a key.
+//!
+//! ```text
+//! limiter    the value: states, and what else a key may hold
+//! standing   a block or an exemption, and how often the key was banned
+//! blocking   blocks, exemptions and bans of a key
+//! pause      a pause of a key's upstream
+//! pausing    pauses of a key
+//! holds      receipts of checks, by which charges are corrected
+//! check      a check's arguments, and what a check did
+//! record     what a check does to the value, once it is decided
+//! holding    what holds do to states
+//! returning  which states get something back
+//! history    the last checks, with the text that callers gave
+//! slots      what holds take of slots
+//! deadline   when the key should expire
+//! replayed   when it should after a command without `AT`
+//! codec      versioned bytes <-> limiter
+//! report     a limiter for RL.INFO and RL.LOG
+//! ```
+
+mod blocking;
+pub(crate) mod check;
+pub(crate) mod codec;
+pub(crate) mod deadline;
+pub(crate) mod history;
+mod holding;
+pub(crate) mod holds;
+pub(crate) mod limiter;
+pub(crate) mod pause;
+mod pausing;
+mod record;
+mod replayed;
+pub(crate) mod report;
+mod returning;
+pub(crate) mod slots;
+pub(crate) mod standing;
+
+pub use crate::saved::error::DecodeError;
+pub use check::{Change, Check, CheckOptions, Meta, Verdict};
+#[cfg(any(test, feature = "testing"))]
+pub use codec::parts;
+pub use codec::{decode, encode};
+pub use deadline::{Deadline, Expiry};
+pub use history::{Entry, History};
+pub use holds::request::{HoldRequest, MAX_ID, Settlement};
+pub use limiter::Limiter;
+pub use pause::Pause;
+pub use report::{HoldReport, StateReport};
+pub use standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};

@@ -1,0 +1,153 @@
+//! What a check does to a key's value, once it is decided: here, and on every replica.
+
+use super::check::{Change, Check, Verdict};
+use super::history::Entry;
+use super::limiter::Limiter;
+use crate::algorithm::log::series::needs::Needs;
+use crate::algorithm::reading::{Moment, effective_time};
+use crate::algorithm::state::State;
+use crate::rule::{Kind, Rule};
+
+impl Limiter {
+    /// Records what a check did, unconditionally: it was decided before, or on another server.
+    /// Equal calls on equal limiters leave them equal.
+    pub fn record(&mut self, check: &Check<'_>, change: Change) {
+        if change != Change::Nothing {
+            self.drop_ended(check.now_us);
+        }
+        let verdict = match change {
+            Change::Nothing => return,
+            Change::Renewed => {
+                if let Some(hold) = check.hold() {
+                    self.renew(hold.id, hold.end_us, check.now_us);
+                }
+                return;
+            }
+            Change::Admitted => Verdict::Allowed,
+            Change::Charged => Verdict::Limited,
+            Change::HistoryOnly(verdict) => verdict,
+        };
+        if matches!(change, Change::Admitted | Change::Charged) {
+            self.consume(check, change);
+        }
+        self.add_to_history(check, verdict);
+    }
+
+    fn consume(&mut self, check: &Check<'_>, change: Change) {
+        let hold = check.hold().filter(|_| change == Change::Admitted);
+        let mut levels: Vec<(&Rule, u128)> = Vec::new();
+        let consumes = |rule: &&Rule| check.consumes_from(rule, change);
+        for rule in check.rules.iter().filter(consumes) {
+            self.take_over_name(rule, check.now_us);
+        }
+        for rule in check.rules.iter().filter(consumes) {
+            if rule.kind() != Kind::Log {
+                let before = self.consume_by(rule, check, change);
+                if hold.is_some() {
+                    levels.push((rule, before));
+                }
+            }
+        }
+        // A hold has one charge on the log. A rule that is no shadow comes before a shadow; of
+        // these, one that takes the default cost comes first.
+        let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
+        let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
+        if let Some(rule) = log_rule {
+            self.consume_log(rule, check, change == Change::Charged, hold.is_some());
+            if hold.is_some() {
+                levels.push((rule, 0));
+            }
+        }
+        if let Some(hold) = hold {
+            self.take_hold(hold, check, &levels);
+        }
+        self.drop_emptied();
+    }
+
+    /// Consumes for a rule other than a log rule. Returns the level before.
+    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, change: Change) -> u128 {
+        let index = self.index_for(rule, check);
+        let before = self.level_before(index, rule, check);
+        let cost = check.cost_of(rule);
+        let (states, holds) = self.states_and_holds();
+        if cost > 0
+            && let Some(state) = states.get_mut(index)
+        {
+            let replaced = state.consume(rule, check.now_us, cost);
+            match holds {
+                Some(holds) if replaced => holds.replace_state(index),
+                Some(holds) => holds.note_consumption(index, before, change == Change::Admitted),
+                None => {}
+            }
+        }
+        before
+    }
+
+    /// Consumes for a check's log rules, which share the log and have the same cost.
+    fn consume_log(&mut self, rule: &Rule, check: &Check<'_>, denied: bool, holding: bool) {
+        let (index, cost) = (self.index_for(rule, check), check.cost_of(rule));
+        if cost == 0 {
+            return;
+        }
+        let needs = Needs::of(check.rules);
+        let held = holding || self.holds().is_some_and(|holds| holds.track_of(index).is_some());
+        let last_us = self.states().get(index).map_or(0, |log| log.meter().last_us());
+        let at_us = effective_time(check.now_us, last_us, needs.window_us).unwrap_or_else(|| {
+            self.step_log_back(index, needs.window_us, check.now_us);
+            check.now_us
+        });
+        if let Some(log) = self.states_mut().get_mut(index).and_then(State::log_mut) {
+            log.add(needs, at_us, cost, denied, held);
+        }
+    }
+
+    /// Reshapes the state of a rule's name for the rule, or drops it if it is of another algorithm.
+    /// Holds charged on it then lose their state.
+    fn take_over_name(&mut self, rule: &Rule, now_us: u64) {
+        let (states, holds) = self.states_and_holds();
+        let mut places = states.iter_mut().enumerate();
+        let taken = places.find(|(_, state)| state.is_taken_over_by(rule));
+        let Some((place, state)) = taken else { return };
+        if state.take_over(rule, now_us) {
+            if let Some(holds) = holds {
+                holds.replace_state(place);
+            }
+        } else {
+            self.retain(|state, _| !state.is_taken_over_by(rule));
+        }
+    }
+
+    /// The index of the state that a rule reads, created if missing.
+    fn index_for(&mut self, rule: &Rule, check: &Check<'_>) -> usize {
+        let index = self.states().iter().position(|state| state.belongs_to(rule));
+        index.unwrap_or_else(|| {
+            self.drop_stale(check);
+            self.add(State::new(rule, check.now_us));
+            self.states().len().saturating_sub(1)
+        })
+    }
+
+    /// Drops states that have not mattered for two windows, so that a key does not grow when it is
+    /// checked under new rules again and again. (Two, so that a clock that steps back by one window
+    /// still finds them.) Keeps the states of this check's rules, on which it may take a hold.
+    fn drop_stale(&mut self, check: &Check<'_>) {
+        self.retain(|state, held| {
+            let grace_us = state.meter().period_us().saturating_mul(2);
+            held || state.meter().matters_until()
+                > Moment::At(check.now_us.saturating_sub(grace_us))
+                || check.rules.iter().any(|rule| state.belongs_to(rule))
+        });
+    }
+
+    /// Adds the check to the history, which only a check with `META` starts.
+    fn add_to_history(&mut self, check: &Check<'_>, verdict: Verdict) {
+        if let Some(meta) = check.meta() {
+            self.change(|compound| compound.history.get_or_insert_default().keep = meta.keep);
+        }
+        if let Some(history) = self.compound_mut().and_then(|compound| compound.history.as_mut()) {
+            let meta = check.meta().map(|meta| meta.text.into());
+            let entry = Entry { time_us: check.now_us, cost: check.cost, verdict, meta };
+            history.add(entry, check.rules);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Blocks and exemptions, which override all rules of a key, and how often the key was banned.
+//!
+//! A ladder of bans, `ban=1m:10m:1h`, stores a count in the key.
+//!
+//! ```text
+//!    ban    ends     ban          ends                            forgotten
+//!     |======|  ..... |============| . . . . . . . . . . . . . . . . . |
+//!     count 1         count 2       as long as the longest rung
+//!                     |------------------- span -----------------------|
+//! ```
+//!
+//! A key counts the bans of all its ladders together, and forgets them all at once. A key without a
+//! ladder stores nothing.
+
+use crate::algorithm::reading::Moment;
+use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, Rule};
+use std::num::NonZeroU64;
+
+/// What overrides the rules of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Every check is denied.
+    Block,
+    /// Every check is allowed and consumes nothing.
+    Exempt,
+}
+
+/// A block or an exemption, with or without an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandingEntry {
+    /// Whether it denies or allows every check.
+    pub kind: Standing,
+    /// Unix microseconds; `None` if it has no end.
+    pub until_us: Option<u64>,
+    /// For a ban by a rule: its length, in microseconds.
+    pub ban_us: Option<NonZeroU64>,
+    /// The `REASON` given, or for a ban its rule; may be empty.
+    pub reason: Box<[u8]>,
+}
+
+impl StandingEntry {
+    /// The block that a rule's `ban=` sets.
+    pub(crate) fn ban(rule: &Rule, until_us: u64, length_us: u64) -> Self {
+        let reason = match rule.name() {
+            Some(name) => format!("rule {}", name.as_str()),
+            None => format!("rule {rule}"),
+        };
+        Self {
+            kind: Standing::Block,
+            until_us: Some(until_us),
+            ban_us: NonZeroU64::new(length_us),
+            reason: reason.into_bytes().into_boxed_slice(),
+        }
+    }
+
+    pub(crate) fn ends(&self) -> Moment {
+        self.until_us.map_or(Moment::Never, Moment::At)
+    }
+
+    /// When it ends, read at `now_us`. A ban ends at most its length after that: if its stored end
+    /// is later, the clock stepped back since the ban was set.
+    fn ends_as_of(&self, now_us: u64) -> Option<u64> {
+        let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us.get()));
+        self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
+    }
+
+    /// Ends a ban at most its length from now. Returns true if its end moved.
+    pub(crate) fn shorten(&mut self, now_us: u64) -> bool {
+        let seen = self.ends_as_of(now_us);
+        std::mem::replace(&mut self.until_us, seen) != seen
+    }
+
+    /// Milliseconds until it ends, rounded up; -1 if it has no end.
+    pub fn left_ms(&self, now_us: u64) -> i64 {
+        self.ends_as_of(now_us).map_or(Moment::Never, Moment::At).ms_after(now_us)
+    }
+
+    pub(crate) fn in_effect(&self, now_us: u64) -> bool {
+        self.ends() > Moment::At(now_us)
+    }
+}
+
+/// The longest span: the longest ban plus the longest rung.
+pub const MAX_SPAN_US: u64 = 2 * MAX_PERIOD_US;
+/// The latest time at which bans can be forgotten.
+pub const MAX_FORGOTTEN_US: u64 = MAX_TIME_US + MAX_SPAN_US;
+
+/// A count of bans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanCount {
+    /// At least 1.
+    pub bans: u32,
+    /// When the bans are forgotten, Unix microseconds.
+    pub forgotten_us: u64,
+    /// Microseconds from setting the last ban until all are forgotten.
+    pub span_us: u64,
+}
+
+impl BanCount {
+    /// The count after a ban set at `now_us`.
+    pub(crate) const fn new(bans: u32, now_us: u64, span_us: u64) -> Self {
+        Self { bans, forgotten_us: now_us.saturating_add(span_us), span_us }
+    }
+
+    pub(crate) const fn is_remembered(&self, now_us: u64) -> bool {
+        self.forgotten_us > now_us
+    }
+
+    /// The count, read at `now_us`. It is forgotten at most its span after that: if the stored time
+    /// is later, the clock stepped back since the last ban was set.
+    #[must_use]
+    pub(crate) fn as_of(self, now_us: u64) -> Self {
+        let latest_us = now_us.saturating_add(self.span_us);
+        Self { forgotten_us: self.forgotten_us.min(latest_us), ..self }
+    }
+
+    /// Milliseconds until it is forgotten, rounded up.
+    pub fn left_ms(&self, now_us: u64) -> i64 {
+        Moment::At(self.as_of(now_us).forgotten_us).ms_after(now_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left_ms(now_us: u64, until_us: Option<u64>) -> i64 {
+        StandingEntry { kind: Standing::Block, until_us, ban_us: None, reason: Box::default() }
+            .left_ms(now_us)
+    }
+
+    #[test]
+    fn the_time_left_is_rounded_up() {
+        assert_eq!(left_ms(1_000, Some(2_001)), 2);
+        assert_eq!(left_ms(1_000, Some(2_000)), 1);
+        assert_eq!(left_ms(3_000, Some(2_000)), 0);
+        assert_eq!(left_ms(3_000, None), -1);
+    }
+
+    #[test]
+    fn a_ban_lasts_no_longer_than_its_length() {
+        let ban = |until_us, ban_us: Option<u64>| StandingEntry {
+            kind: Standing::Block,
+            until_us: Some(until_us),
+            ban_us: ban_us.and_then(NonZeroU64::new),
+            reason: Box::default(),
+        };
+        let mut stepped = ban(10_000_000, Some(1_000_000));
+        assert_eq!(stepped.left_ms(9_000_000), 1_000);
+        assert!(!stepped.shorten(9_000_000));
+        assert_eq!(stepped.left_ms(4_000_000), 1_000);
+        assert!(stepped.shorten(4_000_000));
+        assert_eq!(stepped.until_us, Some(5_000_000));
+        assert!(!stepped.shorten(4_500_000));
+        // A block that a user set keeps its end.
+        let mut block = ban(10_000_000, None);
+        assert!(!block.shorten(4_000_000));
+        assert_eq!(block.left_ms(4_000_000), 6_000);
+    }
+    #[test]
+    fn a_count_lasts_no_longer_than_its_span() {
+        let count = BanCount::new(2, 10_000, 5_000);
+        for (now_us, left_ms) in [(9_000, 5), (10_000, 5), (10_001, 5), (14_999, 1), (15_000, 0)] {
+            assert_eq!(count.left_ms(now_us), left_ms, "{now_us}");
+            assert_eq!(count.is_remembered(now_us), left_ms > 0, "{now_us}");
+        }
+        assert_eq!(count.as_of(10_001), count);
+        assert_eq!(count.as_of(1_000), BanCount { forgotten_us: 6_000, ..count });
+    }
+}

@@ -1,0 +1,336 @@
+//! What a command did to a key: the effect that replicas and the append-only
+//! file get.
+//!
+//! Replication and the append-only file carry effects, not decisions. A replica
+//! decides nothing and reads no clock: it records what its primary did, and so
+//! ends up with the same bytes.
+//!
+//! ```text
+//! RL.APPLY key v1:at-us:expiry:WORD...    ...
+//!
+//! admit, charge           :units[:keep]           [text] rule [rule ...]    consumed
+//! pass, deny, refuse      :units[:keep]           [text] rule [rule ...]    history only
+//! hold                    :units:end-us:refund[:keep]
+//!                                                 id [text] rule [rule ...] admitted and held
+//! settle                                          id [REFUND | COST n|name=n ...]
+//! renew                   :end-us                 id                        the new end
+//! refund                  :units                  [rule [rule ...]]         no rule: all states
+//! block, exempt           :until-us               reason                    -1: no end
+//! ban                     :until-us:length-us[:bans:forgotten-us:span-us]
+//!                                                 reason                    a block by a rule
+//! pause                   :until-us               reason
+//! lapse                                                                 holds that ended
+//! reset, unblock, unexempt, resume
+//! ```
+//!
+//! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0 that its expiry
+//! stays. `units` is the cost of rules without `cost=`; a rule whose cost the request gave by
+//! name is written with that cost. `refund` is 1 if the charges come back when the hold lapses,
+//! else 0. A hold or a pause lasts from the effect's time until its end. `keep` is how many checks
+//! the history keeps; the text of `META` follows only if `keep` is given. `bans` is the key's count
+//! of bans, if it has one. The server makes, sends and frees each argument separately, so word and
+//! numbers are one argument, the head.
+//!
+//! # Versions
+//!
+//! Append-only files and replication streams outlive the module that wrote them, so later
+//! modules read every released version; `tests/fixtures/effects` holds files of each. A change
+//! of this text, and every addition to the text of rules, is a new version: an older module
+//! must stop at it, not misread it.
+//!
+//! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word` and the numbers'
+//! ranges from `fields`, and property tests compare them: also over every command, with each number
+//! at its bounds.
+
+mod fields;
+mod read;
+mod write;
+
+pub use read::{EffectError, read};
+pub use write::Head;
+
+use crate::parse::Settled;
+use ratelimit_core::key::{
+    BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Standing,
+    StandingEntry, Verdict,
+};
+use ratelimit_core::named;
+use ratelimit_core::rule::{NamedCost, Rule};
+use std::ffi::CStr;
+use std::num::NonZeroU64;
+
+/// The version of effects. There is only one.
+pub const VERSION: u64 = 1;
+/// The field of a head that holds the version.
+const VERSION_FIELD: &str = "v1";
+
+/// An effect. It does not hold the rules of a check or a refund, nor the costs of a settlement
+/// by name: the writer has their texts, the reader needs them parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effect<'a> {
+    /// The time of the decision, in Unix microseconds.
+    pub at_us: u64,
+    /// What happened to the key's expiry.
+    pub expiry: Expiry,
+    /// What was done to the key at that time.
+    pub action: Action<'a>,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// A check; its rules come with the effect.
+    Check {
+        /// Whether states changed, or only the history.
+        recorded: Recorded<'a>,
+        /// The cost of rules without `cost=`, 0 ..= [`MAX_UNITS`](ratelimit_core::rule::MAX_UNITS).
+        cost: u32,
+        /// How many checks the history keeps, and the text of `META`; `None` if it keeps none.
+        meta: Option<Meta<'a>>,
+    },
+    /// `RL.SETTLE` ended a hold.
+    Settle {
+        /// The id of the hold.
+        id: &'a [u8],
+        /// What becomes of its charges; the costs by name come with the effect.
+        settled: Settled,
+    },
+    /// Holds lapsed, and the check that noticed it changed nothing else.
+    Lapse,
+    /// A renewal, or a check that repeated a hold.
+    Renew {
+        /// The id of the hold.
+        id: &'a [u8],
+        /// Its new end, in Unix microseconds.
+        end_us: u64,
+    },
+    /// `RL.REFUND`, or `RL.THROTTLE` with a negative quantity.
+    Refund {
+        /// Given back to each rule that comes with the effect, or to all states if none does.
+        units: u32,
+    },
+    /// `RL.RESET` dropped every state and every hold.
+    Reset,
+    /// A block, a ban or an exemption was set.
+    Set {
+        /// A ban is a block.
+        kind: Standing,
+        /// When it ends, in Unix microseconds; `None`: never.
+        until_us: Option<u64>,
+        /// For a ban by a rule.
+        ban: Option<BanTerms>,
+        /// Empty if none was given; for a ban, `rule` and the rule's name or text.
+        reason: &'a [u8],
+    },
+    /// The block and the count of bans were removed.
+    Unblock,
+    /// The exemption was removed.
+    Unexempt,
+    /// The key was paused.
+    Pause {
+        /// When the pause ends, in Unix microseconds.
+        until_us: u64,
+        /// Empty if none was given.
+        reason: &'a [u8],
+    },
+    /// The pause was ended.
+    Resume,
+}
+
+/// What a check did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded<'a> {
+    /// Every rule admitted it and was charged.
+    Admitted,
+    /// Every rule admitted it and was charged, and it took this hold.
+    Held(HoldRequest<'a>),
+    /// It was denied, and its `count=all` rules were charged.
+    Charged,
+    /// The history got an entry with this verdict, and no state changed.
+    HistoryOnly(Verdict),
+}
+
+/// What a ban has besides its end and its reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BanTerms {
+    /// How long the ban was set for, in microseconds.
+    pub length_us: u64,
+    /// The key's count of bans; `None`: it is unchanged.
+    pub count: Option<BanCount>,
+}
+
+named! {
+    /// An action's word in the text of effects.
+    enum Word {
+        Admit = "admit",
+        Charge = "charge",
+        Pass = "pass",
+        Deny = "deny",
+        Refuse = "refuse",
+        Hold = "hold",
+        Settle = "settle",
+        Renew = "renew",
+        Lapse = "lapse",
+        Refund = "refund",
+        Reset = "reset",
+        Block = "block",
+        Ban = "ban",
+        Exempt = "exempt",
+        Unblock = "unblock",
+        Unexempt = "unexempt",
+        Pause = "pause",
+        Resume = "resume",
+    }
+}
+
+/// The keyspace event of a ban.
+pub const BAN_EVENT: &CStr = c"rl.ban";
+
+impl<'a> Action<'a> {
+    /// The action of a check, if it changed states or history.
+    #[inline]
+    pub fn of_check(check: &Check<'a>, change: Change) -> Option<Self> {
+        let recorded = match (change, check.hold()) {
+            (Change::Nothing, _) | (Change::Renewed, None) => return None,
+            (Change::Renewed, Some(HoldRequest { id, end_us, .. })) => {
+                return Some(Self::Renew { id, end_us });
+            }
+            (Change::Admitted, None) => Recorded::Admitted,
+            (Change::Admitted, Some(hold)) => Recorded::Held(hold),
+            (Change::Charged, _) => Recorded::Charged,
+            (Change::HistoryOnly(verdict), _) => Recorded::HistoryOnly(verdict),
+        };
+        Some(Self::Check { recorded, cost: check.cost, meta: check.meta() })
+    }
+
+    /// The action that gives a key this block, ban or exemption; with a ban, the key's count
+    /// of bans.
+    pub fn set(standing: &'a StandingEntry, count: Option<&BanCount>) -> Self {
+        let StandingEntry { kind, until_us, ban_us, ref reason } = *standing;
+        let count = count.copied();
+        let ban = ban_us.map(|length_us| BanTerms { length_us: length_us.get(), count });
+        Self::Set { kind, until_us, ban, reason }
+    }
+
+    /// True if its command can be told by `AT` when it happened.
+    pub const fn takes_at(&self) -> bool {
+        match self {
+            Self::Check { .. }
+            | Self::Settle { .. }
+            | Self::Lapse
+            | Self::Renew { .. }
+            | Self::Refund { .. } => true,
+            Self::Reset
+            | Self::Set { .. }
+            | Self::Unblock
+            | Self::Unexempt
+            | Self::Pause { .. }
+            | Self::Resume => false,
+        }
+    }
+
+    const fn word(&self) -> Word {
+        match self {
+            Self::Check { recorded, .. } => match recorded {
+                Recorded::Admitted => Word::Admit,
+                Recorded::Held(_) => Word::Hold,
+                Recorded::Charged => Word::Charge,
+                Recorded::HistoryOnly(Verdict::Allowed) => Word::Pass,
+                Recorded::HistoryOnly(Verdict::Limited) => Word::Deny,
+                Recorded::HistoryOnly(Verdict::Blocked) => Word::Refuse,
+            },
+            Self::Settle { .. } => Word::Settle,
+            Self::Renew { .. } => Word::Renew,
+            Self::Refund { .. } => Word::Refund,
+            Self::Lapse => Word::Lapse,
+            Self::Reset => Word::Reset,
+            Self::Set { kind: Standing::Block, ban: None, .. } => Word::Block,
+            Self::Set { kind: Standing::Block, ban: Some(_), .. } => Word::Ban,
+            Self::Set { kind: Standing::Exempt, .. } => Word::Exempt,
+            Self::Unblock => Word::Unblock,
+            Self::Unexempt => Word::Unexempt,
+            Self::Pause { .. } => Word::Pause,
+            Self::Resume => Word::Resume,
+        }
+    }
+
+    /// The texts that follow the head: the id of a hold, and a `META` or a reason.
+    #[inline]
+    pub fn texts(&self) -> [Option<&'a [u8]>; 2] {
+        match *self {
+            Self::Check { recorded: Recorded::Held(hold), meta, .. } => {
+                [Some(hold.id), meta.map(|meta| meta.text)]
+            }
+            Self::Check { meta, .. } => [meta.map(|meta| meta.text), None],
+            Self::Settle { id: text, .. }
+            | Self::Renew { id: text, .. }
+            | Self::Set { reason: text, .. }
+            | Self::Pause { reason: text, .. } => [Some(text), None],
+            Self::Refund { .. } | Self::Lapse | Self::Reset => [None, None],
+            Self::Unblock | Self::Unexempt | Self::Resume => [None, None],
+        }
+    }
+
+    /// The keyspace event, on a primary and on its replicas.
+    pub const fn event(&self) -> Option<&'static CStr> {
+        match self.word() {
+            Word::Ban => Some(BAN_EVENT),
+            Word::Block => Some(c"rl.block"),
+            Word::Exempt => Some(c"rl.exempt"),
+            Word::Unblock => Some(c"rl.unblock"),
+            Word::Unexempt => Some(c"rl.unexempt"),
+            Word::Pause => Some(c"rl.pause"),
+            Word::Resume => Some(c"rl.resume"),
+            Word::Admit | Word::Charge | Word::Pass | Word::Deny | Word::Refuse | Word::Hold => {
+                None
+            }
+            Word::Settle | Word::Renew | Word::Refund | Word::Lapse | Word::Reset => None,
+        }
+    }
+}
+
+impl Effect<'_> {
+    /// Does to a limiter what the primary did to its limiter. The rules and the costs are those
+    /// that came with the effect.
+    pub fn perform(&self, rules: &[Rule], named: &[NamedCost], limiter: &mut Limiter) {
+        match self.action {
+            Action::Check { recorded, cost, meta } => {
+                let (change, hold) = match recorded {
+                    Recorded::Admitted => (Change::Admitted, None),
+                    Recorded::Held(hold) => (Change::Admitted, Some(hold)),
+                    Recorded::Charged => (Change::Charged, None),
+                    Recorded::HistoryOnly(verdict) => (Change::HistoryOnly(verdict), None),
+                };
+                let options = CheckOptions { meta, hold, up_to: None };
+                limiter.record(&Check::new(rules, cost, self.at_us).with(&options), change);
+            }
+            Action::Settle { id, settled } => {
+                limiter.settle(id, settled.with(named), self.at_us);
+            }
+            Action::Renew { id, end_us } => {
+                limiter.renew(id, end_us, self.at_us);
+            }
+            Action::Refund { units } => {
+                limiter.refund(units, self.at_us, rules);
+            }
+            Action::Lapse => limiter.lapse(self.at_us),
+            Action::Reset => {
+                limiter.reset(self.at_us);
+            }
+            Action::Set { kind, until_us, ban, reason } => {
+                let BanTerms { length_us, count } = ban.unwrap_or_default();
+                let (ban_us, reason) = (NonZeroU64::new(length_us), reason.into());
+                limiter.set_ban(StandingEntry { kind, until_us, ban_us, reason }, count);
+            }
+            Action::Unblock => limiter.pardon(),
+            Action::Unexempt => limiter.set_standing(None),
+            Action::Pause { until_us, reason } => {
+                limiter.pause_until(until_us, self.at_us, reason);
+            }
+            Action::Resume => limiter.resume(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

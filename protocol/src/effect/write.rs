@@ -1,0 +1,103 @@
+//! The head of an effect: its version, time, expiry, word and numbers, which are
+//! one argument.
+//!
+//! ```text
+//! v1:1700000000000000:1700000060000:admit:1
+//! ```
+
+use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
+use super::{Action, BanTerms, Effect, Recorded, VERSION_FIELD};
+use ratelimit_core::key::{BanCount, Expiry};
+
+/// A head's text, stored inline.
+#[derive(Debug)]
+pub struct Head {
+    text: [u8; Self::ROOM],
+    len: usize,
+}
+
+impl Head {
+    /// The longest head is that of a ban: the version, the word, six numbers of 64 bits and one
+    /// of 32, each with a colon, are 144 characters.
+    const ROOM: usize = 144;
+
+    /// The head, which is the first argument of `RL.APPLY` after the key.
+    pub fn of(effect: &Effect<'_>) -> Self {
+        let mut head = Self { text: [0; Self::ROOM], len: 0 };
+        head.field(VERSION_FIELD);
+        head.number(TIME, effect.at_us);
+        head.expiry(effect.expiry);
+        head.field(effect.action.word().name());
+        match effect.action {
+            Action::Check { recorded, cost, meta } => {
+                head.number(UNITS, cost);
+                if let Recorded::Held(hold) = recorded {
+                    head.number(END, hold.end_us);
+                    head.number(REFUND, u8::from(hold.refund));
+                }
+                if let Some(meta) = meta {
+                    head.number(KEEP, meta.keep);
+                }
+            }
+            Action::Renew { end_us: at_us, .. } | Action::Pause { until_us: at_us, .. } => {
+                head.number(END, at_us);
+            }
+            Action::Refund { units } => head.number(UNITS, units),
+            Action::Set { until_us, ban, .. } => {
+                head.end(until_us);
+                if let Some(BanTerms { length_us, count }) = ban {
+                    head.number(LENGTH, length_us);
+                    if let Some(BanCount { bans, forgotten_us, span_us }) = count {
+                        head.number(BANS, bans);
+                        head.number(FORGOTTEN, forgotten_us);
+                        head.number(SPAN, span_us);
+                    }
+                }
+            }
+            Action::Settle { .. }
+            | Action::Lapse
+            | Action::Reset
+            | Action::Unblock
+            | Action::Unexempt
+            | Action::Resume => {}
+        }
+        head
+    }
+
+    /// At most 144 bytes, without a colon at the end.
+    pub fn text(&self) -> &[u8] {
+        // Without the last colon.
+        self.text.get(..self.len.saturating_sub(1)).unwrap_or_default()
+    }
+
+    /// Writes when a block or an exemption ends; -1 if never.
+    fn end(&mut self, until_us: Option<u64>) {
+        match until_us {
+            Some(until_us) => self.number(END, until_us),
+            None => self.field("-1"),
+        }
+    }
+
+    fn expiry(&mut self, expiry: Expiry) {
+        match expiry {
+            Expiry::Keep => self.number(EXPIRY, 0_u64),
+            Expiry::At(unix_ms) => self.number(EXPIRY, unix_ms.min(EXPIRY.most)),
+            Expiry::Never => self.field("-1"),
+        }
+    }
+
+    fn number(&mut self, field: Field, number: impl Into<u64>) {
+        let number = number.into();
+        debug_assert!(field.range().contains(&number), "{} is {number}", field.name);
+        self.field(itoa::Buffer::new().format(number));
+    }
+
+    fn field(&mut self, text: &str) {
+        let end = self.len.saturating_add(text.len());
+        if let Some([field @ .., colon]) = self.text.get_mut(self.len..=end) {
+            field.copy_from_slice(text.as_bytes());
+            *colon = b':';
+            self.len = end.saturating_add(1);
+        }
+    }
+}

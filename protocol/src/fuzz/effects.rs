@@ -1,0 +1,55 @@
+//! Effects, one a line: what is read is written and read again as the same effect, and
+//! performing any of them leaves a sound limiter.
+
+use super::{assert_printable, sound, words};
+use crate::effect::{Action, Effect, Head, read};
+use crate::parse::Settled;
+use ratelimit_core::key::Limiter;
+use ratelimit_core::rule::{NamedCost, Rule};
+
+/// How many effects are performed, so that no input takes long.
+const MOST: usize = 64;
+
+pub fn run(data: &[u8]) {
+    let mut limiter = Limiter::default();
+    let (mut rules, mut named) = (Vec::new(), Vec::new());
+    for line in data.split(|&byte| byte == b'\n').take(MOST) {
+        match read(words(line), &mut rules, &mut named) {
+            Ok(effect) => {
+                test_written(&effect, &rules, &named);
+                effect.perform(&rules, &named, &mut limiter);
+                sound::test(&limiter, &rules, effect.at_us);
+            }
+            Err(error) => assert_printable(&error),
+        }
+    }
+}
+
+/// Tests that the effect is read as it is written.
+fn test_written(effect: &Effect<'_>, rules: &[Rule], named: &[NamedCost]) {
+    let head = Head::of(effect);
+    let texts = effect.action.texts().into_iter().flatten();
+    let mut args: Vec<Vec<u8>> = std::iter::once(head.text()).chain(texts).map(Vec::from).collect();
+    args.extend(rules.iter().map(|rule| rule.to_string().into_bytes()));
+    if let Action::Settle { settled, .. } = effect.action {
+        args.extend(settlement(settled, named));
+    }
+    let (mut rules_again, mut named_again) = (Vec::new(), Vec::new());
+    let again = read(args.iter().map(Vec::as_slice), &mut rules_again, &mut named_again);
+    assert_eq!(again.as_ref(), Ok(effect));
+    assert_eq!((&rules_again[..], &named_again[..]), (rules, named));
+}
+
+/// The arguments of a settlement.
+fn settlement(settled: Settled, named: &[NamedCost]) -> Vec<Vec<u8>> {
+    let cost = |text: String| [b"COST".to_vec(), text.into_bytes()];
+    match settled {
+        Settled::AsCharged => Vec::new(),
+        Settled::Refund => vec![b"REFUND".to_vec()],
+        Settled::Costs { default } => {
+            let default = default.map(|units| units.to_string());
+            let named = named.iter().map(|one| format!("{}={}", one.name.as_str(), one.cost));
+            default.into_iter().chain(named).flat_map(cost).collect()
+        }
+    }
+}

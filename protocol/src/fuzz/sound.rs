@@ -1,0 +1,29 @@
+//! What must hold of every limiter at any time.
+
+use ratelimit_core::check::Foresight;
+use ratelimit_core::key::{Check, DecodeError, Limiter, decode, encode};
+use ratelimit_core::rule::Rule;
+use ratelimit_core::testing::parts;
+
+/// Tests that a limiter survives saving and loading unchanged, and that it can be checked and
+/// shown.
+pub fn test(limiter: &Limiter, rules: &[Rule], now_us: u64) {
+    parts::assert_bounded(limiter);
+    let payload = encode(limiter);
+    let loaded = decode(&payload);
+    // A key that holds nothing is never saved.
+    let expected = if limiter.is_empty() { Err(&DecodeError::Idle) } else { Ok(limiter) };
+    assert_eq!(loaded.as_ref(), expected);
+    if let Ok(loaded) = loaded {
+        assert_eq!(encode(&loaded), payload);
+        assert_eq!(loaded.deadline(), limiter.deadline());
+    }
+    let seen = limiter.as_of(now_us);
+    let _ = (seen.report(now_us), seen.next_holds(now_us, usize::MAX), seen.last_checks().count());
+    let _ = seen.deadline().expiry(now_us, now_us, Some(1));
+    for cost in [0, 1] {
+        let (mut decisions, check) = (Vec::new(), Check::new(rules, cost, now_us));
+        seen.peek(&check, &mut decisions);
+        seen.fill_resets(&check, &mut decisions, &Foresight::of_command());
+    }
+}

@@ -1,0 +1,57 @@
+//! The `RL.*` commands as text and bytes, and the rooms beside them that know no server.
+//!
+//! [`ratelimit_core`] decides; this crate reads what is asked, and writes what was done. Neither
+//! knows a server, a clock or I/O: redis-ratelimit, which does, is made of both.
+//!
+//! ```
+//! use ratelimit_core::check::Bounds;
+//! use ratelimit_core::key::{Check, Expiry, Limiter};
+//! use ratelimit_protocol::effect::{Action, Effect, Head};
+//! use ratelimit_protocol::parse::{Limits, NoPolicies, check};
+//!
+//! // RL.CHECK key COST 3 20/1m
+//! let (args, mut rules) = ([&b"COST"[..], b"3", b"20/1m"], Vec::new());
+//! let request = check(args.into_iter(), &Limits::ANY_CHECK, &mut NoPolicies, &mut rules)?;
+//!
+//! let (mut limiter, at_us) = (Limiter::default(), 1_700_000_000_000_000);
+//! let check = Check::new(&rules, request.cost, at_us);
+//! let outcome = limiter.check_within(Bounds::ANY, &check, &mut Vec::new())?;
+//!
+//! let action = Action::of_check(&check, outcome.change).expect("it was admitted");
+//! let head = Head::of(&Effect { at_us, expiry: Expiry::Keep, action });
+//! assert_eq!(head.text(), b"v1:1700000000000000:0:admit:3");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The rooms, in reading order
+//!
+//! ```text
+//! parse    the arguments of RL.* commands to requests
+//! effect   what a command did, as it is propagated to replicas and the AOF
+//! waiting  which clients wait for a key, in which order, and when to look again
+//! top      the keys that were denied most often
+//! fuzz     what `make fuzz` tries, for tests alone
+//! ```
+//!
+//! A room uses only rooms above it, as `scripts/walls` checks.
+
+#![cfg_attr(
+    not(any(test, fuzzing)),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod effect;
+#[cfg(any(test, fuzzing))]
+#[allow(missing_docs, reason = "each file describes its one function where it opens")]
+pub mod fuzz;
+pub mod parse;
+pub mod top;
+pub mod waiting;

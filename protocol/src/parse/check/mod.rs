@@ -1,0 +1,239 @@
+//! `RL.CHECK` and `RL.PEEK`.
+//!
+//! ```text
+//! RL.CHECK     [COST n|a..b|name=n ...] [META text]
+//!              [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL] rule [rule ...]
+//! RL.PEEK      [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]
+//! ```
+//!
+//! Options stand before the rules, in any order. No option can be taken for a
+//! rule, since a rule has a `/` or a `:`, or starts with `@` or a digit.
+
+use super::costs::{Costs, DefaultCost, give_costs};
+use super::cursor::Cursor;
+use super::error::{ParseError, Parsed};
+use super::hold::HoldOption;
+use super::limits::Limits;
+use super::resolver::RuleResolver;
+use super::rules::{RULES_COME_LAST, require_rule, take_rules};
+use ratelimit_core::key::{CheckOptions, Meta};
+use ratelimit_core::rule::{NamedCost, Rule};
+
+/// An `RL.CHECK`, `RL.PEEK` or `RL.MCHECK`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckRequest<'a> {
+    /// The default cost, or the least of a range: 0 ..= [`MAX_UNITS`](ratelimit_core::rule::MAX_UNITS).
+    pub cost: u32,
+    /// The time of the decision, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
+    /// `None`: the server's time.
+    pub at_us: Option<u64>,
+    /// Whether the reply describes each rule.
+    pub full: bool,
+    /// The rare options; `None` if none is given.
+    pub options: Option<Box<RequestOptions<'a>>>,
+    /// How many of the last arguments are rules.
+    pub rule_args: usize,
+}
+
+/// The options that few requests have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestOptions<'a> {
+    /// The most to grant, if the cost is a range.
+    pub up_to: Option<u32>,
+    /// What the history keeps of the check.
+    pub meta: Option<Meta<'a>>,
+    /// The receipt to take.
+    pub hold: Option<HoldOption<'a>>,
+}
+
+impl<'a> CheckRequest<'a> {
+    /// A request without options.
+    const fn plain() -> Self {
+        Self { cost: 1, at_us: None, full: false, options: None, rule_args: 0 }
+    }
+
+    /// The options of a check at this time.
+    #[inline(always)]
+    pub fn options_at(&self, now_us: u64) -> Option<CheckOptions<'a>> {
+        let options = self.options.as_deref();
+        options.map(|&RequestOptions { up_to, meta, hold }| CheckOptions {
+            up_to,
+            meta,
+            hold: hold.map(|hold| hold.at(now_us)),
+        })
+    }
+
+    /// The default cost, with the range if one was given.
+    pub(super) fn default_cost(&self) -> DefaultCost {
+        DefaultCost {
+            least: self.cost,
+            up_to: self.options.as_ref().and_then(|options| options.up_to),
+        }
+    }
+
+    /// Whether the request asks for a hold.
+    pub(super) fn holds(&self) -> bool {
+        self.options.as_ref().is_some_and(|options| options.hold.is_some())
+    }
+}
+
+/// The request of an `RL.CHECK`.
+pub fn check<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    limits: &Limits,
+    resolver: &mut impl RuleResolver,
+    rules: &mut Vec<Rule>,
+) -> Parsed<CheckRequest<'a>> {
+    Reader { limits, resolver, rules, may_change: true, options: CHECK }.read(args)
+}
+
+/// What takes an option that only one command has; it returns false if none comes next.
+pub(super) type MoreOptions<'f, 'a, I> = &'f mut dyn FnMut(&mut Cursor<'a, I>) -> Parsed<bool>;
+
+/// The request of an `RL.WAIT`, whose own options `more` takes.
+pub(super) fn check_with<'a, I: Iterator<Item = &'a [u8]>>(
+    args: I,
+    limits: &Limits,
+    resolver: &mut impl RuleResolver,
+    rules: &mut Vec<Rule>,
+    more: MoreOptions<'_, 'a, I>,
+) -> Parsed<CheckRequest<'a>> {
+    let mut args = Cursor::new(args);
+    let (request, named_costs) = some_options(&mut args, limits, true, Some(more))?;
+    Reader { limits, resolver, rules, may_change: true, options: WAIT }.rules(
+        args,
+        request,
+        &named_costs,
+    )
+}
+
+/// The request of an `RL.PEEK`, which has no `META` and no `HOLD`: it changes nothing.
+pub fn peek<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    limits: &Limits,
+    resolver: &mut impl RuleResolver,
+    rules: &mut Vec<Rule>,
+) -> Parsed<CheckRequest<'a>> {
+    Reader { limits, resolver, rules, may_change: false, options: PEEK }.read(args)
+}
+
+/// What reads a request, whether the request may change its key, and what may begin it.
+struct Reader<'r, R> {
+    limits: &'r Limits,
+    resolver: &'r mut R,
+    rules: &'r mut Vec<Rule>,
+    may_change: bool,
+    options: &'static str,
+}
+
+pub(super) const CHECK: &str = "COST, META, HOLD, AT, FULL or a rule such as 20/1m";
+const PEEK: &str = "COST, AT, FULL or a rule such as 20/1m";
+const WAIT: &str = "FLOW, PRIORITY, COST, META, HOLD, FULL or a rule such as 20/1m";
+
+impl<R: RuleResolver> Reader<'_, R> {
+    /// Reads a request. Most have no options and skip the code that reads them.
+    #[inline(always)]
+    fn read<'a>(self, args: impl Iterator<Item = &'a [u8]>) -> Parsed<CheckRequest<'a>> {
+        let args = Cursor::new(args);
+        if args.peek().is_some_and(may_be_option) {
+            return self.some_options_then_rules(args);
+        }
+        self.rules(args, CheckRequest::plain(), &[])
+    }
+
+    #[inline(never)]
+    fn some_options_then_rules<'a>(
+        self,
+        mut args: Cursor<'a, impl Iterator<Item = &'a [u8]>>,
+    ) -> Parsed<CheckRequest<'a>> {
+        let (request, named_costs) = some_options(&mut args, self.limits, self.may_change, None)?;
+        self.rules(args, request, &named_costs)
+    }
+
+    /// Reads the rules of a request after its options.
+    #[inline(always)]
+    fn rules<'a>(
+        self,
+        mut args: Cursor<'a, impl Iterator<Item = &'a [u8]>>,
+        request: CheckRequest<'a>,
+        named_costs: &[NamedCost],
+    ) -> Parsed<CheckRequest<'a>> {
+        let Self { limits, resolver, rules, may_change, options } = self;
+        let rule_args = take_rules(&mut args, limits, resolver, rules)?;
+        args.finish(expected(rules, options))?;
+        require_rule(rules)?;
+        if !named_costs.is_empty() {
+            give_costs(named_costs, rules, resolver.named_a_policy())?;
+        }
+        // A peek can ask about slots without a hold.
+        request.default_cost().test(rules, request.holds() || !may_change)?;
+        Ok(CheckRequest { rule_args, ..request })
+    }
+}
+
+/// Whether a text may be an option. A quick test, as most checks have none: a rule that begins
+/// with a letter is longer than any option's name.
+fn may_be_option(text: &[u8]) -> bool {
+    text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
+}
+
+/// Reads the options up to the rules, and the costs by name, which the rules get later.
+pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: &Limits,
+) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
+    if args.peek().is_some_and(may_be_option) {
+        some_options(args, limits, true, None)
+    } else {
+        Ok((CheckRequest::plain(), Vec::new()))
+    }
+}
+
+fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: &Limits,
+    may_change: bool,
+    mut more: Option<MoreOptions<'_, 'a, I>>,
+) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
+    let mut costs = Costs::default();
+    let (mut at_us, mut full, mut meta, mut hold) = (None, None, None, None);
+    while costs.take(args, limits.max_rules, true)?
+        || args.option("AT", &mut at_us, |args| args.at(limits))?
+        || args.option("FULL", &mut full, |_| Ok(()))?
+        || may_change && args.option("META", &mut meta, |args| args.text("META"))?
+        || args.option("HOLD", &mut hold, |args| {
+            if may_change { args.hold() } else { Err(ParseError::HoldInPeek) }
+        })?
+        || more.as_mut().map_or(Ok(false), |more| more(args))?
+    {}
+    let keep = u32::try_from(limits.log_entries).unwrap_or(u32::MAX);
+    let text = meta.filter(|_| keep > 0).map(|text| cut(text, limits.max_meta));
+    let given =
+        RequestOptions { up_to: costs.up_to, meta: text.map(|text| Meta { text, keep }), hold };
+    let options = (given != RequestOptions::default()).then(|| Box::new(given));
+    let cost = costs.default.unwrap_or(1);
+    let request = CheckRequest { cost, at_us, full: full.is_some(), options, rule_args: 0 };
+    Ok((request, costs.named))
+}
+
+/// What errors expect after these rules, of a request that begins with these options.
+pub(super) const fn expected(rules: &[Rule], options: &'static str) -> &'static str {
+    if rules.is_empty() { options } else { RULES_COME_LAST }
+}
+
+/// The first `max` bytes of a text, or up to three fewer, so that no character is
+/// split where the text is UTF-8.
+fn cut(text: &[u8], max: usize) -> &[u8] {
+    if text.len() <= max {
+        return text;
+    }
+    // A character that begins before the cut ends within three bytes of it.
+    let near = text.get(..max.saturating_add(3)).unwrap_or(text);
+    let readable = near.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let whole = (0..=max).rev().find(|&end| readable.is_char_boundary(end));
+    let end = whole.filter(|_| readable.len() >= max).unwrap_or(max);
+    text.get(..end).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests;

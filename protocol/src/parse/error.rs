@@ -1,0 +1,177 @@
+//! What can be wrong with arguments: what was given and what was expected, in
+//! one printable line.
+
+use super::limits::MAX_FLOW;
+use ratelimit_core::key::MAX_ID;
+use ratelimit_core::rule::{Excerpt, Name, Rule, RuleError};
+use std::borrow::Cow;
+use thiserror::Error;
+
+/// A request, or a part of it, or why the arguments are not one.
+pub type Parsed<T> = Result<T, ParseError>;
+
+/// Why arguments are not a request. The text follows `ERR ` in the reply.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages show what the fields are")]
+pub enum ParseError {
+    /// Too few or too many arguments; the reply adds the command's usage.
+    #[error("wrong number of arguments")]
+    Arity,
+    /// An argument that may not stand there.
+    #[error("unexpected {given}, expected {expected}")]
+    Unexpected { given: Excerpt, expected: &'static str },
+    /// An option is given twice, or two options of which one may be given.
+    #[error("{option} is given twice, expected once")]
+    Repeated { option: &'static str },
+    /// The arguments end where something must follow an option or an id.
+    #[error("{after} has no {what}")]
+    Missing { after: &'static str, what: Cow<'static, str> },
+    /// An argument is not an integer within bounds, or not of the form expected.
+    #[error("{what} is {given}, expected {expected}")]
+    Value { what: &'static str, given: Excerpt, expected: Cow<'static, str> },
+    /// The period of an option cannot be read.
+    #[error(transparent)]
+    Period(RuleError),
+    /// The text of an option is longer than [`Limits::max_meta`](super::Limits::max_meta).
+    #[error("{option} is {bytes} bytes long, expected at most {max} (ratelimit.max-meta)")]
+    LongText { option: &'static str, bytes: usize, max: usize },
+    /// `AT` is given, but [`Limits::allow_at`](super::Limits::allow_at) forbids it.
+    #[error("AT is refused here, expected no AT unless 'ratelimit.allow-at yes'")]
+    AtRefused,
+    /// Two `COST`s name the same rule.
+    #[error("COST {}= is given twice, expected once", .name.as_str())]
+    RepeatedCost { name: Name },
+    /// A `COST` names a rule that the request does not have.
+    #[error(
+        "COST {name}= is for no rule here, expected a rule with name={name}",
+        name = .name.as_str()
+    )]
+    UnknownCost { name: Name },
+    /// More rules have a cost by name than a request can have rules.
+    #[error(
+        "COST {}=: too many names, expected at most {max} (ratelimit.max-rules)",
+        .name.as_str()
+    )]
+    TooManyCosts { name: Name, max: usize },
+    /// The id of a hold is empty or longer than [`MAX_ID`].
+    #[error("the id of the hold is {bytes} bytes long, expected 1..{MAX_ID}")]
+    HoldId { bytes: usize },
+    /// `HOLD` in `RL.PEEK`, which changes nothing.
+    #[error("HOLD is refused here, expected it in RL.CHECK or RL.MCHECK: RL.PEEK takes no hold")]
+    HoldInPeek,
+    /// `AT` in `RL.WAIT`, which decides later.
+    #[error(
+        "AT is refused here, expected it in RL.CHECK or RL.PEEK: RL.WAIT decides at the time of \
+         its answer"
+    )]
+    AtInWait,
+    /// The name of a flow is empty or longer than [`MAX_FLOW`].
+    #[error("the name of the flow is {bytes} bytes long, expected 1..{MAX_FLOW}")]
+    Flow { bytes: usize },
+    /// `REFUND` and `COST` in one `RL.SETTLE`.
+    #[error("REFUND and COST are given, expected one of them")]
+    RefundWithCost,
+    /// The end that was given lies in the past.
+    #[error("the end is {end_ms} ms, expected a Unix time after {now_ms} ms")]
+    EndPassed { end_ms: u64, now_ms: u64 },
+    /// A pause lasts longer than any period.
+    #[error("the pause lasts {ms} ms, expected at most 366d")]
+    LongPause { ms: u64 },
+    /// More than one rule in `RL.SYNC`.
+    #[error("{rules} rules are given, expected one")]
+    ManyRules { rules: usize },
+    /// `RL.MCHECK` names a key twice.
+    #[error("key {key} is given twice, expected each key once")]
+    SameKey { key: Excerpt },
+    /// The number of groups of rules, which `NEXT` separates, is neither 1 nor the number of keys.
+    #[error("{groups} groups of rules, expected one for all keys or one a key (numkeys is {keys})")]
+    Groups { groups: usize, keys: usize },
+    /// An argument, or the rule of the policy that it names, cannot be used here.
+    #[error("rule {rule}: {error}")]
+    Rule { rule: Excerpt, error: RuleArgError },
+}
+
+/// What is wrong with one argument that stands for a rule or a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages show what the fields are")]
+pub enum RuleArgError {
+    /// No policy has this name.
+    #[error("unknown policy, expected one that RL.POLICY LIST shows")]
+    UnknownPolicy,
+    /// A policy names a policy where only rules may stand.
+    #[error("a policy may not name another")]
+    PolicyInPolicy,
+    /// It is the first rule or policy too many.
+    #[error("too many rules, expected at most {max} (ratelimit.max-rules)")]
+    TooMany { max: usize },
+    /// A log rule has a greater limit than
+    /// [`Limits::max_log_entries`](super::Limits::max_log_entries).
+    #[error(
+        "a log of {limit} entries, expected at most {max} (ratelimit.max-log-entries); use window \
+         or bucket instead"
+    )]
+    LongLog { limit: u32, max: u64 },
+    /// An earlier rule of the request reads the same state. The message asks for a `name`.
+    #[error("same identity as rule {other}, both count in the same state; give one of them {name}")]
+    SameIdentity { other: Excerpt, name: &'static str },
+    /// Log rules of one key with different costs, each a number or a range.
+    #[error(
+        "costs {cost}, but rule {other} costs {other_cost}: log rules share one log; use bucket, \
+         window or fixed"
+    )]
+    UnlikeCosts { cost: String, other: Excerpt, other_cost: String },
+    /// Slots in a check that takes no hold.
+    #[error("slots are held, give HOLD id EX seconds")]
+    Unheld,
+    /// Slots in `RL.SYNC`.
+    #[error("slots count no requests, expected another rule")]
+    Uncounted,
+    /// The text is no valid rule.
+    #[error(transparent)]
+    Text(#[from] RuleError),
+}
+
+impl RuleArgError {
+    /// The error that a rule has the identity of another one.
+    #[cold]
+    pub fn same_identity(other: &Rule) -> Self {
+        let name = if other.name().is_some() { "another name=" } else { "name=" };
+        Self::SameIdentity { other: Excerpt::new(other.to_string().as_bytes()), name }
+    }
+}
+
+impl ParseError {
+    /// An argument in the place of what was expected.
+    #[cold]
+    pub(crate) fn unexpected(given: &[u8], expected: &'static str) -> Self {
+        Self::Unexpected { given: Excerpt::new(given), expected }
+    }
+
+    /// Something that must follow an option or an id.
+    #[cold]
+    pub(super) fn missing(after: &'static str, what: impl Into<Cow<'static, str>>) -> Self {
+        Self::Missing { after, what: what.into() }
+    }
+
+    /// An argument for an option or a position that expected something else.
+    #[cold]
+    pub(crate) fn value(
+        what: &'static str,
+        given: &[u8],
+        expected: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::Value { what, given: Excerpt::new(given), expected: expected.into() }
+    }
+
+    /// An error of the rule with this text.
+    #[cold]
+    pub fn rule(text: &[u8], error: impl Into<RuleArgError>) -> Self {
+        Self::Rule { rule: Excerpt::new(text), error: error.into() }
+    }
+
+    /// An error of a rule in its canonical text.
+    #[cold]
+    pub(crate) fn of_rule(rule: &Rule, error: RuleArgError) -> Self {
+        Self::rule(rule.to_string().as_bytes(), error)
+    }
+}

@@ -1,0 +1,133 @@
+//! The option `HOLD` of `RL.CHECK` and `RL.MCHECK`, and what `RL.SETTLE` and `RL.RENEW` share
+//! with it: the id of a hold, and how long the hold lasts.
+//!
+//! ```text
+//! HOLD id EX s|PX ms [REFUND]
+//! ```
+//!
+//! The id is always the next argument, so no id can be taken for an option.
+
+use super::cursor::Cursor;
+use super::error::{ParseError, Parsed};
+use ratelimit_core::key::{HoldRequest, MAX_ID};
+use ratelimit_core::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US, SECOND_US};
+
+/// The latest end of a hold or of a ban: the longest period after the latest time.
+pub(crate) const MAX_END_US: u64 = MAX_TIME_US.saturating_add(MAX_PERIOD_US);
+
+/// The `HOLD` of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldOption<'a> {
+    /// 1 ..= [`MAX_ID`] bytes.
+    pub id: &'a [u8],
+    /// How long it lasts from the time of the check: 1 ms ..= [`MAX_PERIOD_US`].
+    pub hold_us: u64,
+    /// Whether the charges come back when the hold lapses.
+    pub refund: bool,
+}
+
+impl<'a> HoldOption<'a> {
+    /// The hold that a check at this time asks for.
+    pub const fn at(self, now_us: u64) -> HoldRequest<'a> {
+        HoldRequest { id: self.id, end_us: hold_end_us(self.hold_us, now_us), refund: self.refund }
+    }
+}
+
+/// The end of a hold that is taken or renewed at this time.
+pub const fn hold_end_us(hold_us: u64, now_us: u64) -> u64 {
+    let end_us = now_us.saturating_add(hold_us);
+    if end_us < MAX_END_US { end_us } else { MAX_END_US }
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
+    /// Reads what follows the word `HOLD`.
+    pub(super) fn hold(&mut self) -> Parsed<HoldOption<'a>> {
+        if self.peek().is_none() {
+            let an_id = format!("id, expected one of 1..{MAX_ID} bytes");
+            return Err(ParseError::missing("HOLD", an_id));
+        }
+        let (id, hold_us) = (self.id()?, self.hold_us()?);
+        Ok(HoldOption { id, hold_us, refund: self.keyword("REFUND") })
+    }
+
+    /// Takes the id of a hold, which the command requires.
+    pub(crate) fn id(&mut self) -> Parsed<&'a [u8]> {
+        let id = self.required()?;
+        match id.len() {
+            1..=MAX_ID => Ok(id),
+            bytes => Err(ParseError::HoldId { bytes }),
+        }
+    }
+
+    /// Reads how long the hold lasts.
+    pub(super) fn hold_us(&mut self) -> Parsed<u64> {
+        const EXPECTED: &str = "EX seconds or PX milliseconds";
+        if self.keyword("EX") {
+            return self.micros("EX", SECOND_US, MAX_PERIOD_US);
+        }
+        if self.keyword("PX") {
+            return self.micros("PX", MS_US, MAX_PERIOD_US);
+        }
+        Err(match self.peek() {
+            Some(given) => ParseError::unexpected(given, EXPECTED),
+            None => ParseError::missing("the hold", format!("time, expected {EXPECTED}")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<(HoldOption<'_>, Option<&[u8]>), String> {
+        let words = line.split_whitespace().map(|word| if word == "''" { "" } else { word });
+        let mut args = Cursor::new(words.map(str::as_bytes));
+        let option = args.hold().map_err(|error| error.to_string())?;
+        Ok((option, args.peek()))
+    }
+
+    #[test]
+    fn holds_are_read() {
+        for (line, id, hold_us, refund, next) in [
+            ("r EX 30", "r", 30_000_000, false, None),
+            ("r ex 30 refund", "r", 30_000_000, true, None),
+            ("r PX 1 REFUND COST", "r", 1_000, true, Some("COST")),
+            ("r px 30 COST", "r", 30_000, false, Some("COST")),
+            ("HOLD EX 31622400 HOLD", "HOLD", MAX_PERIOD_US, false, Some("HOLD")),
+            ("EX PX 31622400000", "EX", MAX_PERIOD_US, false, None),
+            ("20/m EX 1 20/m", "20/m", 1_000_000, false, Some("20/m")),
+        ] {
+            let (option, after) = read(line).unwrap();
+            assert_eq!(option, HoldOption { id: id.as_bytes(), hold_us, refund }, "{line}");
+            assert_eq!(after, next.map(str::as_bytes), "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_name_what_was_given_and_expected() {
+        let long = format!("{} EX 1", "x".repeat(65));
+        for (line, error) in [
+            ("", "HOLD has no id, expected one of 1..64 bytes"),
+            ("'' EX 1", "the id of the hold is 0 bytes long, expected 1..64"),
+            (long.as_str(), "the id of the hold is 65 bytes long, expected 1..64"),
+            ("r", "the hold has no time, expected EX seconds or PX milliseconds"),
+            ("r REFUND EX 1", "unexpected 'REFUND', expected EX seconds or PX milliseconds"),
+            ("r 30", "unexpected '30', expected EX seconds or PX milliseconds"),
+            ("r EX", "EX has no value, expected an integer 1..31622400"),
+            ("r EX 0", "EX is '0', expected an integer 1..31622400"),
+            ("r EX 31622401", "EX is '31622401', expected an integer 1..31622400"),
+            ("r PX 31622400001", "PX is '31622400001', expected an integer 1..31622400000"),
+            ("r PX -1", "PX is '-1', expected an integer 1..31622400000"),
+        ] {
+            assert_eq!(read(line).unwrap_err(), error, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_hold_ends_its_time_after_the_check() {
+        let (option, _) = read("r EX 2 REFUND").unwrap();
+        let request = HoldRequest { id: b"r", end_us: 2_000_005, refund: true };
+        assert_eq!(option.at(5), request);
+        assert_eq!(option.at(u64::MAX).end_us, MAX_END_US);
+    }
+}

@@ -1,0 +1,37 @@
+//! What the settings allow in a request.
+
+/// The longest name of a flow, in bytes.
+pub const MAX_FLOW: usize = 64;
+
+/// The settings that bound requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most rules of one key in a request.
+    pub max_rules: usize,
+    /// The most entries of a key's log, and so the largest limit of a `log` rule.
+    pub max_log_entries: u64,
+    /// Whether two rules of one key may have one identity. A check refuses such rules.
+    pub same_identity: bool,
+    /// Whether a request may give the time.
+    pub allow_at: bool,
+    /// How many bytes of a `META` are kept, and the most bytes of a `REASON`.
+    pub max_meta: usize,
+    /// How many entries a key's history keeps; 0: a `META` is ignored.
+    pub log_entries: u64,
+}
+
+impl Limits {
+    /// Allows everything that the parsers can read: the primary has tested it against its own
+    /// settings, or it was saved under earlier ones.
+    pub const ANY: Self = Self {
+        max_rules: usize::MAX,
+        max_log_entries: ratelimit_core::rule::MAX_UNITS as u64,
+        same_identity: true,
+        allow_at: true,
+        max_meta: usize::MAX,
+        log_entries: 128,
+    };
+
+    /// Allows what the parsers can read and a check accepts.
+    pub const ANY_CHECK: Self = Self { same_identity: false, ..Self::ANY };
+}

@@ -1,0 +1,188 @@
+//! `RL.MCHECK`: one check of several keys.
+//!
+//! ```text
+//! RL.MCHECK numkeys key [key ...] [COST n|a..b|name=n ...] [META text]
+//!           [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL]
+//!           rule [rule ...] [NEXT rule [rule ...]] ...
+//! ```
+//!
+//! One group of rules for all keys, or one group per key, in the order of the keys.
+
+use super::check::{CHECK, CheckRequest, expected, options};
+use super::costs::give_costs;
+use super::cursor::Cursor;
+use super::error::{ParseError, Parsed};
+use super::limits::Limits;
+use super::resolver::RuleResolver;
+use super::rules::take_rules_of_next_key;
+use ratelimit_core::rule::{Excerpt, Rule};
+use std::ops::{Range, RangeInclusive};
+
+/// How many keys one check can have.
+const KEYS: RangeInclusive<u64> = 1..=MOST_KEYS as u64;
+const MOST_KEYS: usize = 64;
+
+/// A check of several keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MCheckRequest<'a> {
+    /// How many keys there are, 1 ..= 64.
+    pub keys: usize,
+    /// The options, which apply to every key.
+    pub check: CheckRequest<'a>,
+    /// One for all keys, or one per key in their order.
+    pub groups: Vec<Group>,
+}
+
+/// The rules of one key, or of all keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Positions among the rules that were read.
+    pub rules: Range<usize>,
+    /// Positions among the arguments from the first rule on, `NEXT` included.
+    pub args: Range<usize>,
+}
+
+/// The request of an `RL.MCHECK`, from the number of keys on. The number of groups is tested
+/// last.
+pub fn mcheck<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    limits: &Limits,
+    resolver: &mut impl RuleResolver,
+    rules: &mut Vec<Rule>,
+) -> Parsed<MCheckRequest<'a>> {
+    let mut args = Cursor::new(args);
+    rules.clear();
+    let keys: usize = args.integer("numkeys", KEYS)?;
+    let mut names = [None; MOST_KEYS];
+    let names = names.get_mut(..keys).unwrap_or_default();
+    for name in &mut *names {
+        *name = Some(args.required()?);
+    }
+    require_different(names)?;
+    let (mut check, named_costs) = options(&mut args, limits)?;
+    let mut groups = Vec::with_capacity(1);
+    loop {
+        let (first_rule, first_arg) = (rules.len(), check.rule_args);
+        let taken = take_rules_of_next_key(&mut args, limits, resolver, rules)?;
+        check.rule_args = first_arg.saturating_add(taken);
+        if taken == 0 {
+            args.finish(if groups.is_empty() { expected(rules, CHECK) } else { NEXT_RULE })?;
+            return Err(ParseError::Arity);
+        }
+        groups.push(Group { rules: first_rule..rules.len(), args: first_arg..check.rule_args });
+        if !args.keyword("NEXT") {
+            break;
+        }
+        check.rule_args = check.rule_args.saturating_add(1);
+    }
+    args.finish("NEXT or a rule such as 20/1m; options come before the rules")?;
+    if groups.len() != 1 && groups.len() != keys {
+        return Err(ParseError::Groups { groups: groups.len(), keys });
+    }
+    give_costs(&named_costs, rules, resolver.named_a_policy())?;
+    for group in &groups {
+        let rules = rules.get(group.rules.clone()).unwrap_or_default();
+        check.default_cost().test(rules, check.holds())?;
+    }
+    Ok(MCheckRequest { keys, check, groups })
+}
+
+/// What errors expect after a `NEXT`.
+const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
+
+fn require_different(keys: &mut [Option<&[u8]>]) -> Parsed<()> {
+    keys.sort_unstable();
+    let same = |pair: &[Option<&_>]| matches!(pair, [one, other] if one == other);
+    let key = keys.windows(2).find(|pair| same(pair)).and_then(|pair| *pair.first()?);
+    key.map_or(Ok(()), |key| Err(ParseError::SameKey { key: Excerpt::new(key) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::NoPolicies;
+
+    const LIMITS: Limits = Limits { max_rules: 2, ..Limits::ANY_CHECK };
+
+    fn read(line: &str) -> Result<(MCheckRequest<'_>, String), String> {
+        let mut rules = Vec::new();
+        let args = line.split_whitespace().map(str::as_bytes);
+        let request = mcheck(args, &LIMITS, &mut NoPolicies, &mut rules);
+        let request = request.map_err(|error| error.to_string())?;
+        let text = |group: &Group| {
+            let texts = rules[group.rules.clone()].iter().map(Rule::to_string);
+            texts.collect::<Vec<_>>().join(" ")
+        };
+        let texts = request.groups.iter().map(text).collect::<Vec<_>>().join(" | ");
+        Ok((request, texts))
+    }
+
+    #[test]
+    fn keys_share_a_group_or_have_one_each() {
+        for (line, keys, args, texts) in [
+            ("1 a 20/m", 1, "0..1", "log:20/1m"),
+            ("2 a b 20/m 1/s", 2, "0..2", "log:20/1m log:1/1s"),
+            ("2 a b COST 3 20/m NEXT 20/m 1/s", 2, "0..1 2..4", "log:20/1m | log:20/1m log:1/1s"),
+            (
+                "3 NEXT 5/m COST 1/s next 2/s NEXT 3/s",
+                3,
+                "0..1 2..3 4..5",
+                "log:1/1s | log:2/1s | log:3/1s",
+            ),
+        ] {
+            let (request, read) = read(line).unwrap();
+            assert_eq!((request.keys, read.as_str()), (keys, texts), "{line}");
+            let spans = request.groups.iter().map(|group| format!("{:?}", group.args));
+            assert_eq!(spans.collect::<Vec<_>>().join(" "), args, "{line}");
+            assert_eq!(request.check.rule_args, request.groups.last().unwrap().args.end, "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_name_what_was_given_and_expected() {
+        for (line, error) in [
+            ("", "wrong number of arguments"),
+            ("x a 20/m", "numkeys is 'x', expected an integer 1..64"),
+            ("0 20/m", "numkeys is '0', expected an integer 1..64"),
+            ("65 a 20/m", "numkeys is '65', expected an integer 1..64"),
+            ("3 a b", "wrong number of arguments"),
+            ("3 a b 20/m", "wrong number of arguments"),
+            ("2 a a 20/m", "key 'a' is given twice, expected each key once"),
+            (
+                "2 a b c 20/m",
+                "unexpected 'c', expected COST, META, HOLD, AT, FULL or a rule such as 20/1m",
+            ),
+            (
+                "2 a b 20/m FULL",
+                "unexpected 'FULL', expected NEXT or a rule such as 20/1m; options come before the rules",
+            ),
+            ("2 a b 20/m NEXT", "wrong number of arguments"),
+            (
+                "2 a b NEXT 20/m",
+                "unexpected 'NEXT', expected COST, META, HOLD, AT, FULL or a rule such as 20/1m",
+            ),
+            (
+                "2 a b 20/m NEXT NEXT 20/m",
+                "unexpected 'NEXT', expected a rule such as 20/1m after NEXT",
+            ),
+            (
+                "3 a b c 20/m NEXT 20/m",
+                "2 groups of rules, expected one for all keys or one a key (numkeys is 3)",
+            ),
+            (
+                "1 a 20/m NEXT 20/m",
+                "2 groups of rules, expected one for all keys or one a key (numkeys is 1)",
+            ),
+            (
+                "2 a b 1/s 2/m 3/h",
+                "rule '3/h': too many rules, expected at most 2 (ratelimit.max-rules)",
+            ),
+            (
+                "1 a 20/m 30/m",
+                "rule '30/m': same identity as rule 'log:20/1m', both count in the same state; give one of them name=",
+            ),
+        ] {
+            assert_eq!(read(line).unwrap_err(), error, "{line}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! `RL.SETTLE`: which hold to settle, and what the request really cost.
+//!
+//! ```text
+//! RL.SETTLE    id [REFUND | COST n|name=n ...] [AT unix-us]
+//! ```
+
+use super::costs::Costs;
+use super::cursor::Cursor;
+use super::error::{ParseError, Parsed};
+use super::limits::Limits;
+use ratelimit_core::key::Settlement;
+use ratelimit_core::rule::NamedCost;
+
+/// An `RL.SETTLE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettleRequest<'a> {
+    /// 1 ..= [`MAX_ID`](ratelimit_core::key::MAX_ID) bytes.
+    pub id: &'a [u8],
+    /// What becomes of the charges.
+    pub settled: Settled,
+    /// The costs of [`Settled::Costs`] by name.
+    pub named: Vec<NamedCost>,
+    /// The time of the settlement, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
+    /// `None`: the server's time.
+    pub at_us: Option<u64>,
+    /// How many arguments stand between the id and `AT`. They and those after the time settle the
+    /// hold.
+    pub before_at: usize,
+}
+
+/// How a hold is settled. The costs by name are kept beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// All charges stand.
+    AsCharged,
+    /// All charges come back.
+    Refund,
+    /// Charges are corrected; `default` replaces those that took the default cost.
+    Costs {
+        /// 0 ..= [`MAX_UNITS`](ratelimit_core::rule::MAX_UNITS); `None`: those charges stand.
+        default: Option<u32>,
+    },
+}
+
+impl Settled {
+    /// The settlement, with its costs by name.
+    pub const fn with(self, named: &[NamedCost]) -> Settlement<'_> {
+        match self {
+            Self::AsCharged => Settlement::AsCharged,
+            Self::Refund => Settlement::Refund,
+            Self::Costs { default } => Settlement::Costs { default, named },
+        }
+    }
+}
+
+/// The request of an `RL.SETTLE`.
+pub fn settle<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    limits: &Limits,
+) -> Parsed<SettleRequest<'a>> {
+    let mut args = Cursor::new(args);
+    let id = args.id()?;
+    let mut options = Options::default();
+    let before_at = options.take(&mut args, limits.max_rules)?;
+    let mut at_us = None;
+    while args.option("AT", &mut at_us, |args| args.at(limits))? {
+        options.take(&mut args, limits.max_rules)?;
+    }
+    args.finish(options.expected())?;
+    let (settled, named) = options.settled();
+    Ok(SettleRequest { id, settled, named, at_us, before_at })
+}
+
+/// Reads how an effect settles a hold.
+pub(crate) fn settled<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+) -> Parsed<(Settled, Vec<NamedCost>)> {
+    let mut options = Options::default();
+    options.take(args, usize::MAX)?;
+    Ok(options.settled())
+}
+
+/// The `REFUND` and the `COST`s read so far.
+#[derive(Default)]
+struct Options {
+    refund: Option<()>,
+    costs: Costs,
+}
+
+impl Options {
+    /// Takes the options that come next, and returns how many arguments they were.
+    fn take<'a, I: Iterator<Item = &'a [u8]>>(
+        &mut self,
+        args: &mut Cursor<'a, I>,
+        max_names: usize,
+    ) -> Parsed<usize> {
+        let mut taken: usize = 0;
+        loop {
+            if args.option("REFUND", &mut self.refund, |_| Ok(()))? {
+                taken = taken.saturating_add(1);
+            } else if self.costs.take(args, max_names, false)? {
+                taken = taken.saturating_add(2);
+            } else {
+                return Ok(taken);
+            }
+            if self.refund.is_some() && !self.costs.is_empty() {
+                return Err(ParseError::RefundWithCost);
+            }
+        }
+    }
+
+    /// How the hold is settled, with the costs by name.
+    fn settled(self) -> (Settled, Vec<NamedCost>) {
+        let settled = match (self.refund, self.costs.is_empty()) {
+            (Some(()), _) => Settled::Refund,
+            (None, true) => Settled::AsCharged,
+            (None, false) => Settled::Costs { default: self.costs.default },
+        };
+        (settled, self.costs.named)
+    }
+
+    /// What errors expect after these options.
+    const fn expected(&self) -> &'static str {
+        match (self.refund, self.costs.is_empty()) {
+            (Some(()), _) => "AT",
+            (None, false) => "COST or AT",
+            (None, true) => "REFUND, COST or AT",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::test_lines::*;
+
+    fn read(line: &str) -> Result<(SettleRequest<'_>, String), String> {
+        let request = settle(args(line), &LIMITS).map_err(|error| error.to_string())?;
+        let text = |cost: &NamedCost| format!("{}={}", cost.name.as_str(), cost.cost);
+        let texts = request.named.iter().map(text).collect::<Vec<_>>().join(" ");
+        Ok((request, texts))
+    }
+
+    #[test]
+    fn settlements_are_read() {
+        let default = |cost| Settled::Costs { default: cost };
+        for (line, settled, names, at_us, written) in [
+            ("r", Settled::AsCharged, "", None, ""),
+            ("r refund", Settled::Refund, "", None, "refund"),
+            ("r AT 9 REFUND", Settled::Refund, "", Some(9), "REFUND"),
+            ("r COST 5", default(Some(5)), "", None, "COST 5"),
+            ("r COST in=5", default(None), "in=5", None, "COST in=5"),
+            (
+                "r COST in=5 COST 0 AT 9 COST a.b=1000000000",
+                default(Some(0)),
+                "in=5 a.b=1000000000",
+                Some(9),
+                "COST in=5 COST 0 COST a.b=1000000000",
+            ),
+            ("REFUND", Settled::AsCharged, "", None, ""),
+            ("COST COST 3", default(Some(3)), "", None, "COST 3"),
+            ("AT AT 3", Settled::AsCharged, "", Some(3), ""),
+        ] {
+            let (request, named) = read(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let words: Vec<_> = line.split(' ').collect();
+            assert_eq!(request.id, words[0].as_bytes(), "{line}");
+            assert_eq!((request.settled, request.at_us), (settled, at_us), "{line}");
+            assert_eq!(named, names, "{line}");
+            let before = request.before_at;
+            let after = words.get(before + 3..).unwrap_or_default();
+            let both = [&words[1..1 + before], after];
+            assert_eq!(both.concat().join(" "), written, "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_name_what_was_given_and_expected() {
+        for (line, error) in [
+            ("", "wrong number of arguments"),
+            ("''", "the id of the hold is 0 bytes long, expected 1..64"),
+            ("r x", "unexpected 'x', expected REFUND, COST or AT"),
+            ("r REFUND x", "unexpected 'x', expected AT"),
+            ("r COST 1 x", "unexpected 'x', expected COST or AT"),
+            ("r REFUND REFUND", "REFUND is given twice, expected once"),
+            ("r REFUND COST 1", "REFUND and COST are given, expected one of them"),
+            ("r COST in=1 REFUND", "REFUND and COST are given, expected one of them"),
+            ("r COST 1 AT 1 REFUND", "REFUND and COST are given, expected one of them"),
+            ("r COST 1 COST 2", "COST is given twice, expected once"),
+            ("r COST in=1 COST in=2", "COST in= is given twice, expected once"),
+            ("r COST", "COST has no value, expected an integer 0..1000000000 or name=integer"),
+            ("r COST x", "COST is 'x', expected an integer 0..1000000000 or name=integer"),
+            ("r COST in=x", "COST is 'in=x', expected an integer 0..1000000000 or name=integer"),
+            ("r COST =1", "COST is '=1', expected an integer 0..1000000000 or name=integer"),
+            ("r COST 1..5", "COST is '1..5', expected an integer 0..1000000000 or name=integer"),
+            (
+                "r COST in=1000000001",
+                "COST is 'in=1000000001', expected an integer 0..1000000000 or name=integer",
+            ),
+            (
+                "r COST a=1 COST b=1 COST c=1 COST d=1",
+                "COST d=: too many names, expected at most 3 (ratelimit.max-rules)",
+            ),
+            ("r AT 1 AT 1", "AT is given twice, expected once"),
+        ] {
+            assert_eq!(read(line).unwrap_err(), error, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_time_must_be_allowed() {
+        let refused = settle(args("r AT 5"), &UNTIMED);
+        assert_eq!(refused, Err(ParseError::AtRefused));
+    }
+}

@@ -1,0 +1,91 @@
+//! What the tries of a wake have shown, so that no later one has to show it again.
+
+use super::rules::Entry;
+use ratelimit_core::rule::Identity;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many rules and states are known at most. A line that always has something due forgets none.
+const MOST: usize = 4_096;
+
+/// What changed since all heads that may pass were last tried, and what rules deny since.
+#[derive(Debug)]
+pub struct Known {
+    /// By the state and the text of a rule, the least cost that it denies, and until when.
+    denied: BTreeMap<(Identity, u64), (u32, u64)>,
+    /// The states that got something back.
+    returned: BTreeSet<Identity>,
+    /// Whether something else changed, which may let any rule admit.
+    changed: bool,
+}
+
+impl Known {
+    pub const NOTHING: Self =
+        Self { denied: BTreeMap::new(), returned: BTreeSet::new(), changed: false };
+
+    /// A state got something back.
+    pub fn returned(&mut self, state: Identity) {
+        self.returned.insert(state);
+        if self.returned.len() > MOST {
+            self.returned.clear();
+            self.changed();
+        }
+        let of_state = self.denied.range((state, 0)..=(state, u64::MAX)).map(|(&rule, _)| rule);
+        for rule in of_state.collect::<Vec<_>>() {
+            self.denied.remove(&rule);
+        }
+    }
+
+    /// Any rule may admit.
+    pub fn changed(&mut self) {
+        self.changed = true;
+        self.denied.clear();
+    }
+
+    /// A rule denies a cost until then.
+    pub fn denies(&mut self, rule: &Entry, cost: u32, until_us: u64, now_us: u64) {
+        if self.denied.len() >= MOST {
+            self.denied.clear();
+        }
+        let of_rule = self.denied.entry((rule.state, rule.text)).or_insert((cost, until_us));
+        if cost <= of_rule.0 || of_rule.1 <= now_us {
+            *of_rule = (cost, until_us);
+        }
+    }
+
+    /// Until when a rule denies a cost at least; `None` if no try has shown that it does.
+    pub fn denies_until(&self, rule: &Entry, cost: u32, now_us: u64) -> Option<u64> {
+        let &(least, until_us) = self.denied.get(&(rule.state, rule.text))?;
+        (cost >= least && until_us > now_us).then_some(until_us)
+    }
+
+    /// Whether a rule that denied a cost may admit it.
+    pub fn may_admit(&self, rule: &Entry) -> bool {
+        self.changed || self.returned.contains(&rule.state)
+    }
+
+    /// All heads that may pass are tried.
+    pub fn forget(&mut self) {
+        *self = Self::NOTHING;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waiting::Rules;
+    use ratelimit_core::testing::rules_of_line;
+
+    #[test]
+    fn ever_new_rules_take_a_bounded_memory() {
+        let mut known = Known::NOTHING;
+        for n in 0..3 * MOST {
+            let rules = Rules::of(&rules_of_line(&format!("bucket:9/s,name=n{n}")));
+            let rule = rules.iter().next().unwrap();
+            known.denies(rule, 1, 9, 0);
+            assert_eq!(known.denies_until(rule, 1, 0), Some(9));
+            known.returned(rules_of_line(&format!("bucket:9/s,name=r{n}"))[0].state());
+            assert!(known.denied.len() <= MOST && known.returned.len() <= MOST);
+        }
+        assert!(known.changed, "what was forgotten may admit");
+    }
+}

@@ -1,0 +1,394 @@
+//! The clients that wait for one key: flows, and the order in which their heads are tried.
+//!
+//! ```text
+//!  flow a   [ head | second | third ... ]    in order of arrival
+//!  flow b   [ head ... ]
+//!               |
+//!  heads    ( b's, a's, ... )                in the order of their turns
+//!             |
+//!             +-- due      to be tried in this wake
+//!             +-- woken    to be tried in the next
+//!             +-- denied   tried, and denied since
+//! ```
+//!
+//! A cause wakes heads. They are tried in the order of their turns, and those that another cause
+//! wakes meanwhile are tried after them, so no rate of changes keeps a head from its try. A new
+//! head of a flow is due at once.
+//!
+//! A head that is denied keeps back the due heads after it that have all rules that deny it. These
+//! stay due, and are looked at again when it leaves or is tried again. A head whose rules are known
+//! to deny it is not tried: its denial stands. A step looks at one head, so its time is bounded.
+
+use super::cause::Cause;
+use super::denials::{Denials, Denied, Denying, all_turns};
+use super::flows::Flows;
+use super::heads_by_rule::HeadsByRule;
+use super::known::Known;
+use super::request::{Flow, HoldId, Ticket, Waiter};
+use super::rules::Rules;
+use super::turn::Turn;
+use ratelimit_core::rule::{Identity, Rule};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Try this head.
+    Try(Ticket),
+    /// Read the rules of this head again.
+    Read(Ticket),
+    /// Take another step: this one began a wake, or passed a head that is not to be tried.
+    Next,
+    /// Nothing.
+    End,
+}
+
+#[derive(Debug)]
+pub struct Line {
+    flows: Flows,
+    /// Heads by the holds that they ask for.
+    holds: BTreeSet<(HoldId, Turn)>,
+    heads_by_rule: HeadsByRule,
+    /// Those of the heads that are not due are in effect.
+    denials: Denials,
+    due: BTreeSet<Turn>,
+    /// The due heads before this turn are kept back.
+    next: Turn,
+    /// The last turn of this wake. A flow that is served comes later with its next head, so no
+    /// admissions keep a wake from its end.
+    last: Turn,
+    /// Whether another step is due because the last one was not the end.
+    steps: bool,
+    woken: BTreeSet<Turn>,
+    /// States of which all heads that they deny are woken.
+    told: BTreeSet<Identity>,
+    /// What the tries since the line last had nothing due have shown, and the heads that were denied
+    /// before and have been woken since.
+    known: Known,
+    recalled: BTreeSet<Turn>,
+    /// The generation of policies.
+    generation: u64,
+    /// When the next step is planned.
+    pub planned_us: Option<u64>,
+}
+
+impl Line {
+    pub const fn new(generation: u64) -> Self {
+        Self {
+            flows: Flows::NONE,
+            holds: BTreeSet::new(),
+            heads_by_rule: HeadsByRule::NONE,
+            denials: Denials::NONE,
+            due: BTreeSet::new(),
+            next: Turn::END,
+            last: Turn::FIRST,
+            steps: false,
+            woken: BTreeSet::new(),
+            told: BTreeSet::new(),
+            known: Known::NOTHING,
+            recalled: BTreeSet::new(),
+            generation,
+            planned_us: None,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.flows.len() == 0
+    }
+
+    /// Whether a flow has clients in line, or another flow fits.
+    pub fn has_room(&self, flow: &Flow, flows: usize) -> bool {
+        self.flows.len() < flows || self.flows.contains(flow)
+    }
+
+    /// When the client in front of a client of this flow may pass: the head of the flow if it was
+    /// denied, or else the first head.
+    pub fn front_passes_us(&self, flow: &Flow, now_us: u64) -> u64 {
+        let own = self.flows.head_of(flow).and_then(|turn| self.denials.of(turn));
+        let front = own.or_else(|| self.denials.of(self.flows.heads().next()?));
+        front.filter(|denied| denied.again_us > now_us).map_or(now_us, |denied| denied.pass_us)
+    }
+
+    /// When the next step is due: as early as planned if a head is due, or else when a wait ends.
+    pub fn next_us(&self, now_us: u64) -> Option<u64> {
+        if self.steps || self.has_due() {
+            return Some(self.planned_us.unwrap_or(now_us).min(now_us));
+        }
+        self.denials.first_end_us()
+    }
+
+    /// Appends a client to its flow.
+    pub fn join(&mut self, ticket: Ticket, flow: Flow, weight: u16, waiter: Waiter) -> Arc<Flow> {
+        let (flow, turn) = self.flows.join(ticket, flow, weight, waiter);
+        if let Some(turn) = turn {
+            self.enter(turn);
+        }
+        flow
+    }
+
+    /// Removes a client, and returns its rules. If it was admitted, at this cost, the turn of its
+    /// flow passes on.
+    pub fn leave(
+        &mut self,
+        flow: &Arc<Flow>,
+        ticket: Ticket,
+        admitted: Option<u32>,
+    ) -> Option<Arc<Rules>> {
+        if let Some(turn) = self.flows.turn_of(flow, ticket) {
+            self.exit(turn);
+        }
+        let (waiter, next) = self.flows.leave(flow, ticket, admitted)?;
+        if let Some(turn) = next {
+            self.enter(turn);
+        }
+        Some(waiter.rules)
+    }
+
+    /// The next head to try. Takes a bounded time: it looks at one head, or begins a wake.
+    pub fn step(&mut self, now_us: u64) -> Step {
+        let step = self.step_of_wake(now_us);
+        self.steps = step != Step::End;
+        step
+    }
+
+    fn step_of_wake(&mut self, now_us: u64) -> Step {
+        let due = self.due.range(self.next..).next().filter(|&&turn| turn <= self.last);
+        let Some(&turn) = due else {
+            return if self.begin_wake() { Step::Next } else { Step::End };
+        };
+        let Some(waiter) = self.flows.head(turn) else {
+            self.due.remove(&turn);
+            return Step::Next;
+        };
+        if waiter.generation != self.generation {
+            self.next = turn;
+            return Step::Read(turn.ticket());
+        }
+        self.next = turn.next();
+        if self.denials.keep_back(&waiter.rules, turn) {
+            return Step::Next;
+        }
+        let stands_until = self.stands_until(turn, waiter, now_us);
+        self.due.remove(&turn);
+        let Some(until_us) = stands_until else { return Step::Try(turn.ticket()) };
+        if let Some(denying) = self.denials.stands(turn, until_us) {
+            forget_told(&mut self.told, denying);
+        }
+        Step::Next
+    }
+
+    /// Makes the heads due that were woken meanwhile. Returns false if none is to be tried.
+    fn begin_wake(&mut self) -> bool {
+        if !self.has_due() {
+            // A head that is still kept back must be tried once nothing keeps it back: why it was
+            // woken is forgotten here.
+            for turn in std::mem::take(&mut self.recalled) {
+                if self.due.contains(&turn) {
+                    self.denials.forget(turn);
+                }
+            }
+            self.known.forget();
+            return false;
+        }
+        for &turn in &self.woken {
+            if self.denials.lose_effect(turn) {
+                self.recalled.insert(turn);
+            }
+        }
+        self.told.clear();
+        self.next = self.woken.first().map_or(self.next, |&first| first.min(self.next));
+        self.due.append(&mut self.woken);
+        self.last = self.due.last().copied().unwrap_or(Turn::FIRST);
+        true
+    }
+
+    /// Until when the last denial of a head stands at least: each rule that denied it either is
+    /// known to deny as small a cost, or nothing has happened that could make it admit.
+    fn stands_until(&self, turn: Turn, waiter: &Waiter, now_us: u64) -> Option<u64> {
+        let Denied { by, again_us, .. } = self.denials.of(turn)?;
+        let waits = *again_us > now_us;
+        let mut until_us = None;
+        for rule in by.rules() {
+            let rule = waiter.rules.get(rule)?;
+            let cost = rule.cost_or(waiter.cost);
+            let known_us = self.known.denies_until(rule, cost, now_us);
+            if known_us.is_none() && (!waits || self.known.may_admit(rule)) {
+                return None;
+            }
+            until_us = until_us.into_iter().chain(known_us).min();
+        }
+        until_us.map(|until_us| if waits { until_us.min(*again_us) } else { until_us })
+    }
+
+    /// These of its rules deny a client, unless it is not the head of its flow. It may pass at
+    /// `pass_us`, and is tried again at `again_us`.
+    pub fn deny(
+        &mut self,
+        flow: &Flow,
+        ticket: Ticket,
+        by: &[Identity],
+        (pass_us, again_us): (u64, u64),
+        now_us: u64,
+    ) {
+        let Some(turn) = self.flows.turn_of(flow, ticket) else { return };
+        let Some(waiter) = self.flows.head(turn) else { return };
+        let denying = Denying::new(by, &waiter.rules, |rule| self.heads_by_rule.heads(rule));
+        for rule in by.iter().filter_map(|rule| waiter.rules.get(rule)) {
+            self.known.denies(rule, rule.cost_or(waiter.cost), again_us, now_us);
+        }
+        let all_have = by.iter().all(|rule| self.heads_by_rule.heads(rule) == self.flows.len());
+        if all_have && self.next > turn {
+            // It keeps back all heads after it.
+            self.next = Turn::END;
+        }
+        self.due.remove(&turn);
+        self.recalled.remove(&turn);
+        forget_told(&mut self.told, &denying);
+        self.denials.add(turn, Denied { by: denying, pass_us, again_us });
+    }
+
+    /// Something changed the key.
+    pub fn change(&mut self, cause: Cause<'_>) {
+        match cause {
+            Cause::Consumed { rules, hold } => self.consumed(rules, hold.map(HoldId::of)),
+            Cause::Returned(states) => states.iter().for_each(|&state| self.returned(state)),
+            Cause::Changed => self.wake_all(),
+        }
+        if !self.has_due() {
+            self.known.forget();
+        }
+    }
+
+    /// A check consumed. That lets only a rule of another text admit more: the state may have been
+    /// reshaped or trimmed for the rule that consumed.
+    fn consumed(&mut self, rules: &[Rule], hold: Option<HoldId>) {
+        for state in self.heads_by_rule.states_of_other_texts(rules) {
+            self.returned(state);
+        }
+        if let Some(hold) = hold {
+            // Their requests repeat the hold now, whatever denied them.
+            for &(_, turn) in self.holds.range(all_turns(hold)) {
+                self.denials.forget(turn);
+                self.woken.insert(turn);
+            }
+        }
+    }
+
+    /// A state got something back.
+    fn returned(&mut self, state: Identity) {
+        if state != Identity::LOG && self.heads_by_rule.heads(&state) == 0 {
+            return;
+        }
+        self.known.returned(state);
+        if self.told.insert(state) {
+            let denied = self.denials.by_state(state);
+            self.woken.extend(denied.filter(|turn| !self.due.contains(turn)));
+        }
+    }
+
+    fn wake_all(&mut self) {
+        self.known.changed();
+        self.woken.extend(self.flows.heads().filter(|turn| !self.due.contains(turn)));
+    }
+
+    /// Wakes the heads whose waits are over, and all heads if their rules come from another
+    /// generation of policies.
+    pub fn catch_up(&mut self, generation: u64, now_us: u64) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.heads_by_rule = HeadsByRule::NONE;
+            self.wake_all();
+        }
+        while let Some(turn) = self.denials.pop_ended(now_us) {
+            if !self.due.contains(&turn) {
+                self.woken.insert(turn);
+            }
+        }
+    }
+
+    /// The rules of a client as they are now. Returns those that it had.
+    pub fn read(&mut self, flow: &Flow, ticket: Ticket, rules: Arc<Rules>) -> Arc<Rules> {
+        let Some(waiter) = self.flows.waiter_mut(flow, ticket) else { return rules };
+        waiter.generation = self.generation;
+        let before = std::mem::replace(&mut waiter.rules, rules);
+        if let Some(turn) = self.flows.turn_of(flow, ticket) {
+            self.count(turn, 1);
+        }
+        before
+    }
+
+    /// Whether a head is to be tried.
+    fn has_due(&self) -> bool {
+        !self.woken.is_empty() || self.due.range(self.next..).next().is_some()
+    }
+
+    /// Whether a client may be decided: it is a head, and no earlier head is to be tried or keeps
+    /// it back.
+    pub fn is_open_to(&self, flow: &Flow, ticket: Ticket) -> bool {
+        let Some(turn) = self.flows.turn_of(flow, ticket) else { return false };
+        let current = self.flows.head(turn).filter(|one| one.generation == self.generation);
+        self.is_open_at(turn, current.map(|waiter| &*waiter.rules))
+    }
+
+    /// Whether a newcomer of these rules may be decided.
+    pub fn is_open_to_newcomer(
+        &self,
+        flow: &Flow,
+        weight: u16,
+        rules: &Rules,
+        ticket: Ticket,
+    ) -> bool {
+        let turn = self.flows.turn_of_newcomer(flow, weight, ticket);
+        !self.flows.contains(flow) && self.is_open_at(turn, Some(rules))
+    }
+
+    /// Whether a request of these rules may be decided at this turn.
+    fn is_open_at(&self, turn: Turn, rules: Option<&Rules>) -> bool {
+        let untried = || {
+            let due = self.due.range(self.next.min(turn)..turn).next();
+            due.or_else(|| self.woken.range(..turn).next()).is_some()
+        };
+        let is_kept_back = || rules.is_none_or(|rules| self.denials.keep_back(rules, turn));
+        self.flows.heads().next().is_none_or(|first| first >= turn) || !untried() && !is_kept_back()
+    }
+
+    /// A client became the head of its flow.
+    fn enter(&mut self, turn: Turn) {
+        self.due.insert(turn);
+        self.next = turn.min(self.next);
+        let hold = self.flows.head(turn).and_then(|waiter| waiter.hold);
+        self.holds.extend(hold.map(|hold| (hold, turn)));
+        self.count(turn, 1);
+    }
+
+    /// A head leaves, and those that it kept back are looked at again.
+    fn exit(&mut self, turn: Turn) {
+        self.denials.forget(turn);
+        self.due.remove(&turn);
+        self.woken.remove(&turn);
+        self.recalled.remove(&turn);
+        self.next = turn.min(self.next);
+        if let Some(hold) = self.flows.head(turn).and_then(|waiter| waiter.hold) {
+            self.holds.remove(&(hold, turn));
+        }
+        self.count(turn, -1);
+    }
+
+    /// Counts the rules of a head, or stops counting them. Rules of an earlier generation of
+    /// policies are not counted.
+    fn count(&mut self, turn: Turn, heads: isize) {
+        let waiter = self.flows.head(turn);
+        let waiter = waiter.filter(|waiter| waiter.generation == self.generation);
+        if let Some(waiter) = waiter {
+            self.heads_by_rule.count(&waiter.rules, heads);
+        }
+    }
+}
+
+/// A head is newly denied by these states, and is not told yet if one of them gets something back.
+fn forget_told(told: &mut BTreeSet<Identity>, denying: &Denying) {
+    for state in denying.states() {
+        told.remove(&state);
+    }
+}

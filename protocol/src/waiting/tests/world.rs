@@ -1,0 +1,214 @@
+//! Keys with real limits, and clients that ask them.
+
+use crate::waiting::{Cause, Denial, Flow, HoldId, Request, Rules};
+use ratelimit_core::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
+use ratelimit_core::rule::{Identity, Kind, Rule};
+
+pub const START_US: u64 = 1_000_000_000;
+pub const MS_US: u64 = 1_000;
+/// How long holds last.
+const HOLD_MS: u64 = 1_000;
+
+/// A client that waits at most `patience_ms`. Clients of one weight and priority and without a
+/// flow are served as they come.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    pub key: u8,
+    pub cost: u32,
+    pub patience_ms: u64,
+    pub flow: &'static str,
+    pub weight: u16,
+    pub priority: u8,
+    /// The number of its rules.
+    pub rules: usize,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Ask(Ask),
+    /// A waiter leaves. The number chooses which one.
+    Leave(usize),
+    /// A hold is settled. The number chooses which one.
+    Settle(u8, usize),
+    /// Units come back to a key.
+    Refund(u8, u32),
+    /// A client that does not queue takes units.
+    Take(u8, u32),
+    Delete(u8),
+    Pause(u8, u64),
+    Resume(u8),
+    /// A policy changes, though none of those used here.
+    Policy,
+}
+
+/// A client in line.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    pub number: u64,
+    pub ask: Ask,
+    pub deadline_us: u64,
+}
+
+impl Asker {
+    pub fn new(number: u64, ask: Ask, now_us: u64) -> Self {
+        Self { number, ask, deadline_us: now_us + ask.patience_ms * MS_US }
+    }
+}
+
+/// An answer: who, when, and whether admitted.
+pub type Answer = (u64, u64, bool);
+
+/// Rules of which clients choose. The last are those of who does not queue.
+pub type RuleSets = Vec<Vec<Rule>>;
+
+pub fn rule_sets(lines: &[&str]) -> RuleSets {
+    lines.iter().map(|line| ratelimit_core::testing::rules_of_line(line)).collect()
+}
+
+/// What a client would be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    Passes(u32),
+    Later(Denial),
+    Never,
+}
+
+/// What happened to a key.
+#[derive(Clone, Debug)]
+pub enum Happened {
+    /// Rules of this number consumed, for an asker of this number if one took a hold.
+    Consumed(usize, Option<u64>),
+    Returned(Vec<Identity>),
+    Changed,
+}
+
+impl Happened {
+    /// Tells a line.
+    pub fn tell(&self, rules: &[Vec<Rule>], mut to: impl FnMut(Cause<'_>)) {
+        match self {
+            Self::Consumed(of, hold) => {
+                let id = hold.map(u64::to_be_bytes);
+                let hold = id.as_ref().map(|id| &id[..]);
+                to(Cause::Consumed { rules: &rules[*of], hold });
+            }
+            Self::Returned(states) => to(Cause::Returned(states)),
+            Self::Changed => to(Cause::Changed),
+        }
+    }
+}
+
+fn takes_hold(rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| rule.kind() == Kind::Slots)
+}
+
+#[derive(Clone, Debug)]
+pub struct Keys<'a> {
+    limiters: [Limiter; 2],
+    holds: [Vec<u64>; 2],
+    pub rules: &'a [Vec<Rule>],
+}
+
+impl<'a> Keys<'a> {
+    pub fn new(rules: &'a [Vec<Rule>]) -> Self {
+        Self { limiters: Default::default(), holds: Default::default(), rules }
+    }
+
+    pub fn request(&self, asker: &Asker) -> Request {
+        let Asker { number, ask, .. } = asker;
+        let flow = Flow { priority: ask.priority, name: ask.flow.as_bytes().into() };
+        let hold = takes_hold(&self.rules[ask.rules]).then(|| HoldId::of(&number.to_be_bytes()));
+        let rules = Rules::of(&self.rules[ask.rules]);
+        Request { flow, weight: ask.weight, rules, cost: ask.cost, hold }
+    }
+
+    fn check<T>(
+        &mut self,
+        asker: &Asker,
+        now_us: u64,
+        body: impl FnOnce(&mut Limiter, &Check<'_>) -> T,
+    ) -> T {
+        let rules = &self.rules[asker.ask.rules];
+        let id = asker.number.to_be_bytes();
+        let end_us = now_us + HOLD_MS * MS_US;
+        let hold = HoldRequest { id: &id, end_us, refund: false };
+        let hold = takes_hold(rules).then_some(hold);
+        let options = CheckOptions { hold, ..CheckOptions::default() };
+        let check = Check::new(rules, asker.ask.cost, now_us).with(&options);
+        body(&mut self.limiters[usize::from(asker.ask.key)], &check)
+    }
+
+    pub fn look(&mut self, asker: &Asker, now_us: u64) -> Look {
+        self.check(asker, now_us, |limiter, check| {
+            let mut decisions = Vec::new();
+            let summary = limiter.peek(check, &mut decisions).summary;
+            match (summary.verdict.code(), u64::try_from(summary.wait_ms)) {
+                (0, _) => Look::Passes(check.greatest_cost()),
+                (_, Ok(wait_ms)) => {
+                    Look::Later(Denial::of(wait_ms, check, &decisions, Some(limiter)))
+                }
+                (_, Err(_)) => Look::Never,
+            }
+        })
+    }
+
+    /// Takes what a client asks for, which must pass.
+    pub fn take(&mut self, asker: &Asker, now_us: u64) -> Happened {
+        let admitted = self.check(asker, now_us, |limiter, check| {
+            limiter.check(check, &mut Vec::new()).summary.verdict.code() == 0
+        });
+        assert!(admitted, "{asker:?} is admitted by its rules");
+        self.holds[usize::from(asker.ask.key)].push(asker.number);
+        let hold = takes_hold(&self.rules[asker.ask.rules]).then_some(asker.number);
+        Happened::Consumed(asker.ask.rules, hold)
+    }
+
+    /// A step that changes a key; returns that key, and what happened to it.
+    pub fn change(&mut self, step: &Step, now_us: u64) -> Option<(u8, Happened)> {
+        let (Step::Settle(key, _)
+        | Step::Refund(key, _)
+        | Step::Take(key, _)
+        | Step::Delete(key)
+        | Step::Pause(key, _)
+        | Step::Resume(key)) = *step
+        else {
+            return None;
+        };
+        let rules = self.rules.last().unwrap();
+        let limiter = &mut self.limiters[usize::from(key)];
+        let happened = match *step {
+            Step::Settle(_, index) => {
+                let holds = &mut self.holds[usize::from(key)];
+                if holds.is_empty() {
+                    return None;
+                }
+                let id = holds.remove(index % holds.len()).to_be_bytes();
+                let states = limiter.states_settled(&id, Settlement::AsCharged);
+                limiter.settle(&id, Settlement::AsCharged, now_us);
+                Happened::Returned(states)
+            }
+            Step::Refund(_, units) => {
+                limiter.refund(units, now_us, rules);
+                Happened::Returned(rules.iter().map(Rule::state).collect())
+            }
+            Step::Take(_, cost) => {
+                limiter.check(&Check::new(rules, cost, now_us), &mut Vec::new());
+                Happened::Consumed(self.rules.len() - 1, None)
+            }
+            Step::Delete(_) => {
+                *limiter = Limiter::default();
+                Happened::Changed
+            }
+            Step::Pause(_, ms) => {
+                limiter.pause_until(now_us + ms * MS_US, now_us, b"");
+                Happened::Changed
+            }
+            Step::Resume(_) => {
+                limiter.resume();
+                Happened::Changed
+            }
+            Step::Ask(_) | Step::Leave(_) | Step::Policy => return None,
+        };
+        Some((key, happened))
+    }
+}

@@ -1,0 +1,114 @@
+//! The keys of the primary: read, changed, and deleted once they have expired. Each change is
+//! propagated.
+
+use ratelimit_core::key::{Check, Expiry, Limiter};
+use ratelimit_core::rule::{Identity, Kind, Rule};
+use ratelimit_protocol::effect::Action;
+use ratelimit_protocol::parse::Settled;
+use ratelimit_protocol::waiting::Cause;
+
+use super::{MS_US, World, state};
+use crate::keyspace::{Propagated, propagated};
+
+/// Who is woken by an effect.
+#[derive(Clone, Debug)]
+pub(super) enum Woken {
+    /// A check by the rules of this number consumed, and perhaps took a hold.
+    Consumed(usize, Option<u64>),
+    Returned(Vec<Identity>),
+    All,
+}
+
+impl World {
+    /// A key as a command finds it that may change it.
+    pub(super) fn open(&mut self, key: u8) -> Limiter {
+        self.expire(key);
+        let mut limiter = self.primary.get(key);
+        let held = limiter.states_held();
+        if limiter.lapse_if_due(self.wall_us) {
+            self.store(key, limiter.clone(), Action::Lapse, &[], &Woken::Returned(held));
+        }
+        limiter
+    }
+
+    /// A key as a command finds it that changes nothing.
+    pub(super) fn seen(&self, key: u8) -> Limiter {
+        match self.primary.has_expired(key, self.wall_us) {
+            true => Limiter::default(),
+            false => self.primary.get(key).as_of(self.wall_us).into_owned(),
+        }
+    }
+
+    /// Deletes a key that has expired, which changes no decision.
+    pub(super) fn expire(&mut self, key: u8) {
+        if !self.primary.has_expired(key, self.wall_us) {
+            return;
+        }
+        let (limiter, none) = (self.primary.get(key), Limiter::default());
+        // A log lives as long as the rules need that consumed from it, so a longer one may see more.
+        let sees_more = |rule: &Rule| rule.kind() == Kind::Log && rule.period_us() > 1_000 * MS_US;
+        for (rules, _) in self.rules.iter().filter(|(rules, _)| !rules.iter().any(sees_more)) {
+            let check = Check::new(rules, 1, self.wall_us);
+            let [old, new] = [&limiter, &none].map(|one| one.peek(&check, &mut Vec::new()).summary);
+            assert_eq!(old, new, "what has expired decides {rules:?}");
+        }
+        self.primary.put(key, none, Expiry::Keep);
+        self.commit(&vec![vec![key]], &Woken::All);
+    }
+
+    /// Changes a key with an action that says whether it changed anything.
+    pub(super) fn change(
+        &mut self,
+        key: u8,
+        action: Action<'_>,
+        woken: Woken,
+        change: impl FnOnce(&mut Limiter, u64) -> bool,
+    ) {
+        self.expire(key);
+        let mut limiter = self.primary.get(key);
+        if change(&mut limiter, self.wall_us) {
+            let settled = [String::from("REFUND")];
+            let refunds = matches!(action, Action::Settle { settled: Settled::Refund, .. });
+            let words = if refunds { &settled[..] } else { &[] };
+            self.store(key, limiter, action, words, &woken);
+        }
+    }
+
+    /// Stores what an action has left of a key, and propagates the action.
+    pub(super) fn store(
+        &mut self,
+        key: u8,
+        limiter: Limiter,
+        action: Action<'_>,
+        words: &[String],
+        woken: &Woken,
+    ) {
+        let expiry = self.primary.expiry(key, &limiter, self.wall_us);
+        self.primary.put(key, limiter, expiry);
+        self.commit(&propagated(key, self.wall_us, expiry, action, words), woken);
+    }
+
+    /// Propagates an effect on a key, which wakes those who wait for it.
+    pub(super) fn commit(&mut self, effect: &Propagated, woken: &Woken) {
+        self.told.apply(effect);
+        self.states.push(state(&self.told));
+        self.disk.append(effect);
+        if self.syncs_always {
+            self.disk.sync(self.last());
+        }
+        self.replica.send(effect);
+        let mut id = String::new();
+        let cause = match woken {
+            Woken::Consumed(of, hold) => {
+                let hold = hold.map(|hold| {
+                    id = hold.to_string();
+                    id.as_bytes()
+                });
+                Cause::Consumed { rules: &self.rules[*of].0, hold }
+            }
+            Woken::Returned(states) => Cause::Returned(states),
+            Woken::All => Cause::Changed,
+        };
+        self.line.queues.key_changed(&effect[0], cause);
+    }
+}
