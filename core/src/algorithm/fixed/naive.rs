@@ -1,5 +1,14 @@
 //! `n + c <= L`, on one count per window.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a model for tests"
+)]
+
 use crate::algorithm::fixed::FixedParams;
 use crate::algorithm::list::Params;
 use crate::rule::{Calendar, DAY_US, MINUTE_US, Rule};
