@@ -62,7 +62,7 @@ pub(crate) struct OwnWords {
     /// `None` for slots.
     pub period: Option<Period>,
     /// The values of [`Words::OPTIONS`], in their order.
-    pub options: [Option<i64>; MOST_OWN],
+    pub options: [Option<i128>; MOST_OWN],
 }
 
 /// The most options that only one algorithm takes.
@@ -70,7 +70,7 @@ pub(crate) const MOST_OWN: usize = 3;
 
 impl OwnWords {
     /// The value of an option, or its default.
-    pub fn of(&self, option: usize, default: i64) -> i64 {
+    pub fn of(&self, option: usize, default: i128) -> i128 {
         self.options.get(option).copied().flatten().unwrap_or(default)
     }
 

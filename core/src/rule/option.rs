@@ -39,13 +39,13 @@ pub struct OwnOption {
     /// The value that errors name as expected.
     pub(crate) value: &'static str,
     /// The number that a value means, before its bounds are tested.
-    pub(crate) read: fn(&[u8]) -> Option<i64>,
+    pub(crate) read: fn(&[u8]) -> Option<i128>,
 }
 
 impl OwnOption {
     /// An option whose value is a whole number of at least 0.
     pub(crate) const fn number(name: &'static str, value: &'static str) -> Self {
-        Self { name, value, read: |text| Some(i64::try_from(digits(text)?).unwrap_or(i64::MAX)) }
+        Self { name, value, read: |text| digits(text).map(i128::from) }
     }
 }
 

@@ -14,7 +14,7 @@ pub struct RuleSpec {
     /// `None`: none was written. Slots have no period.
     pub period: Option<Period>,
     /// The values of the options that only this algorithm takes, in their order.
-    pub(crate) own: [Option<i64>; MOST_OWN],
+    pub(crate) own: [Option<i128>; MOST_OWN],
     /// The first option that only another algorithm takes.
     pub(crate) foreign: Option<RuleOption>,
     /// The rule's identity; `None`: its algorithm, period and shaping options identify it.
@@ -40,17 +40,17 @@ impl RuleSpec {
         Self { kind: Kind::Slots, limit, ..Self::default() }
     }
 
-    /// Gives an option that only one algorithm takes its value, a number: see `RuleOption`.
+    /// Gives an option that only one algorithm takes its value.
+    #[cfg(any(test, feature = "testing"))]
+    #[allow(clippy::expect_used, reason = "for tests")]
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<i64>) -> Self {
-        if let Some(option) = RuleOption::of_name(name.as_bytes()) {
-            self.set(option, value.into());
-        }
+    pub fn with(mut self, name: &str, value: impl Into<i128>) -> Self {
+        self.set(RuleOption::of_name(name.as_bytes()).expect("an option"), value.into());
         self
     }
 
     /// Gives an option of one algorithm its value.
-    pub(super) fn set(&mut self, option: RuleOption, value: i64) {
+    pub(super) fn set(&mut self, option: RuleOption, value: i128) {
         let of_kind = self.kind.options().iter().position(|own| own.name == option.name());
         match of_kind.and_then(|place| self.own.get_mut(place)) {
             Some(own) => *own = Some(value),

@@ -25,7 +25,7 @@ pub struct FixedParams {
 const ALIGN: OwnOption = OwnOption {
     name: "align",
     value: "epoch or first",
-    read: |text| Some(i64::from(Align::of_name(text)? == Align::First)),
+    read: |text| Some(i128::from(Align::of_name(text)? == Align::First)),
 };
 const TZ: OwnOption = OwnOption { name: "tz", value: "+HH:MM or -HH:MM", read: minutes };
 const KEEP: OwnOption = OwnOption::number("keep", "an integer 0..366");
@@ -35,15 +35,15 @@ impl Words for FixedParams {
 
     fn read(words: &OwnWords) -> Result<Self, RuleError> {
         let (first, tz_min) = (words.of(0, 0) == 1, words.of(1, 0));
-        let tz_min =
-            i16::try_from(tz_min).ok().filter(|tz| (-MAX_TZ_MIN..=MAX_TZ_MIN).contains(tz));
+        let within = |tz: &i16| (-MAX_TZ_MIN..=MAX_TZ_MIN).contains(tz);
+        let tz_min = i16::try_from(tz_min).ok().filter(within).ok_or(RuleError::TimeZone)?;
         let keep = words.within((2, &KEEP), 0, 0, MAX_KEEP)?;
         let unit = words.period.map(|period| period.unit);
         if first && unit == Some(Unit::Month) {
             return Err(RuleError::MonthAlignFirst);
         }
         let calendar = unit.filter(|_| !first).map(Unit::calendar);
-        Ok(Self { calendar, tz_min: tz_min.ok_or(RuleError::TimeZone)?, keep })
+        Ok(Self { calendar, tz_min, keep })
     }
 
     /// Two bits for the calendar, above them the time zone.
@@ -120,10 +120,10 @@ fn zone(tz_min: i16) -> String {
 }
 
 /// `+HH:MM` or `-HH:MM` as minutes.
-fn minutes(text: &[u8]) -> Option<i64> {
+fn minutes(text: &[u8]) -> Option<i128> {
     let &[sign, h1, h2, b':', m1, m2] = text else { return None };
     let (hours, minutes) = (digits(&[h1, h2])?, digits(&[m1, m2]).filter(|&minutes| minutes < 60)?);
-    let east = i64::try_from(hours.checked_mul(60)?.checked_add(minutes)?).ok()?;
+    let east = i128::from(hours.checked_mul(60)?.checked_add(minutes)?);
     match sign {
         b'+' => Some(east),
         b'-' => east.checked_neg(),

@@ -176,6 +176,7 @@ fn errors_name_what_was_given_and_expected() {
         ("window:5/m,res", "option 'res' has no value, expected res= and an integer 1..60"),
         ("window:5/m,res=x", "res is 'x', expected an integer 1..60"),
         ("window:5/m,res=0", "res is 0, expected 1..60"),
+        ("window:5/m,res=18446744073709551615", "res is 18446744073709551615, expected 1..60"),
         ("window:5/m,res=61", "res is 61, expected 1..60"),
         ("fixed:5/m,align=last", "align is 'last', expected epoch or first"),
         ("fixed:5/m,align", "option 'align' has no value, expected align= and epoch or first"),
