@@ -111,7 +111,7 @@ unit: ## tests of the core, the protocol and the module that need no server
 	$(CARGO) test --profile checked --lib
 
 # Each test runs several servers and mostly waits for them: as many at once on any machine.
-integration: export RUST_TEST_THREADS ?= 4
+integration: export RUST_TEST_THREADS ?= 6
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
 	@scripts/fetch.py chromium
 	$(CARGO) test --profile checked --test integration
