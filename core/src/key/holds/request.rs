@@ -39,3 +39,10 @@ pub enum Settlement<'a> {
         named: &'a [NamedCost],
     },
 }
+
+impl Settlement<'_> {
+    /// What the request really cost the rules that charged the default cost.
+    pub const fn cost(units: u32) -> Self {
+        Self::Costs { default: Some(units), named: &[] }
+    }
+}
