@@ -85,6 +85,11 @@ pub mod testing;
 )]
 mod tests;
 
+/// Tests the example of the page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use api::{Answer, HeldRules, Hold, HoldError, Limiter, RuleFault, Rules, RulesError};
 pub use check::Refusal;
 pub use key::Settlement;

@@ -1,5 +1,6 @@
 //! The answer to a check.
 
+use super::time::duration;
 use crate::check::Decision;
 use crate::key::{Check, Verdict};
 use crate::rule::Rule;
@@ -25,8 +26,8 @@ pub enum Answer {
     /// The request may pass, and each rule has consumed its cost.
     #[non_exhaustive]
     Allowed {
-        /// The units that would pass next under the rule that admits the fewest requests, after this
-        /// one is consumed; `None` if all rules are shadows.
+        /// The units that would pass next under the rule that admits the fewest requests, which for a
+        /// peek includes this one; `None` if all rules are shadows.
         remaining: Option<u32>,
         /// How long until nothing is consumed under that rule; `None`: never, under a limit of 0.
         reset: Option<Duration>,
@@ -69,9 +70,4 @@ impl Answer {
             }
         }
     }
-}
-
-/// Milliseconds of the engine, where a negative number means never.
-fn duration(ms: i64) -> Option<Duration> {
-    u64::try_from(ms).ok().map(Duration::from_millis)
 }

@@ -1,6 +1,6 @@
 //! A hold: the receipt of a check, by which its charge is corrected.
 
-use super::limiter::micros;
+use super::time::micros;
 use crate::check::Refusal;
 use crate::key::{HoldRequest, MAX_ID};
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US};

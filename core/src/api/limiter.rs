@@ -3,10 +3,10 @@
 use super::answer::Answer;
 use super::hold::{Hold, HoldError};
 use super::rules::Rules;
+use super::time::micros;
 use crate::check::Bounds;
 use crate::key::holds::MOST_HOLDS;
 use crate::key::{self, Check, CheckOptions, Settlement};
-use crate::rule::MAX_TIME_US;
 use std::time::Duration;
 
 /// What one client has consumed, under any rules.
@@ -146,9 +146,4 @@ impl Limiter {
         let answer = outcome.map_err(|error| HoldError::Refused(error.why))?.summary;
         Ok(Answer::new(check, answer, &mut decisions))
     }
-}
-
-/// The engine's time.
-pub(super) fn micros(now: Duration) -> u64 {
-    u64::try_from(now.as_micros()).map_or(MAX_TIME_US, |us| us.min(MAX_TIME_US))
 }

@@ -5,6 +5,7 @@
 //! limiter   what one client has consumed, and what it may do
 //! hold      a charge that is corrected later
 //! answer    whether a request may pass
+//! time      between durations and the engine's numbers
 //! ```
 //!
 //! Times and waits are `Duration`s here, and what may be missing is an `Option`. The rooms below count
@@ -16,6 +17,7 @@ mod limiter;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod time;
 
 pub use answer::Answer;
 pub use hold::{Hold, HoldError};
