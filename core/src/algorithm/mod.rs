@@ -21,8 +21,8 @@
 //! uint48        a number in six bytes
 //! ```
 //!
-//! An algorithm is what its state implements, [`Algorithm`], [`Held`], [`Saved`] and [`Reported`], and
-//! what its parameters do, [`Words`].
+//! An algorithm is what its state implements, `Algorithm`, `Held`, `Saved` and `Reported`, and
+//! what its parameters do, `Words`.
 
 pub(crate) mod bucket;
 pub(crate) mod debt;

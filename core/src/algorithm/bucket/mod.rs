@@ -1,4 +1,4 @@
-//! Token bucket: a [debt](super::debt) that drains evenly, or an [interval](self::interval) at whose
+//! Token bucket: a [debt](super::debt) that drains evenly, or an [interval] at whose
 //! end all tokens come back.
 
 pub mod interval;

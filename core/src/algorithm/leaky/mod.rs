@@ -1,4 +1,4 @@
-//! Leaky bucket: a [debt](super::debt), each unit of which has a turn. These are its words.
+//! Leaky bucket: a [debt], each unit of which has a turn. These are its words.
 //!
 //! The worst burst within a period is `Q + 1 + L - ceil(L/W)`, as of a token bucket. Its units count
 //! when they are admitted, not when their turn comes.
