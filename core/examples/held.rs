@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             Answer::Denied { wait, .. } => println!("{id}: denied, passes in {wait:?}"),
         }
-        tenant.settle(id, Settlement::cost(cost), now);
+        tenant.settle(id, Settlement::Cost(cost), now);
         println!("{id}: {cost} tokens settled, next: {:?}", tenant.peek(&tokens, 1, now));
     }
     Ok(())

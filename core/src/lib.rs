@@ -90,7 +90,8 @@ mod tests;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use api::{Answer, HeldRules, Hold, HoldError, Limiter, RuleFault, Rules, RulesError};
+pub use api::{
+    Answer, HeldRules, Hold, HoldError, Limiter, RuleFault, Rules, RulesError, Settlement,
+};
 pub use check::Refusal;
-pub use key::Settlement;
 pub use rule::{Rule, RuleError};

@@ -2,8 +2,8 @@
 
 use super::time::micros;
 use crate::check::Refusal;
-use crate::key::{HoldRequest, MAX_ID};
-use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US};
+use crate::key::{self, HoldRequest, MAX_ID};
+use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, MS_US};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -48,6 +48,31 @@ impl<'a> Hold<'a> {
 
     pub(super) fn request(&self, now: Duration) -> HoldRequest<'a> {
         HoldRequest { id: self.id, end_us: self.end_us(now), refund: self.refund }
+    }
+}
+
+/// How settling a hold corrects its charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// The charge stands.
+    AsCharged,
+    /// The charge is given back.
+    Refund,
+    /// The request really cost these units, more or less than it was charged. What rules with a `cost=`
+    /// were charged stands.
+    Cost(u32),
+}
+
+impl Settlement {
+    pub(super) fn of_engine(self) -> key::Settlement<'static> {
+        match self {
+            Self::AsCharged => key::Settlement::AsCharged,
+            Self::Refund => key::Settlement::Refund,
+            Self::Cost(units) => {
+                key::Settlement::Costs { default: Some(units.min(MAX_UNITS)), named: &[] }
+            }
+        }
     }
 }
 

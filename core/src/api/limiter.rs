@@ -1,21 +1,24 @@
 //! What one client has consumed.
 
 use super::answer::Answer;
-use super::hold::{Hold, HoldError};
+use super::hold::{Hold, HoldError, Settlement};
 use super::rules::Rules;
 use super::time::micros;
 use crate::check::Bounds;
 use crate::key::holds::MOST_HOLDS;
-use crate::key::{self, Check, CheckOptions, Settlement};
+use crate::key::{self, Check, CheckOptions};
+use crate::rule::MAX_UNITS;
 use std::time::Duration;
 
 /// What one client has consumed, under any rules.
 ///
-/// Each call gets the time: a `Duration` since the Unix epoch, because the windows of `fixed` follow the
-/// calendar. It counts whole microseconds, up to the end of the year 9999. If the clock steps
-/// back, nobody gains from it and nobody is locked out.
+/// Each call gets the time: a `Duration` since the Unix epoch, because the windows of `fixed`
+/// follow the calendar. It counts whole microseconds, up to the end of the year 9999. If the clock
+/// steps back by up to a rule's period, time stands still for that rule until the clock has caught
+/// up; if it steps back further, the rule starts anew.
 ///
-/// Costs and refunds are in units, 0 to 1,000,000,000; a cost above passes under no rule.
+/// Costs and refunds are in units, 0 to [`MAX_UNITS`](crate::rule::MAX_UNITS), which is a billion. A
+/// higher number counts as that.
 ///
 /// ```
 /// use ratelimit_core::{Limiter, Rules};
@@ -51,7 +54,7 @@ impl Limiter {
 
     /// Decides a request of `cost` units.
     pub fn check_cost(&mut self, rules: &Rules, cost: u32, now: Duration) -> Answer {
-        let check = Check::new(rules.as_slice(), cost, micros(now));
+        let check = check_of(rules, cost, now);
         // Only holds and bounds refuse a check, and it has neither.
         self.decide(&check).unwrap_or(Answer::Denied {
             wait: None,
@@ -63,7 +66,7 @@ impl Limiter {
 
     /// Decides a request as [`check_cost`](Self::check_cost) does, but consumes nothing.
     pub fn peek<const HELD: bool>(&self, rules: &Rules<HELD>, cost: u32, now: Duration) -> Answer {
-        let check = Check::new(rules.as_slice(), cost, micros(now));
+        let check = check_of(rules, cost, now);
         let mut decisions = Vec::new();
         let outcome = self.0.peek(&check, &mut decisions);
         Answer::new(&check, outcome.summary, &mut decisions)
@@ -72,7 +75,7 @@ impl Limiter {
     /// Gives back up to `units` that these rules consumed last, and returns how many came back: the most
     /// of any rule.
     pub fn refund(&mut self, rules: &Rules, units: u32, now: Duration) -> u32 {
-        let returned = self.0.refund(units, micros(now), rules.as_slice());
+        let returned = self.0.refund(units.min(MAX_UNITS), micros(now), rules.as_slice());
         u32::try_from(returned).unwrap_or(units)
     }
 
@@ -106,7 +109,7 @@ impl Limiter {
         now: Duration,
     ) -> Result<Answer, HoldError> {
         let options = CheckOptions { hold: Some(hold.request(now)), ..CheckOptions::default() };
-        self.decide(&Check::new(rules.as_slice(), cost, micros(now)).with(&options))
+        self.decide(&check_of(rules, cost, now).with(&options))
     }
 
     /// Ends a hold, and corrects what it was charged. Returns false, and changes nothing, if no hold with
@@ -114,10 +117,10 @@ impl Limiter {
     pub fn settle<I: AsRef<[u8]> + ?Sized>(
         &mut self,
         id: &I,
-        settlement: Settlement<'_>,
+        settlement: Settlement,
         now: Duration,
     ) -> bool {
-        self.0.settle(id.as_ref(), settlement, micros(now))
+        self.0.settle(id.as_ref(), settlement.of_engine(), micros(now))
     }
 
     /// Lets a hold last as long from now as `hold` says. Returns false, and changes nothing, if no hold
@@ -146,4 +149,10 @@ impl Limiter {
         let answer = outcome.map_err(|error| HoldError::Refused(error.why))?.summary;
         Ok(Answer::new(check, answer, &mut decisions))
     }
+}
+
+/// The engine relies on the bound of costs: a log adds them up in 32 bits, and a refund from a log
+/// whose sum has wrapped would not end.
+fn check_of<const HELD: bool>(rules: &Rules<HELD>, cost: u32, now: Duration) -> Check<'_> {
+    Check::new(rules.as_slice(), cost.min(MAX_UNITS), micros(now))
 }

@@ -20,6 +20,6 @@ mod tests;
 mod time;
 
 pub use answer::Answer;
-pub use hold::{Hold, HoldError};
+pub use hold::{Hold, HoldError, Settlement};
 pub use limiter::Limiter;
 pub use rules::{HeldRules, RuleFault, Rules, RulesError};

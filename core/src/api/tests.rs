@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::check::{Bounds, Decision};
-use crate::key::{self, Check, CheckOptions, HoldRequest, Settlement, Verdict};
+use crate::key::{self, Check, CheckOptions, HoldRequest, Verdict};
 use crate::rule::{Kind, MAX_TIME_US, Rule};
 use crate::tests::laws::cases;
 use crate::tests::laws::rules::{any_logs, any_rule, cost, rule_set, with_slots};
@@ -136,12 +136,14 @@ proptest! {
                     prop_assert_eq!(answer.ok(), engine_check(&mut engine, &check));
                 }
                 Step::Settle(cost) => {
-                    let settlement = cost.map_or(Settlement::AsCharged, Settlement::cost);
-                    let settled = engine.settle(id.as_bytes(), settlement, now_us);
+                    let settlement = cost.map_or(Settlement::AsCharged, Settlement::Cost);
+                    let costs = key::Settlement::Costs { default: cost, named: &[] };
+                    let same = if cost.is_some() { costs } else { key::Settlement::AsCharged };
+                    let settled = engine.settle(id.as_bytes(), same, now_us);
                     prop_assert_eq!(limiter.settle(id, settlement, now), settled);
                 }
                 Step::Refund => {
-                    let settled = engine.settle(id.as_bytes(), Settlement::Refund, now_us);
+                    let settled = engine.settle(id.as_bytes(), key::Settlement::Refund, now_us);
                     prop_assert_eq!(limiter.settle(id, Settlement::Refund, now), settled);
                 }
                 Step::Renew(ttl_ms) => {
@@ -189,7 +191,7 @@ proptest! {
             match (call, Rules::<false>::try_from(rates.clone())) {
                 (0, Ok(rates)) => drop(limiter.check_cost(&rates, cost, now)),
                 (1, Ok(rates)) => drop(limiter.refund(&rates, cost, now)),
-                (2, _) => drop(limiter.settle("a", Settlement::cost(cost), now)),
+                (2, _) => drop(limiter.settle("a", Settlement::Cost(cost), now)),
                 _ => drop(limiter.hold(&rules, cost, &hold, now)),
             }
             let _ = (limiter.peek(&rules, cost, now), limiter.expires(), limiter.is_idle(now));
@@ -273,7 +275,23 @@ fn a_ban_answers_without_a_rule() {
 }
 
 #[test]
+fn limiters_are_small() {
+    assert_eq!(size_of::<Limiter>(), 16);
+}
+
+#[test]
 fn threads_share_limiters() {
     fn shared<T: Send + Sync + 'static>() {}
     shared::<(Limiter, Rules, HeldRules, RulesError, HoldError, Answer)>();
+}
+
+/// Without the bound, the refund would not end.
+#[test]
+fn costs_are_bounded() {
+    let rules: Rules = "1000000000/d,shadow bucket:5/s,cost=1".parse().unwrap();
+    let mut limiter = Limiter::new();
+    for cost in [6, u32::MAX] {
+        assert!(limiter.check_cost(&rules, cost, NOW).is_allowed());
+    }
+    assert_eq!(limiter.refund(&rules, u32::MAX, NOW), 1_000_000_000);
 }

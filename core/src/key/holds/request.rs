@@ -39,10 +39,3 @@ pub enum Settlement<'a> {
         named: &'a [NamedCost],
     },
 }
-
-impl Settlement<'_> {
-    /// What the request really cost the rules that charged the default cost.
-    pub const fn cost(units: u32) -> Self {
-        Self::Costs { default: Some(units), named: &[] }
-    }
-}
