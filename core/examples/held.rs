@@ -12,12 +12,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     // If this program forgets a request, its estimate comes back after two minutes.
     let hold = |id| Ok::<_, Box<dyn Error>>(Hold::new(id, Duration::from_secs(120))?.refunding());
 
-    for (id, estimate, cost) in [("chat-1", 6_000, 1_500), ("chat-2", 8_000, 8_200)] {
+    for (id, estimate, cost) in
+        [("chat-1", 6_000, 1_500), ("chat-2", 8_000, 8_200), ("chat-3", 9_000, 0)]
+    {
         match tenant.hold(&tokens, estimate, &hold(id)?, now)? {
-            Answer::Allowed { remaining, .. } => {
-                println!("{id}: {estimate} tokens held, {remaining:?} remain");
+            Answer::Allowed { .. } => println!("{id}: {estimate} tokens held"),
+            Answer::Denied { wait, .. } => {
+                println!("{id}: denied, passes in {wait:?}");
+                continue;
             }
-            Answer::Denied { wait, .. } => println!("{id}: denied, passes in {wait:?}"),
         }
         tenant.settle(id, Settlement::Cost(cost), now);
         println!("{id}: {cost} tokens settled, next: {:?}", tenant.peek(&tokens, 1, now));

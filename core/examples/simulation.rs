@@ -1,4 +1,5 @@
-//! What an hour of traffic gets through, under each algorithm: no clock is read, so it takes milliseconds.
+//! What an hour of traffic gets through, under each algorithm: no clock is read, so it takes
+//! milliseconds.
 //! `cargo run -p ratelimit-core --example simulation`
 
 use ratelimit_core::{Limiter, Rules, RulesError};

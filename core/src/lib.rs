@@ -19,8 +19,8 @@
 //! # Ok::<(), ratelimit_core::RulesError>(())
 //! ```
 //!
-//! The time is always an argument. A program that limits many clients keeps a [`Limiter`] for each, as
-//! `examples/in_process.rs` does; `examples/held.rs` settles holds, and `examples/simulation.rs`
+//! The time is always an argument. A program that limits many clients keeps a [`Limiter`] for each,
+//! as `examples/in_process.rs` does; `examples/held.rs` settles holds, and `examples/simulation.rs`
 //! lets an hour of traffic pass in a loop.
 //!
 //! These types are all that most programs need. The modules are the engine below them, for this

@@ -26,8 +26,8 @@ pub enum Answer {
     /// The request may pass, and each rule has consumed its cost.
     #[non_exhaustive]
     Allowed {
-        /// The units that would pass next under the rule that admits the fewest requests, which for a
-        /// peek includes this one; `None` if all rules are shadows.
+        /// The units that would pass next under the rule that admits the fewest requests, which for
+        /// a peek includes this one; `None` if all rules are shadows.
         remaining: Option<u32>,
         /// How long until nothing is consumed under that rule; `None`: never, under a limit of 0.
         reset: Option<Duration>,
@@ -39,12 +39,13 @@ pub enum Answer {
     Denied {
         /// How long until it would pass, if nothing else happens; `None`: never.
         wait: Option<Duration>,
-        /// The index of the rule that denies longest; `None` if an earlier denial has banned the client
-        /// (`ban=`), and no rule was asked.
+        /// The index of the rule that denies longest; `None` if an earlier denial has banned the
+        /// client (`ban=`), and no rule was asked.
         rule: Option<usize>,
         /// The units that would pass now under that rule.
         remaining: u32,
-        /// How long until nothing is consumed under that rule, or until the ban ends; `None`: never.
+        /// How long until nothing is consumed under that rule, or until the ban ends; `None`:
+        /// never.
         reset: Option<Duration>,
     },
 }

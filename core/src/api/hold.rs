@@ -9,9 +9,9 @@ use thiserror::Error;
 
 /// The id of a hold, and how long it lasts.
 ///
-/// [`Limiter::hold`](crate::Limiter::hold) takes it with a check. A hold that is neither settled nor
-/// renewed in time lapses: its charge stands, or returns if the hold is [`refunding`](Self::refunding),
-/// and slots always come back.
+/// [`Limiter::hold`](crate::Limiter::hold) takes it with a check. A hold that is neither settled
+/// nor renewed in time lapses: its charge stands, or returns if the hold is
+/// [`refunding`](Self::refunding), and slots always come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold<'a> {
     pub(super) id: &'a [u8],
@@ -59,8 +59,8 @@ pub enum Settlement {
     AsCharged,
     /// The charge is given back.
     Refund,
-    /// The request really cost these units, more or less than it was charged. What rules with a `cost=`
-    /// were charged stands.
+    /// The request really cost these units, more or less than it was charged. What rules with a
+    /// `cost=` were charged stands.
     Cost(u32),
 }
 

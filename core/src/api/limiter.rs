@@ -17,8 +17,8 @@ use std::time::Duration;
 /// steps back by up to a rule's period, time stands still for that rule until the clock has caught
 /// up; if it steps back further, the rule starts anew.
 ///
-/// Costs and refunds are in units, 0 to [`MAX_UNITS`](crate::rule::MAX_UNITS), which is a billion. A
-/// higher number counts as that.
+/// Costs and refunds are in units, 0 to [`MAX_UNITS`], which is a billion.
+/// A higher number counts as that.
 ///
 /// ```
 /// use ratelimit_core::{Limiter, Rules};
@@ -46,8 +46,8 @@ impl Limiter {
         Self::default()
     }
 
-    /// Decides a request of one unit. If it may pass, every rule has consumed the unit, or the cost in its
-    /// own text.
+    /// Decides a request of one unit. If it may pass, every rule has consumed the unit, or the cost
+    /// in its own text.
     pub fn check(&mut self, rules: &Rules, now: Duration) -> Answer {
         self.check_cost(rules, 1, now)
     }
@@ -72,16 +72,16 @@ impl Limiter {
         Answer::new(&check, outcome.summary, &mut decisions)
     }
 
-    /// Gives back up to `units` that these rules consumed last, and returns how many came back: the most
-    /// of any rule.
+    /// Gives back up to `units` that these rules consumed last, and returns how many came back: the
+    /// most of any rule.
     pub fn refund(&mut self, rules: &Rules, units: u32, now: Duration) -> u32 {
         let returned = self.0.refund(units.min(MAX_UNITS), micros(now), rules.as_slice());
         u32::try_from(returned).unwrap_or(units)
     }
 
     /// Decides a request of `cost` units and, if it may pass, takes a hold on them, so that
-    /// [`settle`](Self::settle) can correct the cost. While the hold lives, the same call is allowed
-    /// again, consumes nothing and moves the hold's end.
+    /// [`settle`](Self::settle) can correct the cost. While the hold lives, the same call is
+    /// allowed again, consumes nothing and moves the hold's end.
     ///
     /// ```
     /// use ratelimit_core::{HeldRules, Hold, Limiter, Settlement};
@@ -99,8 +99,8 @@ impl Limiter {
     /// ```
     ///
     /// # Errors
-    /// [`HoldError::Refused`], and nothing changed, if a hold with this id lives and had another cost,
-    /// or if there are 50,000 holds.
+    /// [`HoldError::Refused`], and nothing changed, if a hold with this id lives and had another
+    /// cost, or if there are 50,000 holds.
     pub fn hold<const HELD: bool>(
         &mut self,
         rules: &Rules<HELD>,
@@ -112,8 +112,8 @@ impl Limiter {
         self.decide(&check_of(rules, cost, now).with(&options))
     }
 
-    /// Ends a hold, and corrects what it was charged. Returns false, and changes nothing, if no hold with
-    /// this id lives.
+    /// Ends a hold, and corrects what it was charged. Returns false, and changes nothing, if no
+    /// hold with this id lives.
     pub fn settle<I: AsRef<[u8]> + ?Sized>(
         &mut self,
         id: &I,
@@ -123,14 +123,14 @@ impl Limiter {
         self.0.settle(id.as_ref(), settlement.of_engine(), micros(now))
     }
 
-    /// Lets a hold last as long from now as `hold` says. Returns false, and changes nothing, if no hold
-    /// with its id lives.
+    /// Lets a hold last as long from now as `hold` says. Returns false, and changes nothing, if no
+    /// hold with its id lives.
     pub fn renew(&mut self, hold: &Hold<'_>, now: Duration) -> bool {
         self.0.renew(hold.id, hold.end_us(now), micros(now))
     }
 
-    /// When the limiter becomes [idle](Self::is_idle) unless something is consumed before, as a time
-    /// since the Unix epoch; `None`: never, under a limit of 0.
+    /// When the limiter becomes [idle](Self::is_idle) unless something is consumed before, as a
+    /// time since the Unix epoch; `None`: never, under a limit of 0.
     #[must_use]
     pub fn expires(&self) -> Option<Duration> {
         self.0.deadline().until_us().map(Duration::from_micros)

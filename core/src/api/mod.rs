@@ -8,8 +8,8 @@
 //! time      between durations and the engine's numbers
 //! ```
 //!
-//! Times and waits are `Duration`s here, and what may be missing is an `Option`. The rooms below count
-//! microseconds and milliseconds, as the module's replies and its saved form do.
+//! Times and waits are `Duration`s here, and what may be missing is an `Option`. The rooms below
+//! count microseconds and milliseconds, as the module's replies and its saved form do.
 
 mod answer;
 mod hold;

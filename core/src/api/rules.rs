@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// One or more rules for one check: no two count in the same state, all log rules cost the same, and
-/// none has slots.
+/// One or more rules for one check: no two count in the same state, all log rules cost the same,
+/// and none has slots.
 ///
 /// They are read from words separated by blanks, and printed so that they read back:
 ///
@@ -30,8 +30,8 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rules<const HELD: bool = false>(Box<[Rule]>);
 
-/// Rules that may have slots, for [`Limiter::hold`](crate::Limiter::hold): slots are taken by a hold and
-/// come back when it ends, so no other check takes them.
+/// Rules that may have slots, for [`Limiter::hold`](crate::Limiter::hold): slots are taken by a
+/// hold and come back when it ends, so no other check takes them.
 pub type HeldRules = Rules<true>;
 
 impl<const HELD: bool> Rules<HELD> {
