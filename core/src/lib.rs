@@ -5,25 +5,26 @@
 //! simulation can decide exactly as the module redis-ratelimit does.
 //!
 //! ```
-//! use ratelimit_core::check::Bounds;
-//! use ratelimit_core::key::{Check, Limiter, Verdict};
-//! use ratelimit_core::rule::Rule;
+//! use ratelimit_core::{Answer, Limiter, Rules};
 //!
-//! let rules = [Rule::from_text(b"2/1s")?, Rule::from_text(b"bucket:100/h")?];
-//! let mut limiter = Limiter::default();
-//! let mut ask = |now_us| {
-//!     let check = Check::new(&rules, 1, now_us);
-//!     limiter.check_within(Bounds::ANY, &check, &mut Vec::new()).map(|outcome| outcome.summary)
-//! };
-//! assert_eq!(ask(0)?.remaining, 1);
-//! assert_eq!(ask(1_000)?.verdict, Verdict::Allowed);
-//! assert_eq!(ask(2_000)?.wait_ms, 998);
-//! assert_eq!(ask(1_000_000)?.verdict, Verdict::Allowed);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let rules: Rules = "2/s bucket:100/h".parse()?;
+//! let mut limiter = Limiter::new();
+//! let now = std::time::Duration::from_secs(1_800_000_000); // since the Unix epoch
+//! match limiter.check(&rules, now) {
+//!     Answer::Allowed { remaining, .. } => println!("passes, and {remaining:?} more"),
+//!     Answer::Denied { wait: Some(wait), .. } => println!("passes in {wait:?}"),
+//!     Answer::Denied { .. } => println!("never passes"),
+//! }
+//! # assert!(limiter.check(&rules, now).is_allowed() && !limiter.check(&rules, now).is_allowed());
+//! # Ok::<(), ratelimit_core::RulesError>(())
 //! ```
 //!
-//! Times are Unix microseconds and always an argument. A program that limits many clients
-//! keeps a [`Limiter`](key::Limiter) for each; `examples/in_process.rs` does so.
+//! The time is always an argument. A program that limits many clients keeps a [`Limiter`] for each,
+//! as `examples/in_process.rs` does; `examples/held.rs` settles holds, and `examples/simulation.rs`
+//! lets an hour of traffic pass in a loop.
+//!
+//! These types are all that most programs need. The modules are the engine below them, for this
+//! repository's other crates: it counts microseconds, and checks several keys at once.
 //!
 //! # The rooms, in reading order
 //!
@@ -36,6 +37,7 @@
 //! algorithm      the algorithms, a folder each: formula, state, words, saved form
 //! key            a key's value: states, holds, standing, history, when it expires, how it is saved
 //! check          a check: what each rule decides, which one is the answer, what is consumed
+//! api            limits in one process: the types at the crate's root
 //! testing        laws and models, for the tests of this repository's other crates
 //! ```
 //!
@@ -56,6 +58,7 @@
 #![warn(missing_docs)]
 
 pub mod algorithm;
+mod api;
 pub mod check;
 mod exact;
 #[allow(unsafe_code, reason = "the one container that allocates by itself")]
@@ -81,3 +84,14 @@ pub mod testing;
     )
 )]
 mod tests;
+
+/// Tests the example of the page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub use api::{
+    Answer, HeldRules, Hold, HoldError, Limiter, RuleFault, Rules, RulesError, Settlement,
+};
+pub use check::Refusal;
+pub use rule::{Rule, RuleError};

@@ -34,6 +34,14 @@ impl Deadline {
         Self { until, window_us }
     }
 
+    /// Unix microseconds; `None` if it never passes.
+    pub(crate) const fn until_us(self) -> Option<u64> {
+        match self.until {
+            Moment::At(us) => Some(us),
+            Moment::Never => None,
+        }
+    }
+
     /// The later of two.
     #[must_use]
     pub fn or(self, other: Self) -> Self {

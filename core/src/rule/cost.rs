@@ -10,7 +10,7 @@
 
 /// The cost of a rule in any check, 0 ..= [`MAX_UNITS`](super::MAX_UNITS), from its text
 /// and from the request that it belongs to. 8 bytes: a rule is copied often.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cost {
     /// The cost in this check; [`NONE`](Self::NONE): the check's default.
     own: u32,

@@ -14,7 +14,7 @@ pub const MAX_RUNGS: usize = 8;
 
 /// The lengths of a rule's bans, in the order in which a key gets them. Rules are copied often,
 /// so a ladder packs into 36 bytes: a rung takes at most 35 bits of milliseconds.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ladder {
     /// The lower 32 bits of each rung; 0 after the last rung.
     low: [u32; MAX_RUNGS],

@@ -225,7 +225,7 @@ impl fmt::Debug for Name {
 }
 
 /// A validated rule. See the module's documentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     params: Params,
     limit: u32,

@@ -57,7 +57,7 @@ use crate::rule::{Period, Rule, RuleSpec, Unit};
 use proptest::test_runner::Config;
 
 /// How many cases of a property are tried; `PROPTEST_CASES` overrides it.
-pub(super) fn cases(number: u32) -> Config {
+pub(crate) fn cases(number: u32) -> Config {
     let chosen = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
     Config { max_shrink_iters: 20_000, ..Config::with_cases(chosen.unwrap_or(number)) }
 }

@@ -1,0 +1,74 @@
+//! The answer to a check.
+
+use super::time::duration;
+use crate::check::Decision;
+use crate::key::{Check, Verdict};
+use crate::rule::Rule;
+use std::time::Duration;
+
+/// Whether a request may pass. Waits and resets are rounded up to a millisecond.
+///
+/// ```
+/// use ratelimit_core::{Answer, Limiter, Rules};
+/// use std::time::Duration;
+///
+/// let rules: Rules = "bucket:1/s".parse()?;
+/// let mut limiter = Limiter::new();
+/// let now = Duration::from_secs(1_800_000_000);
+/// assert!(limiter.check(&rules, now).is_allowed());
+/// let Answer::Denied { wait, rule, .. } = limiter.check(&rules, now) else { unreachable!() };
+/// assert_eq!((wait, rule), (Some(Duration::from_secs(1)), Some(0)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a denied request may not pass"]
+pub enum Answer {
+    /// The request may pass, and each rule has consumed its cost.
+    #[non_exhaustive]
+    Allowed {
+        /// The units that would pass next under the rule that admits the fewest requests, which for
+        /// a peek includes this one; `None` if all rules are shadows.
+        remaining: Option<u32>,
+        /// How long until nothing is consumed under that rule; `None`: never, under a limit of 0.
+        reset: Option<Duration>,
+        /// How long the request waits for its turn, under a rule `leaky`. Zero under all others.
+        wait: Duration,
+    },
+    /// The request may not pass, and consumed nothing but from rules with `count=all`.
+    #[non_exhaustive]
+    Denied {
+        /// How long until it would pass, if nothing else happens; `None`: never.
+        wait: Option<Duration>,
+        /// The index of the rule that denies longest; `None` if an earlier denial has banned the
+        /// client (`ban=`), and no rule was asked.
+        rule: Option<usize>,
+        /// The units that would pass now under that rule.
+        remaining: u32,
+        /// How long until nothing is consumed under that rule, or until the ban ends; `None`:
+        /// never.
+        reset: Option<Duration>,
+    },
+}
+
+impl Answer {
+    /// Whether the request may pass.
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self, Self::Allowed { .. })
+    }
+
+    /// What the engine decided on a check: its answer, and the decisions of its rules.
+    pub(super) fn new(check: &Check<'_>, answer: Decision, decisions: &mut [Decision]) -> Self {
+        let (remaining, reset) = (u32::try_from(answer.remaining).ok(), duration(answer.reset_ms));
+        let wait = duration(answer.wait_ms);
+        match answer.verdict {
+            Verdict::Allowed => Self::Allowed { remaining, reset, wait: wait.unwrap_or_default() },
+            Verdict::Limited | Verdict::Blocked => {
+                let deciding = check.deciding_rule(true, decisions).map(|(rule, _)| rule);
+                let is_deciding =
+                    |rule: &Rule| deciding.is_some_and(|other| std::ptr::eq(rule, other));
+                let rule = check.rules.iter().position(is_deciding);
+                Self::Denied { wait, rule, remaining: remaining.unwrap_or(0), reset }
+            }
+        }
+    }
+}

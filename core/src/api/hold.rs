@@ -1,0 +1,98 @@
+//! A hold: the receipt of a check, by which its charge is corrected.
+
+use super::time::micros;
+use crate::check::Refusal;
+use crate::key::{self, HoldRequest, MAX_ID};
+use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, MS_US};
+use std::time::Duration;
+use thiserror::Error;
+
+/// The id of a hold, and how long it lasts.
+///
+/// [`Limiter::hold`](crate::Limiter::hold) takes it with a check. A hold that is neither settled
+/// nor renewed in time lapses: its charge stands, or returns if the hold is
+/// [`refunding`](Self::refunding), and slots always come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold<'a> {
+    pub(super) id: &'a [u8],
+    ttl_us: u64,
+    refund: bool,
+}
+
+impl<'a> Hold<'a> {
+    /// A hold with an id of 1 to 64 bytes, unique among the holds of a limiter, that lasts 1 ms to
+    /// 366 days.
+    ///
+    /// # Errors
+    /// [`HoldError::Id`] and [`HoldError::Ttl`], if these bounds are exceeded.
+    pub fn new<I: AsRef<[u8]> + ?Sized>(id: &'a I, ttl: Duration) -> Result<Self, HoldError> {
+        let id = id.as_ref();
+        if !(1..=MAX_ID).contains(&id.len()) {
+            return Err(HoldError::Id { bytes: id.len() });
+        }
+        let ttl_us = u64::try_from(ttl.as_micros()).ok();
+        let ttl_us = ttl_us.filter(|us| (MS_US..=MAX_PERIOD_US).contains(us));
+        Ok(Self { id, ttl_us: ttl_us.ok_or(HoldError::Ttl { ttl })?, refund: false })
+    }
+
+    /// The hold, with its charge given back when it lapses.
+    #[must_use]
+    pub const fn refunding(self) -> Self {
+        Self { refund: true, ..self }
+    }
+
+    /// When it lapses if it is taken or renewed now, in Unix microseconds.
+    pub(super) fn end_us(&self, now: Duration) -> u64 {
+        micros(now).saturating_add(self.ttl_us).min(MAX_TIME_US.saturating_add(MAX_PERIOD_US))
+    }
+
+    pub(super) fn request(&self, now: Duration) -> HoldRequest<'a> {
+        HoldRequest { id: self.id, end_us: self.end_us(now), refund: self.refund }
+    }
+}
+
+/// How settling a hold corrects its charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// The charge stands.
+    AsCharged,
+    /// The charge is given back.
+    Refund,
+    /// The request really cost these units, more or less than it was charged. What rules with a
+    /// `cost=` were charged stands.
+    Cost(u32),
+}
+
+impl Settlement {
+    pub(super) fn of_engine(self) -> key::Settlement<'static> {
+        match self {
+            Self::AsCharged => key::Settlement::AsCharged,
+            Self::Refund => key::Settlement::Refund,
+            Self::Cost(units) => {
+                key::Settlement::Costs { default: Some(units.min(MAX_UNITS)), named: &[] }
+            }
+        }
+    }
+}
+
+/// Why a hold cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum HoldError {
+    /// The id is empty or too long.
+    #[error("the id of the hold is {bytes} bytes long, expected 1..{MAX_ID}")]
+    Id {
+        /// The length of the id.
+        bytes: usize,
+    },
+    /// The hold would last too short or too long.
+    #[error("the hold lasts {ttl:?}, expected 1ms..366d")]
+    Ttl {
+        /// What was given.
+        ttl: Duration,
+    },
+    /// The limiter has 50,000 holds, or one with this id and another cost. Nothing changed.
+    #[error(transparent)]
+    Refused(Refusal),
+}

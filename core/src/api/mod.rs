@@ -1,0 +1,25 @@
+//! Limits in one process: the types that the crate's root re-exports.
+//!
+//! ```text
+//! rules     rules that fit together, from a text
+//! limiter   what one client has consumed, and what it may do
+//! hold      a charge that is corrected later
+//! answer    whether a request may pass
+//! time      between durations and the engine's numbers
+//! ```
+//!
+//! Times and waits are `Duration`s here, and what may be missing is an `Option`. The rooms below
+//! count microseconds and milliseconds, as the module's replies and its saved form do.
+
+mod answer;
+mod hold;
+mod limiter;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod time;
+
+pub use answer::Answer;
+pub use hold::{Hold, HoldError, Settlement};
+pub use limiter::Limiter;
+pub use rules::{HeldRules, RuleFault, Rules, RulesError};

@@ -1,0 +1,297 @@
+//! These types answer exactly as the engine does, and no rules that it must not get can be made.
+
+use super::*;
+use crate::check::{Bounds, Decision};
+use crate::key::{self, Check, CheckOptions, HoldRequest, Verdict};
+use crate::rule::{Kind, MAX_TIME_US, Rule};
+use crate::tests::laws::cases;
+use crate::tests::laws::rules::{any_logs, any_rule, cost, rule_set, with_slots};
+use crate::tests::laws::traffic::{Action, Call, changing};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::time::Duration;
+
+const NOW: Duration = Duration::from_secs(1_800_000_000);
+
+/// Rules by way of their text, which leaves out the costs by name.
+fn reread<const HELD: bool>(rules: &[Rule]) -> Rules<HELD> {
+    let texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
+    texts.join(" ").parse().expect("rules that fit")
+}
+
+fn millis(ms: i64) -> Option<Duration> {
+    (ms >= 0).then(|| Duration::from_millis(ms.unsigned_abs()))
+}
+
+/// What these types say of the engine's answer.
+fn expected(check: &Check<'_>, summary: Decision, decisions: &[Decision]) -> Answer {
+    let (wait, reset) = (millis(summary.wait_ms), millis(summary.reset_ms));
+    let remaining = u32::try_from(summary.remaining).ok();
+    if summary.verdict == Verdict::Allowed {
+        return Answer::Allowed { remaining, reset, wait: wait.expect("turns come") };
+    }
+    let longest = |decision: &Decision| millis(decision.wait_ms).unwrap_or(Duration::MAX);
+    let denials = check.rules.iter().zip(decisions).enumerate();
+    let denials = denials.filter(|(_, (rule, one))| one.is_denial_by(rule));
+    let rule = denials.rev().max_by_key(|(_, (_, one))| longest(one)).map(|(index, _)| index);
+    assert_eq!(rule.is_none(), summary.verdict == Verdict::Blocked);
+    Answer::Denied { wait, rule, remaining: remaining.expect("a rule or ban denied"), reset }
+}
+
+/// A check by the engine.
+fn engine_check(engine: &mut key::Limiter, check: &Check<'_>) -> Option<Answer> {
+    let mut decisions = Vec::new();
+    let outcome = engine.check_within(Bounds::ANY, check, &mut decisions).ok()?;
+    Some(expected(check, outcome.summary, &decisions))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Hold(u32, u64, bool),
+    Settle(Option<u32>),
+    Refund,
+    Renew(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (cost(), 1..5_000u64, any::<bool>()).prop_map(|(cost, ttl_ms, refund)| Step::Hold(cost, ttl_ms, refund)),
+        2 => proptest::option::of(cost()).prop_map(Step::Settle),
+        1 => Just(Step::Refund),
+        2 => (1..5_000u64).prop_map(Step::Renew),
+    ]
+}
+
+/// Any time, and often one near another.
+fn any_time() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        4 => (0..10_000u64).prop_map(|ms| NOW + Duration::from_millis(ms)),
+        1 => any::<u64>().prop_map(Duration::from_micros),
+        1 => prop::sample::select(vec![Duration::ZERO, Duration::MAX, Duration::from_micros(MAX_TIME_US)]),
+    ]
+}
+
+fn any_cost() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => cost(), 1 => any::<u32>(), 1 => Just(u32::MAX)]
+}
+
+proptest! {
+    #![proptest_config(cases(500))]
+
+    #[test]
+    fn limiters_answer_as_the_engine_does(traffic in changing(4, 40)) {
+        let (mut limiter, mut engine) = (Limiter::new(), key::Limiter::default());
+        for Call { rules, now_us, action } in traffic.calls() {
+            let (rules, now) = (reread::<false>(rules), Duration::from_micros(now_us));
+            match action {
+                Action::Check(cost) => {
+                    let answer = engine_check(&mut engine, &Check::new(rules.as_slice(), cost, now_us));
+                    prop_assert_eq!(Some(limiter.check_cost(&rules, cost, now)), answer);
+                }
+                Action::Peek(cost) => {
+                    let check = Check::new(rules.as_slice(), cost, now_us);
+                    let answer = engine_check(&mut engine.clone(), &check);
+                    let peeked = limiter.peek(&rules, cost, now);
+                    prop_assert_eq!(Some(peeked.is_allowed()), answer.map(|answer| answer.is_allowed()));
+                    let mut decisions = Vec::new();
+                    let summary = engine.peek(&check, &mut decisions).summary;
+                    prop_assert_eq!(peeked, expected(&check, summary, &decisions));
+                }
+                Action::Refund(units, _) => {
+                    let returned = engine.refund(units, now_us, rules.as_slice());
+                    prop_assert_eq!(u64::from(limiter.refund(&rules, units, now)), returned);
+                }
+                Action::Reset => (limiter, engine) = (Limiter::new(), key::Limiter::default()),
+            }
+            prop_assert_eq!(&limiter.0, &engine);
+            if limiter.is_idle(now) {
+                prop_assert_eq!(limiter.peek(&rules, 1, now), Limiter::new().peek(&rules, 1, now));
+            }
+            if let Some(expires) = limiter.expires() {
+                prop_assert!(limiter.is_idle(expires.max(now)));
+            }
+        }
+    }
+
+    #[test]
+    fn holds_do_what_the_engine_does(
+        rules in with_slots(rule_set(2)),
+        steps in vec((0..3_000u64, 0..3usize, step()), 1..40),
+    ) {
+        let rules = reread::<true>(&rules);
+        let (mut limiter, mut engine) = (Limiter::new(), key::Limiter::default());
+        let mut now = NOW;
+        for (gap_ms, id, step) in steps {
+            now += Duration::from_millis(gap_ms);
+            let (now_us, id) = (micros_of(now), ["a", "b", "c"][id]);
+            let hold = |ttl_ms| Hold::new(id, Duration::from_millis(ttl_ms)).expect("bounds");
+            match step {
+                Step::Hold(cost, ttl_ms, refund) => {
+                    let end_us = now_us + ttl_ms * 1_000;
+                    let request = Some(HoldRequest { id: id.as_bytes(), end_us, refund });
+                    let options = CheckOptions { hold: request, ..CheckOptions::default() };
+                    let check = Check::new(rules.as_slice(), cost, now_us).with(&options);
+                    let hold = if refund { hold(ttl_ms).refunding() } else { hold(ttl_ms) };
+                    let answer = limiter.hold(&rules, cost, &hold, now);
+                    prop_assert_eq!(answer.ok(), engine_check(&mut engine, &check));
+                }
+                Step::Settle(cost) => {
+                    let settlement = cost.map_or(Settlement::AsCharged, Settlement::Cost);
+                    let costs = key::Settlement::Costs { default: cost, named: &[] };
+                    let same = if cost.is_some() { costs } else { key::Settlement::AsCharged };
+                    let settled = engine.settle(id.as_bytes(), same, now_us);
+                    prop_assert_eq!(limiter.settle(id, settlement, now), settled);
+                }
+                Step::Refund => {
+                    let settled = engine.settle(id.as_bytes(), key::Settlement::Refund, now_us);
+                    prop_assert_eq!(limiter.settle(id, Settlement::Refund, now), settled);
+                }
+                Step::Renew(ttl_ms) => {
+                    let renewed = engine.renew(id.as_bytes(), now_us + ttl_ms * 1_000, now_us);
+                    prop_assert_eq!(limiter.renew(&hold(ttl_ms), now), renewed);
+                }
+            }
+            prop_assert_eq!(&limiter.0, &engine);
+        }
+    }
+
+    /// Whatever is given, rules that were made fit together and read back.
+    #[test]
+    fn rules_fit_together(rules in prop_oneof![
+        vec(any_rule(), 0..6).boxed(), any_logs(4).boxed(), with_slots(vec(any_rule(), 1..4)).boxed(),
+        (any_logs(2), any_logs(2)).prop_map(|(some, others)| [some, others].concat()).boxed(),
+    ]) {
+        let pairs = || rules.iter().enumerate().flat_map(|(n, rule)| rules[..n].iter().map(move |other| (other, rule)));
+        let logs = || rules.iter().filter(|rule| rule.kind() == Kind::Log);
+        let fit = !rules.is_empty()
+            && pairs().all(|(a, b)| a.identity() != b.identity())
+            && rules.iter().all(|rule| rule.cost().own() == rule.cost().written())
+            && logs().all(|log| logs().all(|other| log.cost() == other.cost()));
+        let held = HeldRules::try_from(rules.clone());
+        prop_assert_eq!(held.is_ok(), fit, "{:?}", held);
+        let has_slots = rules.iter().any(|rule| rule.kind() == Kind::Slots);
+        let made = Rules::<false>::try_from(rules.clone());
+        prop_assert_eq!(made.is_ok(), fit && !has_slots, "{:?}", made);
+        if let Ok(held) = held {
+            prop_assert_eq!(held.as_slice(), &rules[..]);
+            prop_assert_eq!(held.to_string().parse(), Ok(held));
+        }
+    }
+
+    #[test]
+    fn no_number_panics(
+        rules in with_slots(rule_set(3)),
+        calls in vec((0..4u8, any_cost(), any_time()), 1..30),
+    ) {
+        let rules = reread::<true>(&rules);
+        let rates = rules.iter().filter(|rule| rule.kind() != Kind::Slots).copied().collect::<Vec<_>>();
+        let mut limiter = Limiter::new();
+        let hold = Hold::new("a", Duration::from_secs(366 * 86_400)).expect("bounds");
+        for (call, cost, now) in calls {
+            match (call, Rules::<false>::try_from(rates.clone())) {
+                (0, Ok(rates)) => drop(limiter.check_cost(&rates, cost, now)),
+                (1, Ok(rates)) => drop(limiter.refund(&rates, cost, now)),
+                (2, _) => drop(limiter.settle("a", Settlement::Cost(cost), now)),
+                _ => drop(limiter.hold(&rules, cost, &hold, now)),
+            }
+            let _ = (limiter.peek(&rules, cost, now), limiter.expires(), limiter.is_idle(now));
+        }
+    }
+}
+
+fn micros_of(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).expect("a time of this century")
+}
+
+#[test]
+fn errors_name_what_was_given_and_expected() {
+    for (text, error) in [
+        (" ", "no rule, expected one or more such as 20/1m"),
+        ("2/s 5", "rule '5': the period is missing, expected limit/period such as 20/1m"),
+        (
+            "2/s,name=a bucket:5/s,name=a",
+            "rule 'bucket:5/1s,name=a': same identity as rule 'log:2/1s,name=a', both count in the \
+             same state; give one of them another name=",
+        ),
+        (
+            "2/s bucket:5/s 9/h,cost=2",
+            "rule 'log:9/1h,cost=2': costs 2, but rule 'log:2/1s' costs as much as the check: log \
+             rules share one log; use bucket, window or fixed",
+        ),
+        ("5/s slots:8", "rule 'slots:8': slots are held, expected HeldRules and a hold"),
+    ] {
+        let refused = text.parse::<Rules>().expect_err(text);
+        assert_eq!(refused.to_string(), error);
+    }
+    assert!(matches!("2/s 5".parse::<Rules>(), Err(RulesError::Rule { index: 1, .. })));
+    let mut rule = Rule::from_text(b"5/s,name=a").unwrap();
+    rule.set_named_cost(3);
+    let error = Rules::<false>::try_from(vec![rule]).unwrap_err();
+    let text = "rule 'log:5/1s,name=a': has a cost by name, expected cost= in its text";
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn holds_have_bounds() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let ms = Duration::from_millis(1);
+    let (longest, long) = ("x".repeat(64), "x".repeat(65));
+    for (id, ttl, error) in [
+        ("a", ms, None),
+        (&longest, 366 * DAY, None),
+        ("", ms, Some("the id of the hold is 0 bytes long, expected 1..64")),
+        (&long, ms, Some("the id of the hold is 65 bytes long, expected 1..64")),
+        ("a", ms / 2, Some("the hold lasts 500µs, expected 1ms..366d")),
+        ("a", 366 * DAY + ms, Some("the hold lasts 31622400.001s, expected 1ms..366d")),
+    ] {
+        let refused = Hold::new(id, ttl).err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), error);
+    }
+}
+
+#[test]
+fn a_hold_repeated_at_another_cost_is_refused() {
+    let rules: Rules = "20/m".parse().unwrap();
+    let mut limiter = Limiter::new();
+    let hold = Hold::new("a", Duration::from_secs(1)).unwrap();
+    assert!(limiter.hold(&rules, 3, &hold, NOW).unwrap().is_allowed());
+    let before = limiter.clone();
+    let error = limiter.hold(&rules, 4, &hold, NOW).unwrap_err();
+    let text = "hold 'a' was taken with other costs: rule 'log:20/1m' cost 3, given 4";
+    assert_eq!((error.to_string().as_str(), &limiter), (text, &before));
+}
+
+#[test]
+fn a_ban_answers_without_a_rule() {
+    let rules: Rules = "bucket:5/s bucket:1/s,name=a,ban=1m".parse().unwrap();
+    let mut limiter = Limiter::new();
+    assert!(limiter.check(&rules, NOW).is_allowed());
+    let minute = Some(Duration::from_secs(60));
+    for deciding in [Some(1), None] {
+        let answer = limiter.check(&rules, NOW);
+        let Answer::Denied { wait, rule, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!((wait, rule), (minute, deciding));
+    }
+}
+
+#[test]
+fn limiters_are_small() {
+    assert_eq!(size_of::<Limiter>(), 16);
+}
+
+#[test]
+fn threads_share_limiters() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<(Limiter, Rules, HeldRules, RulesError, HoldError, Answer)>();
+}
+
+/// Without the bound, the refund would not end.
+#[test]
+fn costs_are_bounded() {
+    let rules: Rules = "1000000000/d,shadow bucket:5/s,cost=1".parse().unwrap();
+    let mut limiter = Limiter::new();
+    for cost in [6, u32::MAX] {
+        assert!(limiter.check_cost(&rules, cost, NOW).is_allowed());
+    }
+    assert_eq!(limiter.refund(&rules, u32::MAX, NOW), 1_000_000_000);
+}
