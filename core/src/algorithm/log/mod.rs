@@ -349,6 +349,9 @@ impl Algorithm for Log {
                 if admitted == newest { Some(&mut self.admitted) } else { self.charged_mut() };
             let left = u64::from(units).saturating_sub(given);
             let taken = series.map_or(0, |series| series.take_at(newest_us, left));
+            if taken == 0 {
+                break;
+            }
             given = taken.saturating_add(given);
         }
         self.admitted.tidy();
