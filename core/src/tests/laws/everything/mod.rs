@@ -211,12 +211,13 @@ impl Key {
         answered.lapse_if_due(now_us);
         let outcome = answered.check_within(Bounds::ANY, &check, &mut Vec::new());
         self.act(rules, Deed::Check { cost, options })?;
+        // Also if the check is refused.
+        self.ledger.lapse(now_us);
         let Ok(outcome) = outcome else {
             prop_assert!(hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)));
             return Ok(());
         };
         prop_assert_eq!(&self.primary, &answered);
-        self.ledger.lapse(now_us);
 
         let blocked = self.primary.standing_at(now_us).is_some();
         let repeated = hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)) && !blocked;
