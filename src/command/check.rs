@@ -5,46 +5,46 @@ use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
-use crate::server::{Call, CommandError, WriteKey, clock};
+use crate::policy::Resolver;
+use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
+use ratelimit_core::check::{Decision, Outcome};
 use ratelimit_core::key::{Check, Limiter};
-use ratelimit_protocol::parse::{self, CheckRequest};
+use ratelimit_core::rule::Rule;
+use ratelimit_protocol::parse::{self, CheckRequest, ParseError};
 
 /// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
 /// [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
-        let key = call.open_write(call.key_name()?, &LIMITER);
-        // The prefetch of the key's value runs while the request is parsed.
-        let Scratch { rules, resolver, .. } = scratch;
-        let request = parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)?;
-        decide(call, scratch, key?, request)
+        decide(call, scratch, |resolver, rules| {
+            parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)
+        })
     })
 }
 
-/// Decides a request, whose rules are in the buffers.
+/// Decides a request. `parse` adds its rules to the buffers unless they are there already.
 #[inline(always)]
-pub fn decide(
+pub fn decide<'a>(
     call: &Call<'_>,
     scratch: &mut Scratch,
-    key: WriteKey<'_, Limiter>,
-    request: CheckRequest<'_>,
+    parse: impl FnOnce(&mut Resolver, &mut Vec<Rule>) -> Result<CheckRequest<'a>, ParseError>,
 ) -> Result<(), CommandError> {
     let Scratch { rules, decisions, resolver, .. } = scratch;
     let clock_us = clock::now_us();
+    let key = call.open_write(call.key_name()?, &LIMITER);
+    // The prefetch of the key's value runs while the request is parsed.
+    let request = parse(resolver, rules)?;
     let now_us = request.at_us.unwrap_or(clock_us);
-    let mut opened = Opened { key, at_us: now_us, clock_us };
+    let mut opened = Opened { key: key?, at_us: now_us, clock_us };
     let options = request.options_at(now_us);
     let mut check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };
 
-    // Lapsed holds end before anything is consumed, as on replicas.
-    opened.lapse();
-    let mut new = Limiter::default();
-    let limiter = opened.key.value_mut().unwrap_or(&mut new);
-    let outcome = limiter
-        .check_within(config::bounds(), &check, decisions)
-        .map_err(|error| refused(call.args().from(1), &error))?;
-    opened.store(new)?;
+    let fast = opened.key.value_mut().and_then(|limiter| limiter.check_fast(&check, decisions));
+    let outcome = match fast {
+        Some(outcome) => outcome,
+        None => check_any(call, &mut opened, &check, decisions)?,
+    };
 
     check.cost = outcome.cost;
     metrics::checked(outcome.summary.verdict, clock_us);
@@ -57,4 +57,25 @@ pub fn decide(
     answer::of_key(call, request.full, outcome.summary, &check, decisions, limiter);
     opened.close(event);
     Ok(())
+}
+
+/// Decides for any key. Ends lapsed holds before anything is consumed, as replicas do; a key on the
+/// fast path has no holds.
+#[inline(never)]
+fn check_any(
+    call: &Call<'_>,
+    opened: &mut Opened<'_>,
+    check: &Check<'_>,
+    decisions: &mut Vec<Decision>,
+) -> Result<Outcome, CommandError> {
+    opened.lapse();
+    let mut new = Limiter::default();
+    let decided = match opened.key.value_mut() {
+        // The fast path has declined.
+        Some(limiter) => limiter.check_general(config::bounds(), check, decisions),
+        None => new.check_within(config::bounds(), check, decisions),
+    };
+    let outcome = decided.map_err(|error| refused(call.args().from(1), &error))?;
+    opened.store(new)?;
+    Ok(outcome)
 }

@@ -29,7 +29,7 @@ use crate::rule::{Kind, Rule};
 impl Limiter {
     /// Decides as [`Limiter::check_within`] does; `None`, and nothing changed but
     /// `decisions`, if the check needs the general path.
-    pub(crate) fn check_fast(
+    pub fn check_fast(
         &mut self,
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,

@@ -32,9 +32,13 @@ impl Limiter {
         }
     }
 
-    /// Does what [`Self::check_within`] does, on the general path.
+    /// Does what [`Self::check_within`] does, on the general path, for callers that have tried the
+    /// fast one.
+    ///
+    /// # Errors
+    /// Those of [`Self::check_within`].
     #[inline(never)]
-    pub(crate) fn check_general(
+    pub fn check_general(
         &mut self,
         bounds: Bounds,
         check: &Check<'_>,
