@@ -277,7 +277,7 @@ async def test_holds_without_a_reply_are_given_back_when_the_server_is_back(newe
         blocks = [work for _ in range(4) for work in (asyncio.to_thread(block), async_block())]
         await asyncio.gather(*blocks, return_exceptions=True)
         assert limiter.away and async_limiter.away
-        await asyncio.sleep(2)
+        await asyncio.sleep(2)  # the first attempts to give back fail; a longer pause is as good
     await asyncio.to_thread(until, lambda: settled(newest) == before + 8)
     assert left(newest, rule="slots:9") == 9
     await async_limiter.aclose()

@@ -142,10 +142,13 @@ pub(crate) trait Algorithm {
         rule.period_us()
     }
 
-    /// True if a rule can read it as it is: both are of one shape and period.
+    /// True if a rule can read it as it is: both are of one shape and period. A named rule that
+    /// neither drains nor adds units reads a meter of its kind whatever the periods are: after
+    /// reshaping, the meter would no longer know when it ends.
     #[inline]
     fn fits(&self, rule: &Rule) -> bool {
-        rule.period_us() == self.period_us() && rule.params().shape() == self.shape()
+        let same = rule.period_us() == self.period_us() && rule.params().shape() == self.shape();
+        same || rule.never_drains() && rule.name().is_some() && rule.kind() == self.shape().kind
     }
 
     /// True if it holds nothing that could matter.

@@ -96,7 +96,7 @@ fn only_what_the_server_did_not_forget_counts() {
     ledger.pause(7, 140, 400);
     ledger.pause(7, 305, 312);
     assert_eq!(ledger.breaches(7, &laws), [""; 0]);
-    // A sync in a pause is none.
+    // A pause does not deny a sync.
     ledger.pause(7, 305, 400);
     assert_eq!(ledger.breaches(7, &laws), [""; 0]);
     ledger.pause(7, 203, 303);

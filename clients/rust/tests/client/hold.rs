@@ -200,6 +200,7 @@ async fn holds_without_an_answer_are_given_back_when_the_server_is_back() {
         let hold = || limiter.hold(("s", SLOTS), MINUTE);
         let holds = tokio::join!(hold(), hold(), hold(), hold());
         assert!(limiter.away() && holds.0.is_ok() == (outage == Outage::Local));
+        // The first attempts to give back fail; a longer pause is as good.
         tokio::time::sleep(Duration::from_millis(2500)).await;
         server.freeze(false);
         until("they were taken", async || server.calls("rl.check") >= before + 4).await;

@@ -13,7 +13,7 @@ use super::{BucketParams, Refill};
 use crate::algorithm::list::Params;
 use crate::algorithm::open_window::OpenWindow;
 use crate::algorithm::reading::{Moment, Reading};
-use crate::algorithm::{Algorithm, Excess, Held, Reported, Shape, debt};
+use crate::algorithm::{Algorithm, Excess, Held, Reported, Shape};
 use crate::rule::{Kind, Name, Rule};
 
 /// 32 bytes, a size class of the allocator.
@@ -68,12 +68,6 @@ impl Interval {
 impl Algorithm for Interval {
     fn shape(&self) -> Shape {
         Shape { kind: Kind::Bucket, options: 1 }
-    }
-
-    #[inline]
-    fn fits(&self, rule: &Rule) -> bool {
-        rule.period_us() == self.period_us() && rule.params().shape() == self.shape()
-            || debt::keeps_its_shape(rule, self.shape())
     }
 
     fn period_us(&self) -> u64 {

@@ -1,13 +1,6 @@
 //! `used + c <= burst`; all tokens come back a period after the first was taken.
 
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a model for tests"
-)]
+#![allow(clippy::arithmetic_side_effects, reason = "a model for tests")]
 
 use crate::rule::Rule;
 use crate::tests::naive::{Micros, capacity};

@@ -214,22 +214,10 @@ pub fn worst_in_period(rule: &Rule) -> u64 {
     rule.capacity().saturating_add(limit).saturating_sub(limit.div_ceil(period_us))
 }
 
-/// True if a named rule reads a meter of this shape as it is, whatever the rule's period: at a limit
-/// of 0 it neither drains nor adds anything, and nothing would say when a meter of its own ends.
-pub fn keeps_its_shape(rule: &Rule, shape: Shape) -> bool {
-    rule.never_drains() && rule.name().is_some() && rule.kind() == shape.kind
-}
-
 impl Algorithm for Debt {
     #[inline]
     fn shape(&self) -> Shape {
         Shape { kind: if self.is_leaky() { Kind::Leaky } else { Kind::Bucket }, options: 0 }
-    }
-
-    #[inline]
-    fn fits(&self, rule: &Rule) -> bool {
-        rule.period_us() == self.period_us() && rule.params().shape() == self.shape()
-            || keeps_its_shape(rule, self.shape())
     }
 
     #[inline]

@@ -1,14 +1,7 @@
 //! `debt + c <= capacity`. The debt drains `L` units per window, and is a fraction whose
 //! denominator is the window.
 
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a model for tests"
-)]
+#![allow(clippy::arithmetic_side_effects, reason = "a model for tests")]
 
 use crate::rule::Rule;
 use crate::tests::naive::{Micros, capacity};

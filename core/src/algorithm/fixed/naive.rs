@@ -2,9 +2,7 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
-    clippy::expect_used,
     clippy::indexing_slicing,
-    clippy::panic,
     clippy::unwrap_used,
     reason = "a model for tests"
 )]

@@ -1,4 +1,4 @@
-//! The saved form of a fixed window, and of one that keeps past windows: the same, with these.
+//! The saved form of a fixed window. One that keeps past windows has the same fields, then these.
 
 use super::{Anchor, Fixed, FixedWithPast, Past};
 use crate::algorithm::list::Meter;

@@ -380,7 +380,7 @@ impl Held for Log {
 }
 
 impl Reported for Log {
-    /// It has no limit of its own.
+    /// A log stores no limit, so this is no whole rule.
     fn rule(&self, _name: Option<Name>) -> String {
         format!("log/{}", DisplayPeriod(self.window_us()))
     }

@@ -1,13 +1,6 @@
 //! Units with `t > now-W`, plus `c`, `<= L`: on a list of requests.
 
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a model for tests"
-)]
+#![allow(clippy::arithmetic_side_effects, reason = "a model for tests")]
 
 use crate::rule::{Kind, Rule};
 use crate::tests::naive::Micros;

@@ -1,13 +1,6 @@
 //! `old*(w-e) + (cur+c)*w <= L*w`, on one count per sub-interval.
 
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a model for tests"
-)]
+#![allow(clippy::arithmetic_side_effects, reason = "a model for tests")]
 
 use crate::algorithm::list::Params;
 use crate::algorithm::window::WindowParams;
