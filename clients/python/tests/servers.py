@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -149,10 +149,16 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+_PORTS = itertools.count(os.getpid() * 997)
+
+
 def free_port() -> int:
-    """A free port below those of outgoing connections, which could take it before its server does."""
+    """
+    A free port below those of outgoing connections, which could take it before its server does. Each process begins
+    elsewhere, so processes that run at once do not try the same port.
+    """
     while True:
-        port = random.randrange(10_000, 30_000)
+        port = 10_000 + next(_PORTS) % 20_000
         with socket.socket() as taken, contextlib.suppress(OSError):
             taken.bind(("127.0.0.1", port))
             return port

@@ -90,16 +90,23 @@ export async function until(holds) {
   }
 }
 
-/** A free port below those of outgoing connections, which could take it before its server does. */
+let ports = process.pid * 997;
+
+/**
+ * A free port below those of outgoing connections, which could take it before its server does. Each process begins
+ * elsewhere, so processes that run at once do not try the same port.
+ */
 export async function freePort() {
   for (;;) {
-    const port = 10_000 + Math.floor(Math.random() * 20_000);
-    const taken = createServer().listen(port, '127.0.0.1');
-    if (await Promise.race([once(taken, 'listening').then(() => true), once(taken, 'error').then(() => false)])) {
-      taken.close();
-      await once(taken, 'close');
-      return port;
-    }
+    const port = 10_000 + (ports++ % 20_000);
+    const listener = createServer();
+    const isFree = await new Promise((answer) => {
+      listener.once('error', () => answer(false)).listen(port, '127.0.0.1', () => answer(true));
+    });
+    if (!isFree) continue;
+    listener.close();
+    await once(listener, 'close');
+    return port;
   }
 }
 
