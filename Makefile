@@ -109,6 +109,7 @@ lint: doc ## rustfmt, clippy, rustdoc, imports between rooms (scripts/walls), na
 unit: ## tests of the core, the protocol and the module that need no server
 	cargo test --profile checked -p ratelimit-core -p ratelimit-protocol
 	$(CARGO) test --profile checked --lib
+	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
 
 # Each test runs several servers and mostly waits for them: as many at once on any machine.
 integration: export RUST_TEST_THREADS ?= 6

@@ -9,12 +9,12 @@
 //! only once the first has arrived. A `Box` of an unsized struct is one allocation, but its pointer
 //! takes two words, which do not fit into a 16-byte limiter.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::fmt;
-use std::marker::PhantomData;
-use std::mem::offset_of;
-use std::ptr::{self, NonNull};
-use std::slice;
+use alloc::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::offset_of;
+use core::ptr::{self, NonNull};
+use core::slice;
 
 /// A header and a fixed number of plain items. `N` is the type of the count.
 pub struct HeaderSlice<H, T: Copy, N: Count = u32> {
@@ -130,7 +130,7 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
     /// Gives up the allocation without freeing it.
     pub fn into_raw(self) -> *mut u8 {
         let start = self.memory.as_ptr().cast();
-        std::mem::forget(self);
+        core::mem::forget(self);
         start
     }
 
@@ -191,9 +191,9 @@ impl<H: fmt::Debug, T: Copy + fmt::Debug, N: Count> fmt::Debug for HeaderSlice<H
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::rc::Rc;
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use std::rc::Rc;
 
     #[test]
     fn header_and_items_read_as_written() {

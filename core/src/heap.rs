@@ -4,8 +4,10 @@
 //! allocator, so `datatype` does it; a value only exposes its allocations.
 
 use crate::header_slice::{Count, HeaderSlice};
-use std::collections::VecDeque;
-use std::ptr;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ptr;
 
 /// Visits each heap allocation of a value, through its owner. It may move an allocation, but not
 /// change its contents.
@@ -22,7 +24,7 @@ pub trait HeapVisitor {
     /// Visits a ring as a vector, because a vector's elements start where its allocation does, and
     /// a ring's need not. Neither conversion copies the allocation.
     fn ring<T>(&mut self, owner: &mut VecDeque<T>) {
-        let mut elements = Vec::from(std::mem::take(owner));
+        let mut elements = Vec::from(core::mem::take(owner));
         self.vec(&mut elements);
         *owner = VecDeque::from(elements);
     }

@@ -23,6 +23,9 @@
 //! as `examples/in_process.rs` does; `examples/held.rs` settles holds, and `examples/simulation.rs`
 //! lets an hour of traffic pass in a loop.
 //!
+//! The crate is `no_std` and needs `alloc`. The feature `saved` adds the saved form of a key's value
+//! (`key::encode`, `key::decode`), and `serde` lets a configuration hold [`Rules`] as their text.
+//!
 //! These types are all that most programs need. The modules are the engine below them, for this
 //! repository's other crates: it counts microseconds, and checks several keys at once.
 //!
@@ -54,8 +57,12 @@
         clippy::arithmetic_side_effects
     )
 )]
+#![cfg_attr(not(any(test, feature = "testing")), no_std)]
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
+
+#[macro_use]
+extern crate alloc;
 
 pub mod algorithm;
 mod api;
@@ -66,6 +73,7 @@ pub mod header_slice;
 pub mod heap;
 pub mod key;
 pub mod rule;
+#[cfg(feature = "saved")]
 mod saved;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -1,18 +1,17 @@
 //! The list of algorithms. Another one is a folder, and a line in each part of this file, to which
 //! compile errors lead.
 
-use super::bucket::{self, BucketParams, Interval, Refill};
-use super::debt::{self, Debt};
-use super::fixed::{self, Fixed, FixedParams, FixedWithPast};
+use super::bucket::{BucketParams, Interval, Refill};
+use super::debt::Debt;
+use super::fixed::{Fixed, FixedParams, FixedWithPast};
 use super::leaky::LeakyParams;
-use super::log::{self, Log, LogParams};
-use super::slots::{self, Slots, SlotsParams};
-use super::window::{self, Window, WindowParams};
-use super::{Algorithm, OwnWords, Saved, Words};
+use super::log::{Log, LogParams};
+use super::slots::{Slots, SlotsParams};
+use super::window::{Window, WindowParams};
+use super::{Algorithm, OwnWords, Words};
 use crate::heap::HeapVisitor;
 use crate::rule::{OwnOption, Rule, RuleError, named};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{UNKNOWN_KIND, put, take};
+use alloc::boxed::Box;
 
 named! {
     /// The algorithms, without their options.
@@ -184,25 +183,6 @@ impl Meter {
         of_units
     }
 
-    /// Writes the code of its algorithm and its fields.
-    pub fn save(&self, to: &mut Vec<u8>) {
-        put(to, &each_meter!(self, it => it.code()));
-        each_meter!(self, it => it.save(to));
-    }
-
-    /// Takes the code of an algorithm and its fields.
-    pub fn load(from: &mut &[u8]) -> Result<Self, DecodeError> {
-        match take(from)? {
-            Log::CODE => log::saved::load(from),
-            Window::CODE => window::saved::load(from),
-            Fixed::CODE => fixed::saved::load(from),
-            Debt::CODE => debt::load(from),
-            Interval::CODE => bucket::saved::load(from),
-            Slots::CODE => slots::load(from),
-            _ => Err(UNKNOWN_KIND),
-        }
-    }
-
     /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         match self {
@@ -213,5 +193,35 @@ impl Meter {
             Self::Log(_) | Self::Window(_) | Self::Slots(_) => {}
         }
         each_meter!(self, it => it.visit_heap(to));
+    }
+}
+
+#[cfg(feature = "saved")]
+mod saved {
+    use super::*;
+    use crate::algorithm::{Saved, bucket, debt, fixed, log, slots, window};
+    use crate::saved::error::DecodeError;
+    use crate::saved::form::{UNKNOWN_KIND, put, take};
+    use alloc::vec::Vec;
+
+    impl Meter {
+        /// Writes the code of its algorithm and its fields.
+        pub fn save(&self, to: &mut Vec<u8>) {
+            put(to, &each_meter!(self, it => it.code()));
+            each_meter!(self, it => it.save(to));
+        }
+
+        /// Takes the code of an algorithm and its fields.
+        pub fn load(from: &mut &[u8]) -> Result<Self, DecodeError> {
+            match take(from)? {
+                Log::CODE => log::saved::load(from),
+                Window::CODE => window::saved::load(from),
+                Fixed::CODE => fixed::saved::load(from),
+                Debt::CODE => debt::saved::load(from),
+                Interval::CODE => bucket::saved::load(from),
+                Slots::CODE => slots::saved::load(from),
+                _ => Err(UNKNOWN_KIND),
+            }
+        }
     }
 }

@@ -4,7 +4,8 @@ use super::list::{Meter, Params, each_meter, each_params};
 use super::reading::{Moment, Reading};
 use super::{Algorithm, Details, Excess, Held, Memory, Reported, Shape, Words};
 use crate::rule::{Kind, Name, Rule};
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 impl Meter {
     /// The first address to read, for a prefetch.

@@ -38,6 +38,8 @@ pub(crate) mod state;
 pub(crate) mod uint48;
 pub(crate) mod window;
 
+use alloc::string::String;
+use alloc::vec::Vec;
 pub use log::LogReport;
 pub use window::WindowReport;
 
@@ -45,7 +47,7 @@ use self::log::series::needs::Needs;
 use self::reading::{Moment, Reading};
 use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{Kind, Name, OwnOption, Period, Rule, RuleError, bounded};
-use std::fmt;
+use core::fmt;
 
 /// The algorithm and the options that shape its state, as a number. Two rules without a name read one
 /// state if their shapes and their periods are equal.
@@ -263,6 +265,7 @@ pub(crate) trait Held {
 }
 
 /// Its fields in the saved form. Beside it, `load` takes them again and tests every bound.
+#[cfg(feature = "saved")]
 pub(crate) trait Saved {
     /// What the saved form calls the algorithm.
     const CODE: u32;

@@ -13,8 +13,8 @@
 //! its period.
 
 use super::uint48::Uint48;
-use crate::saved::bounds::{check_period, check_start, check_time};
-use crate::saved::error::DecodeError;
+#[cfg(feature = "saved")]
+use crate::saved::{bounds, error::DecodeError};
 
 /// 20 bytes without alignment, so its owner needs no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,21 +33,6 @@ impl OpenWindow {
             period: Uint48::saturating(period_us),
             into: Uint48::saturating(since(start_us, last_us)),
         }
-    }
-
-    /// A window that was saved; `None` if the last count lies outside it.
-    pub fn saved(period_us: u64, start_us: i64, last_us: u64) -> Option<Self> {
-        let window = Self::new(period_us, start_us, last_us);
-        let fits = since(start_us, last_us) < period_us && period_us <= Uint48::MAX;
-        fits.then_some(window)
-    }
-
-    /// Loads it; a window whose last count lies outside it is refused.
-    pub fn load(last_us: u64, period_us: u64, start_us: i64) -> Result<Self, DecodeError> {
-        check_time(last_us)?;
-        check_period(period_us)?;
-        check_start(start_us)?;
-        Self::saved(period_us, start_us, last_us).ok_or(DecodeError::OutOfRange("a window's start"))
     }
 
     #[inline]
@@ -87,6 +72,24 @@ impl OpenWindow {
     /// request. A start before the epoch wraps, as in `since`.
     const fn after_start(&self, us: u64) -> u64 {
         self.start_us().cast_unsigned().wrapping_add(us)
+    }
+}
+
+#[cfg(feature = "saved")]
+impl OpenWindow {
+    /// A window that was saved; `None` if the last count lies outside it.
+    pub fn saved(period_us: u64, start_us: i64, last_us: u64) -> Option<Self> {
+        let window = Self::new(period_us, start_us, last_us);
+        let fits = since(start_us, last_us) < period_us && period_us <= Uint48::MAX;
+        fits.then_some(window)
+    }
+
+    /// Loads it; a window whose last count lies outside it is refused.
+    pub fn load(last_us: u64, period_us: u64, start_us: i64) -> Result<Self, DecodeError> {
+        bounds::check_time(last_us)?;
+        bounds::check_period(period_us)?;
+        bounds::check_start(start_us)?;
+        Self::saved(period_us, start_us, last_us).ok_or(DecodeError::OutOfRange("a window's start"))
     }
 }
 

@@ -24,7 +24,8 @@ use super::log::Log;
 use super::reading::{Moment, Reading, effective_time};
 use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{Kind, MAX_NAME, Name, Rule, THROTTLE};
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
 
 /// 16 bytes, the size of the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]

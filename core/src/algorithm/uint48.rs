@@ -1,6 +1,6 @@
 //! A number in six bytes, because there are millions of states.
 
-use std::fmt;
+use core::fmt;
 
 /// 0 ..= 2^48 - 1: microseconds of almost nine years.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

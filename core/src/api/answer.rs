@@ -4,7 +4,7 @@ use super::time::duration;
 use crate::check::Decision;
 use crate::key::{Check, Verdict};
 use crate::rule::Rule;
-use std::time::Duration;
+use core::time::Duration;
 
 /// Whether a request may pass. Waits and resets are rounded up to a millisecond.
 ///
@@ -65,7 +65,7 @@ impl Answer {
             Verdict::Limited | Verdict::Blocked => {
                 let deciding = check.deciding_rule(true, decisions).map(|(rule, _)| rule);
                 let is_deciding =
-                    |rule: &Rule| deciding.is_some_and(|other| std::ptr::eq(rule, other));
+                    |rule: &Rule| deciding.is_some_and(|other| core::ptr::eq(rule, other));
                 let rule = check.rules.iter().position(is_deciding);
                 Self::Denied { wait, rule, remaining: remaining.unwrap_or(0), reset }
             }

@@ -4,7 +4,7 @@ use super::time::micros;
 use crate::check::Refusal;
 use crate::key::{self, HoldRequest, MAX_ID};
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, MS_US};
-use std::time::Duration;
+use core::time::Duration;
 use thiserror::Error;
 
 /// The id of a hold, and how long it lasts.

@@ -8,7 +8,8 @@ use crate::check::Bounds;
 use crate::key::holds::MOST_HOLDS;
 use crate::key::{self, Check, CheckOptions};
 use crate::rule::MAX_UNITS;
-use std::time::Duration;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 /// What one client has consumed, under any rules.
 ///
@@ -36,7 +37,8 @@ use std::time::Duration;
 /// assert!(clients.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "saved", derive(PartialEq, Eq))]
 pub struct Limiter(pub(super) key::Limiter);
 
 impl Limiter {

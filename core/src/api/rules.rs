@@ -1,8 +1,11 @@
 //! Rules that fit together.
 
 use crate::rule::{Excerpt, Kind, Rule, RuleError};
-use std::fmt;
-use std::str::FromStr;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 use thiserror::Error;
 
 /// One or more rules for one check: no two count in the same state, all log rules cost the same,
@@ -36,7 +39,7 @@ pub type HeldRules = Rules<true>;
 
 impl<const HELD: bool> Rules<HELD> {
     /// The rules in the order given. [`Answer::Denied`](crate::Answer::Denied) counts them from 0.
-    pub fn iter(&self) -> std::slice::Iter<'_, Rule> {
+    pub fn iter(&self) -> core::slice::Iter<'_, Rule> {
         self.0.iter()
     }
 
@@ -49,7 +52,7 @@ impl<const HELD: bool> Rules<HELD> {
 
 impl<'a, const HELD: bool> IntoIterator for &'a Rules<HELD> {
     type Item = &'a Rule;
-    type IntoIter = std::slice::Iter<'a, Rule>;
+    type IntoIter = core::slice::Iter<'a, Rule>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
@@ -122,6 +125,25 @@ impl<const HELD: bool> fmt::Display for Rules<HELD> {
             write!(f, "{}{rule}", if index == 0 { "" } else { " " })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(feature = "serde")]
+mod as_text {
+    use super::{Rules, String};
+    use serde_core::de::{Deserialize, Deserializer, Error};
+    use serde_core::ser::{Serialize, Serializer};
+
+    impl<const HELD: bool> Serialize for Rules<HELD> {
+        fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            to.collect_str(self)
+        }
+    }
+
+    impl<'a, const HELD: bool> Deserialize<'a> for Rules<HELD> {
+        fn deserialize<D: Deserializer<'a>>(from: D) -> Result<Self, D::Error> {
+            String::deserialize(from)?.parse().map_err(D::Error::custom)
+        }
     }
 }
 

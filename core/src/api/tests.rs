@@ -295,3 +295,25 @@ fn costs_are_bounded() {
     }
     assert_eq!(limiter.refund(&rules, u32::MAX, NOW), 1_000_000_000);
 }
+
+#[test]
+fn a_configuration_holds_rules_as_their_text() {
+    use serde_core::de::value::{Error, StrDeserializer};
+    use serde_core::de::{Deserialize, IntoDeserializer};
+    use serde_core::ser::Serialize;
+
+    let read = |text: &'static str| {
+        let text: StrDeserializer<'_, Error> = text.into_deserializer();
+        Rules::<false>::deserialize(text)
+    };
+    struct Written(Rules);
+    impl std::fmt::Display for Written {
+        fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            self.0.serialize(to)
+        }
+    }
+    let rules = read("2/s bucket:100/h").expect("rules");
+    assert_eq!(Written(rules).to_string(), "log:2/1s bucket:100/1h");
+    let error = read("2/s 2x").expect_err("no rule");
+    assert_eq!(error.to_string(), "2/s 2x".parse::<Rules>().unwrap_err().to_string());
+}

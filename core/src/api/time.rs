@@ -1,7 +1,7 @@
 //! Times and waits, between these types and the engine.
 
 use crate::rule::MAX_TIME_US;
-use std::time::Duration;
+use core::time::Duration;
 
 /// The engine's time.
 pub(super) fn micros(since_epoch: Duration) -> u64 {

@@ -25,6 +25,7 @@ use crate::algorithm::state::State;
 use crate::key::check::{Change, Check, Verdict};
 use crate::key::limiter::Limiter;
 use crate::rule::{Kind, Rule};
+use alloc::vec::Vec;
 
 impl Limiter {
     /// Decides as [`Limiter::check_within`] does; `None`, and nothing changed but

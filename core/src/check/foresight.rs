@@ -10,7 +10,7 @@
 use crate::algorithm::log::Log;
 use crate::algorithm::state::State;
 use crate::key::holds::Holds;
-use std::cell::Cell;
+use core::cell::Cell;
 
 /// Charges in the budget of a command: about 10 ms.
 pub(super) const MOST_CHARGES: usize = 100_000;

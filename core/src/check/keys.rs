@@ -35,8 +35,9 @@ use crate::key::check::{Change, Check};
 use crate::key::limiter::Limiter;
 use crate::key::standing::Standing;
 use crate::rule::Rule;
-use std::ops::{Deref, Range};
-use std::slice;
+use alloc::vec::Vec;
+use core::ops::{Deref, Range};
+use core::slice;
 
 /// One key of a check, or of a peek, which only borrows the limiter.
 #[derive(Debug)]
@@ -126,7 +127,7 @@ fn grant<'a, L: Deref<Target = Limiter>>(
     }
     let Some(granted) = keys.iter().map(|key| key.granted(decisions)).min() else { return };
     for key in keys {
-        let changed = std::mem::replace(&mut key.check.cost, granted) != granted;
+        let changed = core::mem::replace(&mut key.check.cost, granted) != granted;
         // The other rules admit the grant; a shadow may not.
         if changed && key.outcome.standing.is_none() && key.check.rules.iter().any(Rule::is_shadow)
         {

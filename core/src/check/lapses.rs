@@ -23,7 +23,7 @@ use crate::algorithm::reading::{Moment, Reading};
 use crate::key::check::Verdict;
 use crate::key::holds::{Foreseen, Holds};
 use crate::rule::{Kind, Rule};
-use std::slice;
+use core::slice;
 
 /// A reset and `next_ms` take account of lapses only while a key has at most this number of holds,
 /// because each allowed check computes its reset.

@@ -28,7 +28,8 @@ use crate::key::check::{Check, Verdict};
 use crate::key::holds::Holds;
 use crate::key::limiter::Limiter;
 use crate::rule::MS_US;
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
 
 /// After how many milliseconds a denial starts, and its wait from then on; -1: never.
 type LaterDenial = (i64, i64);

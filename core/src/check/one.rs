@@ -8,7 +8,8 @@ use super::refusal::{Bounds, CheckError};
 use crate::key::check::Check;
 use crate::key::limiter::Limiter;
 use crate::key::standing::Standing;
-use std::slice;
+use alloc::vec::Vec;
+use core::slice;
 
 impl Limiter {
     /// Decides, and consumes if the answer says so. `decisions` gets one decision a

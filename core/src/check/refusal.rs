@@ -9,6 +9,8 @@
 use crate::key::check::{Change, Check, CheckOptions};
 use crate::key::limiter::{Compound, Limiter};
 use crate::rule::Excerpt;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 use thiserror::Error;
 
 /// The numbers of rules that the holds of a key are on may add up to this times `max_holds`. So a

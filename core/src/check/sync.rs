@@ -7,7 +7,7 @@ use super::view::View;
 use crate::key::check::{Change, Check};
 use crate::key::limiter::Limiter;
 use crate::rule::{MAX_UNITS, Rule};
-use std::slice;
+use core::slice;
 
 impl Limiter {
     /// Consumes units until the rule has `remaining` left, as one check at that cost would, and

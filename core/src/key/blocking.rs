@@ -2,6 +2,7 @@
 
 use super::limiter::Limiter;
 use super::standing::{BanCount, Standing, StandingEntry};
+use alloc::boxed::Box;
 
 impl Limiter {
     /// The block or exemption, even if it has ended.

@@ -13,7 +13,8 @@
 use super::check::Verdict;
 use crate::heap::HeapVisitor;
 use crate::rule::{HOUR_US, Rule};
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]

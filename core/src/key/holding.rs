@@ -21,7 +21,8 @@ use crate::algorithm::state::State;
 use crate::key::holds::request::{HoldRequest, Settlement};
 use crate::key::holds::{Charge, Hold, Holds, Length, MOST_HOLDS};
 use crate::rule::{Kind, MS_US, Rule};
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
 
 impl Limiter {
     /// The live hold with this id.

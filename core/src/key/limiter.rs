@@ -19,14 +19,18 @@ use crate::algorithm::state::State;
 use crate::heap::{HeapVisitor, address_of};
 use crate::key::holds::Holds;
 use crate::rule::{HOUR_US, Rule};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// The value of one key. `Default` is that of a key never checked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "saved", derive(PartialEq, Eq))]
 pub struct Limiter {
     contents: Contents,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "saved", derive(PartialEq, Eq))]
 enum Contents {
     #[default]
     Nothing,
@@ -35,7 +39,8 @@ enum Contents {
     Compound(Box<Compound>),
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "saved", derive(PartialEq, Eq))]
 pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
@@ -65,7 +70,7 @@ impl Limiter {
     #[inline]
     pub fn first_allocation(&self) -> *const u8 {
         match &self.contents {
-            Contents::Nothing => std::ptr::null(),
+            Contents::Nothing => core::ptr::null(),
             Contents::One(state) => state.address(),
             Contents::Compound(compound) => address_of(&**compound),
         }
@@ -75,7 +80,7 @@ impl Limiter {
     pub(crate) fn states(&self) -> &[State] {
         match &self.contents {
             Contents::Nothing => &[],
-            Contents::One(state) => std::slice::from_ref(state),
+            Contents::One(state) => core::slice::from_ref(state),
             Contents::Compound(compound) => &compound.states,
         }
     }
@@ -133,7 +138,7 @@ impl Limiter {
     pub(super) fn states_and_holds(&mut self) -> (&mut [State], Option<&mut Holds>) {
         match &mut self.contents {
             Contents::Nothing => (&mut [], None),
-            Contents::One(state) => (std::slice::from_mut(state), None),
+            Contents::One(state) => (core::slice::from_mut(state), None),
             Contents::Compound(compound) => (&mut compound.states, compound.holds.as_deref_mut()),
         }
     }
@@ -172,7 +177,7 @@ impl Limiter {
 
     /// Changes the content as a compound, then restores the smallest form.
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Compound)) {
-        let mut compound = match std::mem::take(&mut self.contents) {
+        let mut compound = match core::mem::take(&mut self.contents) {
             Contents::Nothing => Box::default(),
             Contents::One(state) => {
                 Box::new(Compound { states: vec![state], ..Compound::default() })

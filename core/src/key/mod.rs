@@ -21,6 +21,7 @@
 
 mod blocking;
 pub(crate) mod check;
+#[cfg(feature = "saved")]
 pub(crate) mod codec;
 pub(crate) mod deadline;
 pub(crate) mod history;
@@ -36,10 +37,12 @@ mod returning;
 pub(crate) mod slots;
 pub(crate) mod standing;
 
+#[cfg(feature = "saved")]
 pub use crate::saved::error::DecodeError;
 pub use check::{Change, Check, CheckOptions, Meta, Verdict};
 #[cfg(any(test, feature = "testing"))]
 pub use codec::parts;
+#[cfg(feature = "saved")]
 pub use codec::{decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};

@@ -6,6 +6,7 @@
 //! is over.
 
 use crate::algorithm::reading::{Moment, not_before_us};
+use alloc::boxed::Box;
 
 /// A pause, which denies every check of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]

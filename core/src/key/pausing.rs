@@ -3,6 +3,7 @@
 use super::limiter::Limiter;
 use super::pause::Pause;
 use crate::rule::MAX_PERIOD_US;
+use alloc::boxed::Box;
 
 impl Limiter {
     /// The pause, even if it has ended.

@@ -7,6 +7,7 @@ use crate::algorithm::log::series::needs::Needs;
 use crate::algorithm::reading::{Moment, effective_time};
 use crate::algorithm::state::State;
 use crate::rule::{Kind, Rule};
+use alloc::vec::Vec;
 
 impl Limiter {
     /// Records what a check did, unconditionally: it was decided before, or on another server.

@@ -19,7 +19,7 @@ use crate::algorithm::reading::Moment;
 use crate::algorithm::state::State;
 use crate::key::holds::Hold;
 use crate::rule::MS_US;
-use std::num::NonZeroU64;
+use core::num::NonZeroU64;
 
 impl Limiter {
     /// Until when the value matters after a command at `now_us` that takes no `AT`. `expires_ms` is

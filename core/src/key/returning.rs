@@ -4,6 +4,7 @@ use super::limiter::Limiter;
 use crate::algorithm::state::State;
 use crate::key::holds::request::Settlement;
 use crate::rule::{Identity, Kind, Rule};
+use alloc::vec::Vec;
 
 impl Limiter {
     /// The states that get something back when a hold is settled.

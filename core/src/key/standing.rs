@@ -14,7 +14,8 @@
 
 use crate::algorithm::reading::Moment;
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, Rule};
-use std::num::NonZeroU64;
+use alloc::boxed::Box;
+use core::num::NonZeroU64;
 
 /// What overrides the rules of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl StandingEntry {
     /// Ends a ban at most its length from now. Returns true if its end moved.
     pub(crate) fn shorten(&mut self, now_us: u64) -> bool {
         let seen = self.ends_as_of(now_us);
-        std::mem::replace(&mut self.until_us, seen) != seen
+        core::mem::replace(&mut self.until_us, seen) != seen
     }
 
     /// Milliseconds until it ends, rounded up; -1 if it has no end.

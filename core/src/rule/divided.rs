@@ -1,7 +1,7 @@
 //! A rule's limit, divided among programs that cannot ask one server.
 
 use super::Rule;
-use std::num::NonZeroU32;
+use core::num::NonZeroU32;
 
 impl Rule {
     /// The rule of one of `among` programs that share its limit. Limit, burst and queue are

@@ -1,7 +1,10 @@
 //! What can be wrong with a rule: what was given and what was expected, in one printable line.
 
 use super::{Kind, RuleOption};
-use std::fmt;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 use thiserror::Error;
 
 /// Why a text or a [`RuleSpec`](super::RuleSpec) is not a rule.

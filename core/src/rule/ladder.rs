@@ -6,8 +6,8 @@
 //! ```
 
 use super::lengths::{MAX_PERIOD_US, MS_US};
-use std::fmt;
-use std::num::NonZeroU32;
+use core::fmt;
+use core::num::NonZeroU32;
 
 /// The most rungs of a ladder.
 pub const MAX_RUNGS: usize = 8;

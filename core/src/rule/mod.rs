@@ -31,6 +31,8 @@ use crate::algorithm::fixed::FixedParams;
 use crate::algorithm::leaky::LeakyParams;
 pub use crate::algorithm::list::Kind;
 use crate::algorithm::list::Params;
+use core::fmt;
+use core::hash::{Hash, Hasher};
 pub use cost::Cost;
 pub use error::{Excerpt, RuleError};
 pub use explain::explain;
@@ -44,8 +46,6 @@ pub(crate) use names::named;
 pub use option::{CommonOption, OwnOption, RuleOption};
 pub use spec::RuleSpec;
 pub(crate) use spec::bounded;
-use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 pub(crate) use text::{DisplayPeriod, Number, TimeZone, write_option, write_period};
 pub use text::{digits, looks_like_rule, span_us, split};
 
@@ -186,7 +186,7 @@ impl Name {
 
     /// 1 ..= [`MAX_NAME`] ASCII characters.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+        core::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
     /// The name, padded with zeros.
@@ -330,7 +330,7 @@ impl Rule {
     }
 
     /// A hash of all that decides: rules with equal hashes admit and deny a cost alike.
-    pub fn hash_of_limit(&self) -> u64 {
+    pub fn hash_of_limit(&self, mut hasher: impl Hasher) -> u64 {
         // Lists every field, so that a new one does not compile until this function answers for
         // it.
         let Self {
@@ -344,7 +344,6 @@ impl Rule {
             ban: _,
             shadow: _,
         } = self;
-        let mut hasher = DefaultHasher::new();
         (params, limit, period_us, name, count_all).hash(&mut hasher);
         hasher.finish()
     }

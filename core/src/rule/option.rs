@@ -2,7 +2,7 @@
 
 use super::names::named;
 use super::{Kind, digits};
-use std::fmt;
+use core::fmt;
 
 named! {
     /// The options that several algorithms take, in the order of the canonical text.

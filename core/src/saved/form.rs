@@ -7,7 +7,10 @@
 //! that number.
 
 use super::error::DecodeError;
-use bincode::error::DecodeError as DecodingError;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use bincode::enc::write::Writer;
+use bincode::error::{DecodeError as DecodingError, EncodeError};
 use bincode::{BorrowDecode, Encode, config};
 
 const CONFIG: config::Configuration = config::standard();
@@ -21,9 +24,18 @@ pub enum SavedDetail {
     Turn { ms: u32, is_last: bool },
 }
 
+struct Appended<'a>(&'a mut Vec<u8>);
+
+impl Writer for Appended<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
 /// Appends an item. Writing to memory cannot fail.
 pub fn put(to: &mut Vec<u8>, item: &impl Encode) {
-    let written = bincode::encode_into_std_write(item, to, CONFIG);
+    let written = bincode::encode_into_writer(item, Appended(to), CONFIG);
     debug_assert!(written.is_ok(), "a type bincode cannot encode");
 }
 

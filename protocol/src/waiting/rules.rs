@@ -1,6 +1,7 @@
 //! What a line knows of the rules of a request.
 
 use ratelimit_core::rule::{Identity, Kind, Rule};
+use std::hash::DefaultHasher;
 
 /// The rules of a request that may deny it, sorted by identity. Clients with equal rules share them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +35,7 @@ impl Rules {
         let entry = |rule: &Rule| Entry {
             identity: rule.identity(),
             state: rule.state(),
-            text: rule.hash_of_limit(),
+            text: rule.hash_of_limit(DefaultHasher::new()),
             cost: rule.cost().own(),
         };
         let mut entries: Vec<_> =

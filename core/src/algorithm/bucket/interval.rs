@@ -15,6 +15,7 @@ use crate::algorithm::open_window::OpenWindow;
 use crate::algorithm::reading::{Moment, Reading};
 use crate::algorithm::{Algorithm, Excess, Held, Reported, Shape};
 use crate::rule::{Kind, Name, Rule};
+use alloc::string::{String, ToString};
 
 /// 32 bytes, a size class of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 pub mod interval;
 #[cfg(any(test, feature = "testing"))]
 pub mod naive;
+#[cfg(feature = "saved")]
 pub mod saved;
 mod words;
 

@@ -7,6 +7,8 @@ use crate::algorithm::open_window::OpenWindow;
 use crate::saved::bounds::{check_time, check_units};
 use crate::saved::error::DecodeError;
 use crate::saved::form::{put, take};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 impl Saved for Interval {
     const CODE: u32 = 4;

@@ -10,7 +10,8 @@ use crate::rule::{
     Kind, MAX_UNITS, Number, OwnOption, Period, Rule, RuleError, RuleSpec, write_option,
     write_period,
 };
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 /// How a token bucket gets its tokens back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

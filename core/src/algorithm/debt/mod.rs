@@ -20,18 +20,18 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub mod naive;
+#[cfg(feature = "saved")]
+pub mod saved;
 
 use super::bucket::{BucketParams, Refill};
 use super::leaky::LeakyParams;
-use super::list::{Meter, Params};
+use super::list::Params;
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
-use super::{Algorithm, Excess, Held, Memory, Reported, Saved, Shape};
+use super::{Algorithm, Excess, Held, Memory, Reported, Shape};
 use crate::exact::{ceil_div, floor_div, narrow, product};
 use crate::rule::{Kind, Name, Rule};
-use crate::saved::bounds::{check_period, check_time, check_units};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{put, take, within};
+use alloc::string::{String, ToString};
 
 /// 32 bytes: half a cache line. An allocator with size classes places it next to the server's entry
 /// for the key, which is as large.
@@ -305,30 +305,6 @@ impl Held for Debt {
         self.add(excess.limit, at_us, excess.units, excess.most(self.capacity()));
         self.drain_no_faster_than(excess.limit);
     }
-}
-
-impl Saved for Debt {
-    const CODE: u32 = 3;
-
-    fn save(&self, to: &mut Vec<u8>) {
-        let Self { last_us, period, rem, units, limit, burst_or_queue } = *self;
-        let (burst_or_queue, leaky) = (burst_or_queue.units(), self.is_leaky());
-        put(to, &(last_us, period.get(), rem.get(), units, limit, burst_or_queue, leaky));
-    }
-}
-
-/// Takes the fields and tests them.
-pub fn load(from: &mut &[u8]) -> Result<Meter, DecodeError> {
-    let (last_us, period_us, rem, units, limit, burst_or_queue, leaky) = take(from)?;
-    check_time(last_us)?;
-    check_period(period_us)?;
-    check_units(limit)?;
-    check_units(burst_or_queue)?;
-    within(limit > 0, "a limit")?;
-    within(rem < period_us, "a remainder")?;
-    let (period, rem) = (Uint48::saturating(period_us), Uint48::saturating(rem));
-    let burst_or_queue = BurstOrQueue::new(burst_or_queue, leaky);
-    Ok(Meter::Debt(Box::new(Debt { last_us, period, rem, units, limit, burst_or_queue })))
 }
 
 impl Reported for Debt {

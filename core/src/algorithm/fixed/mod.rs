@@ -11,9 +11,12 @@
 pub mod calendar;
 #[cfg(any(test, feature = "testing"))]
 pub mod naive;
+#[cfg(feature = "saved")]
 pub mod saved;
 mod words;
 
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 pub use words::FixedParams;
 
 pub use self::calendar::Anchor;
@@ -24,7 +27,7 @@ use super::uint48::Uint48;
 use super::{Algorithm, Details, Excess, Held, Reported, Shape};
 use crate::heap::HeapVisitor;
 use crate::rule::{Kind, MS_US, Name, Rule};
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 /// 32 bytes, a size class of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

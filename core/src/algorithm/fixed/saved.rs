@@ -8,6 +8,8 @@ use crate::rule::{MAX_KEEP, MAX_TZ_MIN};
 use crate::saved::bounds::{check_start, check_units};
 use crate::saved::error::DecodeError;
 use crate::saved::form::{load_items, put, save_items, take, within};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 impl Saved for Fixed {
     const CODE: u32 = 2;

@@ -10,7 +10,8 @@ use crate::rule::{
     Align, Calendar, MAX_KEEP, MAX_TZ_MIN, OwnOption, Rule, RuleError, TimeZone, Unit, WEEK_US,
     digits, memory, write_option, write_period,
 };
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedParams {

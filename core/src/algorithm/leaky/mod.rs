@@ -6,7 +6,8 @@
 use super::{OwnWords, Words, debt};
 use crate::rule::explain::{constant, requests, share};
 use crate::rule::{MAX_UNITS, Number, OwnOption, Rule, RuleError, write_option, write_period};
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeakyParams {

@@ -18,10 +18,12 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub mod naive;
+#[cfg(feature = "saved")]
 pub mod saved;
 pub mod series;
 mod words;
 
+use alloc::string::String;
 pub use words::LogParams;
 
 use self::series::needs::{self, MAX_HELD, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention};
@@ -30,7 +32,7 @@ use super::reading::{Moment, Reading, effective_time};
 use super::{Algorithm, Details, Excess, Held, Memory, Reported, Shape};
 use crate::heap::HeapVisitor;
 use crate::rule::{DisplayPeriod, Kind, MAX_UNITS, MS_US, Name, Rule};
-use std::slice;
+use core::slice;
 
 #[derive(Clone, Debug, Default, Eq)]
 pub struct Log {
@@ -50,7 +52,13 @@ impl PartialEq for Log {
 
 impl Log {
     /// A log of these series, each oldest first.
-    pub fn of(mut admitted: Series, charged: Series, needs: Needs, past: Vec<PastNeeds>) -> Self {
+    #[cfg(feature = "saved")]
+    pub fn of(
+        mut admitted: Series,
+        charged: Series,
+        needs: Needs,
+        past: alloc::vec::Vec<PastNeeds>,
+    ) -> Self {
         admitted.set_needs(needs.pack());
         let extras = admitted.extras_or_new();
         (extras.charged, extras.past) = (Some(charged), past);

@@ -9,6 +9,7 @@ use crate::rule::MAX_TIME_US;
 use crate::saved::bounds::{MAX_WINDOW_US, check_time, check_units, check_window};
 use crate::saved::error::DecodeError;
 use crate::saved::form::{each_item, load_items, put, save_items, take, within};
+use alloc::vec::Vec;
 
 /// A [`Needs`]: its window, its units, and whether admitted requests are counted alone.
 type SavedNeeds = (u64, u32, bool);

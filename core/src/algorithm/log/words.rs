@@ -3,7 +3,8 @@
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{at_worst, per, requests};
 use crate::rule::{OwnOption, Rule, RuleError, memory, write_period};
-use std::fmt;
+use alloc::string::{String, ToString};
+use core::fmt;
 
 /// A log has no parameters but its limit and its period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

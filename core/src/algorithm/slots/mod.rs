@@ -1,18 +1,18 @@
 //! Slots: requests that run at once. The key's holds count the units, see `key::slots`; this stores
 //! only that there are such holds, and the limit of the last rule.
 
+#[cfg(feature = "saved")]
+pub mod saved;
 mod words;
 
+use alloc::string::{String, ToString};
 pub use words::SlotsParams;
 
-use super::list::{Meter, Params};
+use super::list::Params;
 use super::reading::{Moment, Reading};
-use super::{Algorithm, Excess, Held, Reported, Saved, Shape};
+use super::{Algorithm, Excess, Held, Reported, Shape};
 use crate::rule::{Kind, Name, Rule};
-use crate::saved::bounds::check_units;
-use crate::saved::error::DecodeError;
-use crate::saved::form::{put, take};
-use std::ptr;
+use core::ptr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
@@ -71,21 +71,6 @@ impl Algorithm for Slots {
 /// A hold that ends frees its slots by itself.
 impl Held for Slots {
     fn consume_excess(&mut self, _excess: Excess, _at_us: u64) {}
-}
-
-impl Saved for Slots {
-    const CODE: u32 = 5;
-
-    fn save(&self, to: &mut Vec<u8>) {
-        put(to, &self.limit);
-    }
-}
-
-/// Takes the fields and tests them.
-pub fn load(from: &mut &[u8]) -> Result<Meter, DecodeError> {
-    let limit = take(from)?;
-    check_units(limit)?;
-    Ok(Meter::Slots(Slots { limit }))
 }
 
 impl Reported for Slots {

@@ -3,7 +3,8 @@
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::requests;
 use crate::rule::{OwnOption, Rule, RuleError, memory};
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 /// Slots have no parameters but their limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

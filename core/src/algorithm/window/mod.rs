@@ -18,9 +18,11 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub mod naive;
+#[cfg(feature = "saved")]
 pub mod saved;
 mod words;
 
+use alloc::string::{String, ToString};
 pub use words::WindowParams;
 #[cfg(test)]
 pub use words::worst;

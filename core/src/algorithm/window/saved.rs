@@ -7,6 +7,7 @@ use crate::rule::MAX_RES;
 use crate::saved::bounds::{check_period, check_time, check_units};
 use crate::saved::error::DecodeError;
 use crate::saved::form::{load_items, put, save_items, take, within};
+use alloc::vec::Vec;
 
 const COUNTERS: &str = "a number of counters";
 

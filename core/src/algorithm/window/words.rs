@@ -15,7 +15,8 @@
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{at_worst, per, requests, share, time};
 use crate::rule::{MAX_RES, OwnOption, Rule, RuleError, memory, write_option, write_period};
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowParams {

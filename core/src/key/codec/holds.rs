@@ -10,7 +10,8 @@ use crate::rule::{MAX_PERIOD_US, Name};
 use crate::saved::bounds::{MAX_END_US, check_time, check_units, check_window, load_name};
 use crate::saved::error::DecodeError;
 use crate::saved::form::{SavedDetail, load_items, save_items, within};
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 /// An id, the end, the length, whether it refunds, its charges, and the names of its log rules.
 type SavedHold<'a> = (&'a [u8], u64, u64, bool, &'a [u8], &'a [u8]);

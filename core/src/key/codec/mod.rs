@@ -34,7 +34,9 @@ use crate::rule::{MAX_PERIOD_US, MAX_UNITS};
 use crate::saved::bounds::{MAX_END_US, check_time};
 use crate::saved::error::{DecodeError, VERSION};
 use crate::saved::form::{load_items, load_text, put, save_items, take, within};
-use std::num::NonZeroU64;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 /// Whether it is an exemption, its end, the length of the ban, and the reason.
 type SavedStanding<'a> = (bool, Option<u64>, Option<u64>, &'a [u8]);

@@ -16,6 +16,7 @@ use crate::key::limiter::Limiter;
 use crate::rule::{MAX_KEEP, MAX_RES, MINUTE_US};
 use crate::saved::error::VERSION;
 use crate::saved::form::{SavedDetail, put, save_items};
+use alloc::vec::Vec;
 
 /// The codes of states.
 pub(crate) const LOG: u32 = Log::CODE;

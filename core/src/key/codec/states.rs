@@ -6,6 +6,7 @@ use crate::rule::Name;
 use crate::saved::bounds::load_name;
 use crate::saved::error::DecodeError;
 use crate::saved::form::{put, take, within};
+use alloc::vec::Vec;
 
 pub fn save_states(states: &[State]) -> Vec<u8> {
     let mut bytes = Vec::new();

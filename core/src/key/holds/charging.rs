@@ -13,6 +13,7 @@ use crate::algorithm::reading::effective_time;
 use crate::algorithm::state::State;
 use crate::exact::{ceil_div, floor_div, millis_up, product};
 use crate::rule::{Kind, Rule};
+use alloc::vec::Vec;
 
 impl State {
     /// The units that a check of `cost` took from level `before`: a shadow may take less than its

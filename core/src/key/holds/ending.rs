@@ -5,6 +5,7 @@
 
 use super::lapse::{Length, Row};
 use super::{Charge, Hold, Holds, Id, Track};
+use alloc::vec::Vec;
 
 /// If 1/n of the holds or more have lapsed, where n is this number, they end in one pass instead of
 /// one by one.
@@ -46,7 +47,7 @@ impl Holds {
         let mut lengths: Vec<(Row, Length)> =
             self.by_end.iter().map(|lapse| (lapse.row, lapse.length)).collect();
         lengths.sort_unstable_by_key(|&(row, _)| row);
-        let rows = std::mem::take(&mut self.rows).into_iter().zip(lengths);
+        let rows = core::mem::take(&mut self.rows).into_iter().zip(lengths);
         let mut rows: Vec<Option<(Hold, Length)>> =
             rows.map(|(hold, (_, length))| Some((hold, length))).collect();
         let by_id = self.by_id.iter().filter_map(|&row| rows.get_mut(usize::from(row))?.take());

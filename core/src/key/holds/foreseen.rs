@@ -10,8 +10,9 @@ use crate::algorithm::Algorithm;
 use crate::algorithm::log::series::Take;
 use crate::algorithm::state::State;
 use crate::rule::Rule;
-use std::borrow::Cow;
-use std::ops::Range;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 /// A state and its track, copied when the first hold with `REFUND` lapses in them.
 #[derive(Clone, Debug)]

@@ -10,7 +10,9 @@ use crate::algorithm::Excess;
 use crate::algorithm::log::series::needs::{Needs, PackedWindow};
 use crate::heap::HeapVisitor;
 use crate::rule::Name;
-use std::slice;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::slice;
 
 /// A hold of a key.
 #[derive(Clone, Debug)]

@@ -27,6 +27,7 @@
 //! list is compacted, because it counts for all younger holds.
 
 use crate::heap::HeapVisitor;
+use alloc::vec::Vec;
 
 /// The index of a hold's least debt; 0 is the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -33,6 +33,7 @@ mod living;
 pub mod request;
 mod track;
 
+use alloc::vec::Vec;
 pub use foreseen::Foreseen;
 pub use hold::{Charge, Detail, Hold, Id};
 pub use lapse::Length;
@@ -42,9 +43,9 @@ pub use track::{Track, TrackKind};
 use crate::algorithm::list::Meter;
 use crate::algorithm::reading::Moment;
 use crate::heap::HeapVisitor;
+use alloc::collections::VecDeque;
+use core::ops::Range;
 use lapse::{Lapse, Row};
-use std::collections::VecDeque;
-use std::ops::Range;
 
 /// The most holds of a key, whatever the setting.
 pub const MOST_HOLDS: usize = 50_000;
@@ -247,7 +248,7 @@ impl Holds {
     /// Another state, without holds, replaces the one at a place.
     pub fn replace_state(&mut self, place: usize) {
         let Some(number) = self.numbers.get_mut(place) else { return };
-        let number = std::mem::replace(number, NO_TRACK);
+        let number = core::mem::replace(number, NO_TRACK);
         if let Some(track) = self.track_mut(number) {
             track.place = None;
         }
@@ -353,6 +354,7 @@ impl Holds {
     }
 
     /// Stores loaded holds with their lengths, which are ordered by id, while there are none yet.
+    #[cfg(feature = "saved")]
     pub fn fill(&mut self, loaded: Vec<(Hold, Length)>) {
         loaded.iter().for_each(|(hold, _)| self.count(hold));
         self.order(loaded);

@@ -10,6 +10,9 @@ use crate::algorithm::state::State;
 use crate::key::check::Verdict;
 use crate::key::slots::Slots;
 use crate::rule::{Kind, MS_US};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +96,7 @@ impl Limiter {
 fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
     let mut admitted = log.admitted().iter().rev().peekable();
     let mut charged = log.charged().into_iter().flat_map(|series| series.iter().rev()).peekable();
-    std::iter::from_fn(move || {
+    core::iter::from_fn(move || {
         let time = |entry: Option<&(u64, u32)>| entry.map(|&(time_us, _)| time_us);
         let (entry, verdict) = if time(admitted.peek()) >= time(charged.peek()) {
             (admitted.next(), Verdict::Allowed)

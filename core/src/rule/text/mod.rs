@@ -22,7 +22,8 @@ use super::{
     CommonOption, Excerpt, Kind, Ladder, Name, Period, Rule, RuleError, RuleOption, RuleSpec, Unit,
     meant,
 };
-use std::fmt::{self, Display, Formatter};
+use alloc::vec::Vec;
+use core::fmt::{self, Display, Formatter};
 
 impl Rule {
     /// Reads a rule from its text.

@@ -42,6 +42,7 @@ use self::weights::Weights;
 use crate::exact::{floor_div, product};
 use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
+use alloc::vec::Vec;
 
 impl Default for Series {
     fn default() -> Self {
@@ -325,7 +326,7 @@ impl Series {
             let start = (index as usize).wrapping_mul(W);
             entries::write::<W>(other.ring.items_mut(), start, self.time(index));
         });
-        let head = std::mem::take(self.head_mut());
+        let head = core::mem::take(self.head_mut());
         let newest = Newest::new(head.newest.us(), width);
         *other.head_mut() = Head { newest, front: 0, ..head };
         *self = other;

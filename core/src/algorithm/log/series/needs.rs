@@ -16,6 +16,7 @@
 //! without those that the latest check covers.
 
 use crate::rule::{Kind, MAX_UNITS, Rule};
+use alloc::vec::Vec;
 
 /// The combined needs of one check's log rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

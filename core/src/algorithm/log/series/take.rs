@@ -12,7 +12,7 @@
 
 use super::entries::position;
 use super::layout::{Newest, Series};
-use std::ops::Range;
+use core::ops::Range;
 
 /// Units to remove from the entries of one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

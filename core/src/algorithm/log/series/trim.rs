@@ -3,6 +3,7 @@
 
 use super::entries::{Width, at_width, position};
 use super::layout::{Series, ring_for};
+use alloc::vec::Vec;
 
 impl Series {
     /// Drops the oldest entries.
@@ -24,7 +25,7 @@ impl Series {
 
     /// Drops all entries, but keeps the needs, past needs and charged denials.
     pub fn clear(&mut self) {
-        let head = std::mem::take(self.head_mut());
+        let head = core::mem::take(self.head_mut());
         if self.ring.count() != ring_for(1, Width::Four) {
             *self = Self::default();
         }

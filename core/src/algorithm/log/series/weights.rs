@@ -1,8 +1,8 @@
 //! Weights of entries, for a series with entries of other than one unit.
 
 use crate::heap::HeapVisitor;
-use std::collections::{TryReserveError, VecDeque};
-use std::ops::Range;
+use alloc::collections::{TryReserveError, VecDeque};
+use core::ops::Range;
 
 /// Running totals of the weights. They may wrap: only differences are read.
 #[derive(Clone, Debug)]

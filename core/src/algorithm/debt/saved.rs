@@ -1,0 +1,35 @@
+//! A debt, saved: its fields.
+
+use super::{BurstOrQueue, Debt};
+use crate::algorithm::Saved;
+use crate::algorithm::list::Meter;
+use crate::algorithm::uint48::Uint48;
+use crate::saved::bounds::{check_period, check_time, check_units};
+use crate::saved::error::DecodeError;
+use crate::saved::form::{put, take, within};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+impl Saved for Debt {
+    const CODE: u32 = 3;
+
+    fn save(&self, to: &mut Vec<u8>) {
+        let Self { last_us, period, rem, units, limit, burst_or_queue } = *self;
+        let (burst_or_queue, leaky) = (burst_or_queue.units(), self.is_leaky());
+        put(to, &(last_us, period.get(), rem.get(), units, limit, burst_or_queue, leaky));
+    }
+}
+
+/// Takes the fields and tests them.
+pub fn load(from: &mut &[u8]) -> Result<Meter, DecodeError> {
+    let (last_us, period_us, rem, units, limit, burst_or_queue, leaky) = take(from)?;
+    check_time(last_us)?;
+    check_period(period_us)?;
+    check_units(limit)?;
+    check_units(burst_or_queue)?;
+    within(limit > 0, "a limit")?;
+    within(rem < period_us, "a remainder")?;
+    let (period, rem) = (Uint48::saturating(period_us), Uint48::saturating(rem));
+    let burst_or_queue = BurstOrQueue::new(burst_or_queue, leaky);
+    Ok(Meter::Debt(Box::new(Debt { last_us, period, rem, units, limit, burst_or_queue })))
+}
