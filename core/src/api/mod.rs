@@ -3,6 +3,7 @@
 //! ```text
 //! rules     rules that fit together, from a text
 //! limiter   what one client has consumed, and what it may do
+//! as_text   rules in a configuration
 //! hold      a charge that is corrected later
 //! answer    whether a request may pass
 //! time      between durations and the engine's numbers
@@ -12,6 +13,8 @@
 //! count microseconds and milliseconds, as the module's replies and its saved form do.
 
 mod answer;
+#[cfg(feature = "serde")]
+mod as_text;
 mod hold;
 mod limiter;
 mod rules;
