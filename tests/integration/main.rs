@@ -24,6 +24,7 @@ mod command;
 mod docs;
 mod durability;
 mod examples;
+mod histories;
 mod monitoring;
 mod panics;
 mod policy;

@@ -1,0 +1,204 @@
+//! What clients ask, as a command.
+
+/// The keys of a history.
+pub const KEYS: usize = 2;
+
+/// How long a hold lasts, in days.
+pub const HOLD_DAYS: i64 = 50;
+/// How long a pause lasts, in days.
+pub const PAUSE_DAYS: i64 = 60;
+/// How long a caller waits in line, in milliseconds.
+const WAIT_MS: u64 = 30;
+
+/// When a rule admits more units, once it has denied some.
+#[derive(Clone, Copy, Debug)]
+pub enum Frees {
+    /// All at once, after so many days.
+    AtOnce(i64),
+    /// One after so many days, another after as many more.
+    Evenly(i64),
+}
+
+/// A rule that frees nothing while a test runs.
+#[derive(Debug)]
+pub struct Rule {
+    pub text: &'static str,
+    pub most: i64,
+    pub frees: Frees,
+}
+
+/// The rules of a history; its policy stands in the place of `POLICY`, slots in that of `SLOTS`. No two of
+/// their waits are equal.
+pub const RULES: [Rule; 6] = [
+    Rule { text: "log:5/90d", most: 5, frees: Frees::AtOnce(90) },
+    Rule { text: "fixed:6/200d,align=first", most: 6, frees: Frees::AtOnce(200) },
+    Rule { text: "bucket:4/40d", most: 4, frees: Frees::Evenly(10) },
+    Rule { text: LEAKY, most: 5, frees: Frees::Evenly(7) },
+    Rule { text: "", most: 0, frees: Frees::AtOnce(150) },
+    Rule { text: "slots:5", most: 5, frees: Frees::AtOnce(HOLD_DAYS) },
+];
+const LEAKY: &str = "leaky:4/28d,queue=4";
+/// The rule that queues, so it admits with a wait.
+pub const QUEUE: usize = 3;
+pub const POLICY: usize = 4;
+pub const SLOTS: usize = 5;
+
+/// The limits that a policy may set.
+pub const POLICIES: [i64; 2] = [3, 7];
+
+/// The rules of a check that takes a hold.
+pub const HELD: [usize; 4] = [0, 1, 2, SLOTS];
+
+/// The cost of a hold: a call with its id repeats it.
+pub const fn cost_of_hold(id: u8) -> i64 {
+    1 + id as i64 % 3
+}
+
+/// Which calls a history has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Theme {
+    /// Checks of several keys, refunds, resets, blocks, pauses, and a policy that changes.
+    Rates,
+    /// Holds, settlements, and callers that wait in line.
+    Holds,
+}
+
+/// What a client asks. `key` is an index, `rules` are indices of `RULES`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    Check {
+        key: usize,
+        cost: i64,
+        rules: Vec<usize>,
+    },
+    Peek {
+        key: usize,
+        cost: i64,
+        rules: Vec<usize>,
+    },
+    CheckAll {
+        cost: i64,
+        rules: Vec<usize>,
+    },
+    Hold {
+        key: usize,
+        id: u8,
+    },
+    /// A hold that is waited for.
+    Wait {
+        key: usize,
+        id: u8,
+    },
+    Settle {
+        key: usize,
+        id: u8,
+        cost: Option<i64>,
+    },
+    Refund {
+        key: usize,
+        units: i64,
+    },
+    Reset {
+        key: usize,
+    },
+    Block {
+        key: usize,
+    },
+    Unblock {
+        key: usize,
+    },
+    Pause {
+        key: usize,
+    },
+    Resume {
+        key: usize,
+    },
+    SetPolicy {
+        limit: i64,
+    },
+}
+
+impl Call {
+    pub fn random(theme: Theme, random: &mut fastrand::Rng) -> Self {
+        let (key, cost) = (random.usize(..KEYS), random.i64(1..=3));
+        let id = random.u8(..8);
+        match (theme, random.u32(..20)) {
+            (Theme::Rates, n) => {
+                let mut rules: Vec<usize> = (0..=POLICY).filter(|_| random.bool()).collect();
+                if rules.is_empty() {
+                    rules.push(random.usize(..=POLICY));
+                }
+                match n {
+                    0..8 => Self::Check { key, cost, rules },
+                    8..10 => Self::Peek { key, cost, rules },
+                    10..13 => Self::CheckAll { cost, rules },
+                    13..15 => Self::Refund { key, units: random.i64(1..=4) },
+                    15 => Self::Reset { key },
+                    16 => Self::SetPolicy { limit: POLICIES[random.usize(..POLICIES.len())] },
+                    17 if random.bool() => Self::Block { key },
+                    17 => Self::Pause { key },
+                    18 => Self::Unblock { key },
+                    _ => Self::Resume { key },
+                }
+            }
+            (Theme::Holds, 0..2) => Self::Check { key, cost, rules: vec![0, 1, 2] },
+            (Theme::Holds, 2..4) => Self::Peek { key, cost, rules: vec![0, 2] },
+            (Theme::Holds, 4..9) => Self::Hold { key, id },
+            (Theme::Holds, 9..12) => Self::Wait { key, id },
+            (Theme::Holds, 12..18) => {
+                let cost = random.bool().then(|| random.i64(0..=4));
+                Self::Settle { key, id, cost }
+            }
+            (Theme::Holds, 18) => Self::Reset { key },
+            (Theme::Holds, _) => Self::CheckAll { cost: 1, rules: vec![0, 1] },
+        }
+    }
+
+    /// The command, on the keys of a group.
+    pub fn words(&self, group: &str) -> Vec<String> {
+        let name = |key: usize| format!("{{{group}}}{key}");
+        let days = |days: i64| (days * 86_400).to_string();
+        let texts = |rules: &[usize]| {
+            let text = |&rule: &usize| match rule {
+                POLICY => format!("@{group}"),
+                _ => RULES[rule].text.to_owned(),
+            };
+            rules.iter().map(text).collect::<Vec<_>>().join(" ")
+        };
+        let line = match self {
+            Self::Check { key, cost, rules } => {
+                format!("RL.CHECK {} COST {cost} {}", name(*key), texts(rules))
+            }
+            Self::Peek { key, cost, rules } => {
+                format!("RL.PEEK {} COST {cost} {}", name(*key), texts(rules))
+            }
+            Self::CheckAll { cost, rules } => {
+                let keys = (0..KEYS).map(name).collect::<Vec<_>>().join(" ");
+                format!("RL.MCHECK {KEYS} {keys} COST {cost} {}", texts(rules))
+            }
+            Self::Hold { key, id } => {
+                let (cost, end) = (cost_of_hold(*id), days(HOLD_DAYS));
+                format!("RL.CHECK {} COST {cost} HOLD {id} EX {end} {}", name(*key), texts(&HELD))
+            }
+            Self::Wait { key, id } => {
+                let (cost, end) = (cost_of_hold(*id), days(HOLD_DAYS));
+                let key = name(*key);
+                format!("RL.WAIT {key} {WAIT_MS} COST {cost} HOLD {id} EX {end} {}", texts(&HELD))
+            }
+            Self::Settle { key, id, cost: None } => format!("RL.SETTLE {} {id}", name(*key)),
+            Self::Settle { key, id, cost: Some(cost) } => {
+                format!("RL.SETTLE {} {id} COST {cost}", name(*key))
+            }
+            Self::Refund { key, units } => format!("RL.REFUND {} {units}", name(*key)),
+            Self::Reset { key } => format!("RL.RESET {}", name(*key)),
+            Self::Block { key } => format!("RL.BLOCK {}", name(*key)),
+            Self::Unblock { key } => format!("RL.UNBLOCK {}", name(*key)),
+            Self::Pause { key } => format!("RL.PAUSE {} EX {}", name(*key), days(PAUSE_DAYS)),
+            Self::Resume { key } => format!("RL.RESUME {}", name(*key)),
+            Self::SetPolicy { limit } => {
+                format!("RL.POLICY SET {group} fixed:{limit}/150d,align=first,name=p")
+            }
+        };
+        line.split(' ').map(ToOwned::to_owned).collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! Histories: are the replies to concurrent clients those of one order of their calls?
+//!
+//! Clients call a server at once. For each call the test records when it began, when the reply came,
+//! and the reply. Then a checker looks for one order of all calls in which each stands between its
+//! begin and its end, and each reply is that of the model (Herlihy and Wing 1990; the search is that
+//! of Wing and Gong, with Lowe's cache). A call without a reply may have happened, or not.
+//!
+//! The model in `model.rs` knows no clock: the rules last for months, so nothing comes back by itself
+//! while a test runs. It is written from the documents, and shares no code with the module.
+//!
+//! ```text
+//! call     what clients ask, as a command
+//! model    a key, and what each call does to it
+//! record   clients that call at once, and what they saw
+//! verdict  the search for an order
+//! ```
+//!
+//! A history is of two keys in one slot, since a search takes longer the more calls it has. A few
+//! run in `make test`; `make histories` runs as many as fit into `RATELIMIT_HISTORIES_S` seconds.
+
+mod call;
+mod model;
+mod record;
+mod verdict;
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use self::call::Theme;
+use self::model::Reply;
+use self::record::{Disturbance, record};
+use self::verdict::explain;
+use crate::support::server::{self, Flavor, Server};
+
+/// How many histories of each theme a server gets in `make test`.
+const FEW: u64 = 2;
+
+/// Whether to record another history, after `done` of them.
+struct Pace {
+    end: Option<Instant>,
+}
+
+impl Pace {
+    fn new() -> Self {
+        let seconds = env::var("RATELIMIT_HISTORIES_S").ok();
+        let length = seconds.map(|text| text.parse().expect("a number of seconds"));
+        Self { end: length.map(|seconds| Instant::now() + Duration::from_secs(seconds)) }
+    }
+
+    fn goes_on(&self, done: u64) -> bool {
+        self.end.map_or(done < FEW, |end| Instant::now() < end)
+    }
+}
+
+/// The seed of a run: `RATELIMIT_HISTORIES_SEED`, or a new one, which a failed run prints.
+fn seed() -> u64 {
+    let seed = env::var("RATELIMIT_HISTORIES_SEED").ok();
+    seed.map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("a number"))
+}
+
+/// A server that has written each effect before the reply to it leaves.
+fn start(flavor: Flavor) -> Server {
+    flavor.builder().config("appendonly", "yes").config("appendfsync", "always").start()
+}
+
+fn histories_have_an_order(disturbance: Disturbance) {
+    let seed = seed();
+    server::on_each_at_once(|flavor| {
+        let (mut server, pace, mut done) = (start(flavor), Pace::new(), 0);
+        while pace.goes_on(done) {
+            for theme in [Theme::Rates, Theme::Holds] {
+                let random = fastrand::Rng::with_seed(seed ^ done << 1 ^ theme as u64);
+                let group = format!("{}-{done}-{theme:?}", flavor.name);
+                let history = record(&mut server, &group, theme, disturbance, random);
+                if let Some(why) = explain(&history) {
+                    panic!("RATELIMIT_HISTORIES_SEED={seed}, history {group}: {why}");
+                }
+            }
+            done += 1;
+        }
+        eprintln!("{}: {done} histories of each theme, {disturbance:?}", flavor.name);
+    });
+}
+
+#[test]
+fn concurrent_calls_have_an_order() {
+    histories_have_an_order(Disturbance::None);
+}
+
+#[test]
+fn calls_that_clients_send_again_have_an_order() {
+    histories_have_an_order(Disturbance::Disconnect);
+}
+
+#[test]
+fn calls_around_a_kill_have_an_order() {
+    histories_have_an_order(Disturbance::Kill);
+}
+
+/// A call that was charged and forgotten, or not charged: its number is one too high.
+#[test]
+fn a_wrong_reply_has_no_order() {
+    let mut server = start(server::one());
+    let random = fastrand::Rng::with_seed(1);
+    let history = record(&mut server, "wrong", Theme::Rates, Disturbance::None, random);
+    assert_eq!(explain(&history), None);
+    let admitted = (0..history.len()).filter(|&index| {
+        let reply = history[index].end.as_ref().map(|(_, reply)| reply);
+        matches!(reply, Some(Reply::Decision { verdict: 0, .. }))
+    });
+    let mut checked = 0;
+    for index in admitted {
+        let mut wrong = history.clone();
+        if let Some((_, Reply::Decision { remaining, .. })) = &mut wrong[index].end {
+            *remaining += 1;
+        }
+        assert!(explain(&wrong).is_some(), "{:?}", wrong[index]);
+        checked += 1;
+    }
+    assert!(checked > 5, "{checked} calls were admitted");
+}

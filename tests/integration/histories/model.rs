@@ -1,0 +1,238 @@
+//! Two keys and a policy, and what each call does to them. No clock: see `call.rs`.
+
+use std::collections::BTreeMap;
+
+use todc_utils::Specification;
+
+use super::call::cost_of_hold;
+use super::call::{Call, Frees, HELD, KEYS, PAUSE_DAYS, POLICIES, POLICY, QUEUE, RULES, SLOTS};
+
+/// What a client saw of a reply. Waits are in days, rounded up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Ok,
+    Number(i64),
+    /// Milliseconds that are left of a length of days.
+    Days(i64),
+    Decision {
+        verdict: i64,
+        limit: i64,
+        remaining: i64,
+        wait_days: i64,
+    },
+}
+
+/// What a reply must be.
+enum Expected {
+    This(Reply),
+    OneOf(Vec<Reply>),
+    /// Anything, since the documents leave it open.
+    Any,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Key {
+    /// Units consumed under each rule, without slots.
+    used: [i64; SLOTS],
+    /// Whether anything was consumed since the last reset. What was given back leaves an empty
+    /// state, or none.
+    touched: bool,
+    /// The ids of holds.
+    holds: BTreeMap<u8, i64>,
+    blocked: bool,
+    paused: bool,
+}
+
+/// The value of what a history is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    keys: [Key; KEYS],
+    policy: i64,
+}
+
+/// What one rule of one key says.
+struct Opinion {
+    limit: i64,
+    remaining: i64,
+    denial_days: Option<i64>,
+    turn_days: i64,
+}
+
+const fn decision(verdict: i64, limit: i64, remaining: i64, wait_days: i64) -> Reply {
+    Reply::Decision { verdict, limit, remaining, wait_days }
+}
+
+impl Key {
+    fn used(&self, rule: usize) -> i64 {
+        if rule == SLOTS { self.holds.values().sum() } else { self.used[rule] }
+    }
+
+    fn change(&mut self, rules: &[usize], units: i64) {
+        self.touched = true;
+        for &rule in rules.iter().filter(|&&rule| rule != SLOTS) {
+            self.used[rule] += units;
+        }
+    }
+
+    fn opinion(&self, rule: usize, policy: i64, cost: i64, charge: i64) -> Opinion {
+        let limit = if rule == POLICY { policy } else { RULES[rule].most };
+        let used = self.used(rule);
+        let over = used + cost - limit;
+        let days = match RULES[rule].frees {
+            Frees::AtOnce(days) => days,
+            Frees::Evenly(days) => days * over,
+        };
+        let turn_days = match RULES[rule].frees {
+            Frees::Evenly(days) if rule == QUEUE => days * used,
+            _ => 0,
+        };
+        let denial_days = (over > 0).then_some(days);
+        let taken = if denial_days.is_none() { charge } else { 0 };
+        Opinion { limit, remaining: (limit - used - taken).max(0), denial_days, turn_days }
+    }
+}
+
+impl State {
+    /// What a check of some keys replies, and whether it is admitted.
+    fn decide(&self, keys: &[usize], rules: &[usize], cost: i64, peek: bool) -> (Expected, bool) {
+        if keys.iter().any(|&key| self.keys[key].blocked) {
+            return (Expected::This(decision(2, 0, 0, -1)), false);
+        }
+        let charge = if peek { 0 } else { cost };
+        let opinions = |charge| -> Vec<Opinion> {
+            let one = |key: &Key, rule| key.opinion(rule, self.policy, cost, charge);
+            keys.iter()
+                .flat_map(|&key| rules.iter().map(move |&rule| (key, rule)))
+                .map(|(key, rule)| one(&self.keys[key], rule))
+                .collect()
+        };
+        let denials: Vec<(i64, Opinion)> = opinions(0)
+            .into_iter()
+            .filter_map(|one| one.denial_days.map(|days| (days, one)))
+            .collect();
+        let pause = keys.iter().any(|&key| self.keys[key].paused).then_some(PAUSE_DAYS);
+        let longest = denials.iter().map(|&(days, _)| days).chain(pause).max();
+        if let Some(longest) = longest {
+            let deciding = denials.iter().filter(|(days, _)| *days == longest);
+            let mut replies: Vec<Reply> =
+                deciding.map(|(days, one)| decision(1, one.limit, one.remaining, *days)).collect();
+            if pause == Some(longest) {
+                replies.push(decision(1, 0, 0, longest));
+            }
+            return (Expected::OneOf(replies), false);
+        }
+        let opinions = opinions(charge);
+        let least = opinions.iter().map(|one| one.remaining).min().unwrap_or(0);
+        let wait = opinions.iter().map(|one| one.turn_days).max().unwrap_or(0);
+        let deciding = opinions.iter().filter(|one| one.remaining == least);
+        (
+            Expected::OneOf(
+                deciding.map(|one| decision(0, one.limit, one.remaining, wait)).collect(),
+            ),
+            true,
+        )
+    }
+
+    fn check(&mut self, keys: &[usize], rules: &[usize], cost: i64) -> Expected {
+        let (reply, admitted) = self.decide(keys, rules, cost, false);
+        if admitted {
+            keys.iter().for_each(|&key| self.keys[key].change(rules, cost));
+        }
+        reply
+    }
+
+    fn hold(&mut self, key: usize, id: u8) -> Expected {
+        if self.keys[key].holds.contains_key(&id) {
+            // A repeat: allowed, and charged nothing.
+            return Expected::Any;
+        }
+        let cost = cost_of_hold(id);
+        let (reply, admitted) = self.decide(&[key], &HELD, cost, false);
+        if admitted {
+            self.keys[key].change(&HELD, cost);
+            self.keys[key].holds.insert(id, cost);
+        }
+        reply
+    }
+
+    /// Does a call; `reply` is what the client saw, if it saw any.
+    fn perform(&mut self, call: &Call, reply: Option<&Reply>) -> Expected {
+        let bit = |is: bool| Expected::This(Reply::Number(is.into()));
+        match call {
+            Call::Check { key, cost, rules } => self.check(&[*key], rules, *cost),
+            Call::Peek { key, cost, rules } => self.decide(&[*key], rules, *cost, true).0,
+            Call::CheckAll { cost, rules } => {
+                self.check(&(0..KEYS).collect::<Vec<_>>(), rules, *cost)
+            }
+            Call::Hold { key, id } => self.hold(*key, *id),
+            // Whoever stands behind others is denied at the deadline even if it would pass.
+            Call::Wait { .. } if matches!(reply, Some(Reply::Decision { verdict: 1, .. })) => {
+                Expected::Any
+            }
+            Call::Wait { key, id } => self.hold(*key, *id),
+            Call::Settle { key, id, cost } => {
+                let key = &mut self.keys[*key];
+                let held = key.holds.remove(id);
+                if let Some(held) = held {
+                    key.change(&HELD, cost.unwrap_or(held) - held);
+                }
+                bit(held.is_some())
+            }
+            Call::Refund { key, units } => {
+                let key = &mut self.keys[*key];
+                let back = key.used.map(|used| used.min(*units));
+                key.used.iter_mut().zip(back).for_each(|(used, back)| *used -= back);
+                Expected::This(Reply::Number(back.into_iter().max().unwrap_or(0)))
+            }
+            Call::Reset { key } => {
+                let key = &mut self.keys[*key];
+                let (blocked, paused) = (key.blocked, key.paused);
+                let was = std::mem::take(key);
+                (key.blocked, key.paused) = (blocked, paused);
+                let holds_something =
+                    was.used.iter().any(|&used| used > 0) || !was.holds.is_empty();
+                match (holds_something, was.touched) {
+                    (false, true) => Expected::Any,
+                    (holds_something, _) => bit(holds_something),
+                }
+            }
+            Call::Block { key } => {
+                self.keys[*key].blocked = true;
+                Expected::This(Reply::Ok)
+            }
+            Call::Unblock { key } => bit(std::mem::take(&mut self.keys[*key].blocked)),
+            Call::Pause { key } => {
+                self.keys[*key].paused = true;
+                Expected::This(Reply::Days(PAUSE_DAYS))
+            }
+            Call::Resume { key } => bit(std::mem::take(&mut self.keys[*key].paused)),
+            Call::SetPolicy { limit } => {
+                self.policy = *limit;
+                Expected::This(Reply::Ok)
+            }
+        }
+    }
+}
+
+/// The model, for the checker.
+pub struct Model;
+
+impl Specification for Model {
+    type State = State;
+    type Operation = (Call, Option<Reply>);
+
+    fn init() -> State {
+        State { keys: Default::default(), policy: POLICIES[0] }
+    }
+
+    fn apply((call, reply): &Self::Operation, state: &State) -> (bool, State) {
+        let mut next = state.clone();
+        let expected = next.perform(call, reply.as_ref());
+        let fits = match (reply, &expected) {
+            (None, _) | (_, Expected::Any) => true,
+            (Some(reply), Expected::This(expected)) => reply == expected,
+            (Some(reply), Expected::OneOf(replies)) => replies.contains(reply),
+        };
+        if fits { (true, next) } else { (false, state.clone()) }
+    }
+}

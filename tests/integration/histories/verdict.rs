@@ -1,0 +1,41 @@
+//! The search for an order of calls, and what to say if there is none.
+
+use todc_utils::{Action, History, WGLChecker};
+
+use super::model::Model;
+use super::record::Seen;
+
+/// Whether one order explains all replies of the calls that began before a time.
+fn has_order(history: &[Seen], before: u64) -> bool {
+    let mut actions = Vec::new();
+    for (index, seen) in history.iter().enumerate().filter(|(_, seen)| seen.begin < before) {
+        let end = seen.end.clone().filter(|&(end, _)| end < before);
+        let (end, reply) = end.map_or((u64::MAX, None), |(end, reply)| (end, Some(reply)));
+        let operation = (seen.call.clone(), reply);
+        actions.push((seen.begin, index, Action::Call(operation.clone())));
+        actions.push((end, index, Action::Response(operation)));
+    }
+    actions.sort_by_key(|&(time, ..)| time);
+    let actions: Vec<_> = actions.into_iter().map(|(_, index, action)| (index, action)).collect();
+    actions.is_empty() || WGLChecker::<Model>::is_linearizable(History::from_actions(actions))
+}
+
+/// Why no order explains a history: the calls up to the first reply that none explains.
+pub fn explain(history: &[Seen]) -> Option<String> {
+    if has_order(history, u64::MAX) {
+        return None;
+    }
+    let mut ends: Vec<u64> =
+        history.iter().filter_map(|seen| seen.end.as_ref()).map(|&(end, _)| end).collect();
+    ends.sort_unstable();
+    let explained = ends.partition_point(|&end| has_order(history, end + 1));
+    let last = ends.get(explained).copied().unwrap_or(u64::MAX);
+    let mut calls: Vec<&Seen> = history.iter().filter(|seen| seen.begin < last).collect();
+    calls.sort_by_key(|seen| seen.begin);
+    let line = |seen: &&Seen| match &seen.end {
+        Some((end, reply)) => format!("{:>4}..{end:<4} {:?} -> {reply:?}", seen.begin, seen.call),
+        None => format!("{:>4}..     {:?} -> no reply", seen.begin, seen.call),
+    };
+    let lines: Vec<String> = calls.iter().map(line).collect();
+    Some(format!("no order of these calls explains the reply at {last}:\n{}", lines.join("\n")))
+}
