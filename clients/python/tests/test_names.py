@@ -69,3 +69,12 @@ def test_a_holds_names_are_those_of_all_languages(limiter: RateLimiter | AsyncRa
     hold: Hold | AsyncHold = limiter.hold("k", "5/m", ttl=1)
     known = {*dir(hold), *type(hold).__annotations__}
     assert [name for name in SHARED["hold"] if name not in known] == []
+
+
+@pytest.mark.parametrize("twins", [(RateLimiter, AsyncRateLimiter), (Lease, AsyncLease), (Hold, AsyncHold)])
+def test_what_is_asynchronous_takes_the_same(twins: tuple[type, type]) -> None:
+    one, other = ({name: member for name, member in vars(twin).items() if callable(member)} for twin in twins)
+    both = {name for name in one.keys() & other.keys() if not name.startswith("_")} - {"run"}
+    assert {"take", "settle", "check"} & both
+    for name in both:
+        assert inspect.signature(one[name]).parameters == inspect.signature(other[name]).parameters, name
