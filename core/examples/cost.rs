@@ -4,40 +4,33 @@
 
 #![allow(clippy::disallowed_types, reason = "a program has a clock")]
 
-use ratelimit_core::check::Bounds;
-use ratelimit_core::key::{Check, Limiter};
-use ratelimit_core::rule::Rule;
+use ratelimit_core::{Limiter, Rules};
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const CHECKS: u32 = 400_000;
 const ROUNDS: usize = 9;
-/// The defaults of the settings.
-const BOUNDS: Bounds = Bounds { max_states: 256, max_holds: 10_000 };
-const HOUR_US: u64 = 3_600_000_000;
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Nanoseconds a check, with the state as full as the limit allows; every other check is denied.
-fn nanos(limit: u64, options: &str, cost: u32) -> f64 {
+fn nanos(limit: u32, options: &str, cost: u32) -> f64 {
     let text = options.replace("LIMIT", &limit.to_string());
-    let rules: Vec<Rule> =
-        text.split(' ').map(|rule| Rule::from_text(rule.as_bytes()).expect("a rule")).collect();
-    let mut limiter = Limiter::default();
-    let mut decisions = Vec::new();
-    let mut now_us = 1_700_000_000_000_000;
-    let step_us = HOUR_US * u64::from(cost) / limit;
-    let mut decide = |now_us| {
-        let check = Check::new(&rules, cost, now_us);
-        let _ = black_box(limiter.check_within(BOUNDS, &check, &mut decisions));
+    let rules: Rules = text.parse().expect("rules");
+    let mut limiter = Limiter::new();
+    let mut now = Duration::from_secs(1_700_000_000);
+    let step = HOUR * cost / limit;
+    let mut decide = |now| {
+        let _ = black_box(limiter.check_cost(&rules, cost, now));
     };
-    for _ in 0..limit / u64::from(cost) {
-        now_us += step_us;
-        decide(now_us);
+    for _ in 0..limit / cost {
+        now += step;
+        decide(now);
     }
     let start = Instant::now();
     for _ in 0..CHECKS / 2 {
-        now_us += step_us;
-        decide(now_us);
-        decide(now_us); // denied: the state is full
+        now += step;
+        decide(now);
+        decide(now); // denied: the state is full
     }
     start.elapsed().as_nanos() as f64 / f64::from(CHECKS)
 }

@@ -99,7 +99,8 @@ mod tests;
 struct Readme;
 
 pub use api::{
-    Answer, HeldRules, Hold, HoldError, Limiter, RuleFault, Rules, RulesError, Settlement,
+    Answer, HeldRules, Hold, HoldError, Limiter, MAX_PERIOD, RuleFault, RuleReport, Rules,
+    RulesError, Settlement,
 };
 pub use check::Refusal;
-pub use rule::{Rule, RuleError};
+pub use rule::{MAX_UNITS, Rule, RuleError};

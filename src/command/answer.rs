@@ -1,9 +1,10 @@
 //! The replies to a check: five integers, six if its cost is a range, or a map with `FULL`.
 
-use crate::server::reply::Value::{Integer, Nested, Null, Text};
+use crate::server::reply::Value::{self, Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
-use ratelimit_core::check::{Decision, Foresight};
+use ratelimit_core::check::{Decision, Field, Foresight};
 use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry};
+use std::iter;
 use std::ops::Range;
 
 /// The reply to a check of one key.
@@ -88,31 +89,18 @@ pub fn full(
     let mut rules = Vec::new();
     for key in keys {
         let limiter = key.limiter.unwrap_or(&untouched);
-        let outlooks: Vec<_> = limiter.outlooks(&key.check, foresight).collect();
         let decisions = decisions.get(key.decisions.clone()).unwrap_or_default();
-        let answers = decisions.iter().zip(outlooks);
-        rules.extend(key.check.rules.iter().zip(answers).map(|(rule, answer)| (key, rule, answer)));
+        let reports = limiter.rule_reports(&key.check, decisions, foresight);
+        rules.extend(reports.map(|report| (key.name, report)));
     }
     let decider = decider.and_then(|decider| keys.get(decider)?.name);
     let decider = decider.map_or(Null, |name| Text(name.bytes()));
     let show_rules = |to: &Writer<'_>| {
-        to.list(&rules, |to, (key, rule, (decision, outlook))| {
-            let name = rule.name();
-            to.map([
-                key.name.map(|key| ("key", Text(key.bytes()))),
-                Some(("rule", Text(rule.to_string().as_bytes()))),
-                Some(("name", name.map_or(Null, |name| Text(name.as_str().as_bytes())))),
-                Some(("cost", Integer(key.check.cost_of(rule).into()))),
-                Some(("verdict", Integer(decision.verdict.code()))),
-                Some(("limit", Integer(decision.limit))),
-                Some(("quota", Integer(rule.limit().into()))),
-                Some(("period_ms", Integer(outlook.period_ms))),
-                Some(("remaining", Integer(decision.remaining))),
-                Some(("wait_ms", Integer(decision.wait_ms))),
-                Some(("next_ms", Integer(outlook.next_ms))),
-                Some(("reset_ms", Integer(decision.reset_ms))),
-                Some(("shadow", Integer(rule.is_shadow().into()))),
-            ]);
+        to.list(&rules, |to, (key, report)| {
+            let key = key.map(|key| ("key", Text(key.bytes())));
+            let fields = report.fields();
+            let fields = fields.iter().map(|(name, field)| Some((*name, value(field))));
+            to.map(iter::once(key).chain(fields));
         });
     };
     let block = longest_block(keys, now_us).map(|(name, block)| {
@@ -134,6 +122,14 @@ pub fn full(
             block.as_ref().map(|block| ("block", Nested(block))),
         ]);
     });
+}
+
+fn value<'v>(field: &'v Field<'_>) -> Value<'v> {
+    match field {
+        Field::Text(text) => Text(text.as_bytes()),
+        Field::Integer(number) => Integer(*number),
+        Field::Null => Null,
+    }
 }
 
 /// The block in effect that ends last; the first of several equal ones.

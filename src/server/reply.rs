@@ -93,9 +93,10 @@ impl Writer<'_> {
     }
 
     /// A map of the fields that are not `None`.
-    pub fn map<'v, const N: usize>(&self, fields: [Option<Field<'v>>; N]) {
-        self.begin_map(fields.iter().flatten().count());
-        for (name, value) in fields.into_iter().flatten() {
+    pub fn map<'v>(&self, fields: impl IntoIterator<Item = Option<Field<'v>>, IntoIter: Clone>) {
+        let fields = fields.into_iter().flatten();
+        self.begin_map(fields.clone().count());
+        for (name, value) in fields {
             self.text(name);
             self.value(value);
         }

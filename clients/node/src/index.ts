@@ -3,7 +3,7 @@ export { Denied, Hold, type SettleOptions } from './hold.js';
 export { fields, type Headers, problem, PROBLEM_TYPE, status } from './http.js';
 export { Lease, type LeaseOptions, type Taken } from './lease.js';
 export * from './limiter.js';
-export type { MisconfigurationEvent, OutageEvent } from './notices.js';
+export type { MisconfiguredEvent, OutageEvent } from './notices.js';
 export { isOutage } from './outage.js';
 export { Saturated } from './places.js';
 export type { Reply, Report, RuleReport, Source, Verdict } from './replies.js';

@@ -13,7 +13,7 @@ import { type CheckOptions, type Cost, costsApart, type HoldOptions, type Limit,
 import { receipt, whereRoom } from './room.js';
 import { looksLikeRules, noSlots } from './rule.js';
 import type { Command, Server } from './server.js';
-import { type AnswerHeaders, fieldsOf, pauseMs, remaining } from './upstream.js';
+import { type AnswerHeaders, fieldsOf, pauseMs, unitsOf } from './upstream.js';
 import { WaitingConnections } from './waiting.js';
 
 export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptions {
@@ -262,20 +262,20 @@ export class RateLimiter {
   }
 
   /**
-   * Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules. `rules` has the rule of each
-   * field that tells it: `{ 'x-ratelimit-remaining-tokens': 'bucket:30000/m' }`.
+   * Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules. `remaining` has the rule of
+   * each field that tells it: `{ 'x-ratelimit-remaining-tokens': 'bucket:30000/m' }`.
    *
    * A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Replies with its milliseconds, or 0.
    * Fields that make no sense change nothing; an outage throws nothing.
    */
-  async follow(key: string, status: number, headers: AnswerHeaders, rules: Readonly<Record<string, string>> = {}): Promise<number> {
+  async follow(key: string, status: number, headers: AnswerHeaders, remaining: Readonly<Record<string, string>> = {}): Promise<number> {
     const told = fieldsOf(headers);
     const ms = pauseMs(status, told, Date.now());
     let pausedMs = 0;
     try {
       if (ms > 0) pausedMs = await this.pause(key, ms, String(status));
-      for (const [field, rule] of Object.entries(rules)) {
-        const left = remaining(told.get(field.toLowerCase()));
+      for (const [field, rule] of Object.entries(remaining)) {
+        const left = unitsOf(told.get(field.toLowerCase()));
         if (left === undefined) continue;
         const known = await this.peekAll(key, rule);
         if (known.rules.some(({ remaining }) => remaining > left)) await this.sync(key, left, rule);

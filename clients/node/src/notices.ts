@@ -10,7 +10,7 @@ export interface OutageEvent {
 }
 
 /** A server answers and does not limit: it lacks the module, or refuses this client. */
-export interface MisconfigurationEvent {
+export interface MisconfiguredEvent {
   error: Error;
   /** What to do about it. */
   advice: string;
@@ -22,7 +22,7 @@ export interface NoticeOptions {
   /** Hears when the limiter stops asking the server after three outages in a row, and when it asks again. Else: a warning on the console. */
   onOutage?: (event: OutageEvent) => void;
   /** Hears at once, and then once a minute while it lasts, that the server does not limit. Else: an error on the console. */
-  onMisconfigured?: (event: MisconfigurationEvent) => void;
+  onMisconfigured?: (event: MisconfiguredEvent) => void;
 }
 
 const MINUTE_MS = 60_000;

@@ -50,7 +50,7 @@ export function pauseMs(status: number, told: ReadonlyMap<string, string>, nowMs
 }
 
 /** A number, or the least `r=` of a RateLimit. */
-export function remaining(text = ''): number | undefined {
+export function unitsOf(text = ''): number | undefined {
   if (/^\s*\d{1,12}\s*$/.test(text)) return Number(text);
   const left = items(text).flatMap(({ r }) => r ?? []);
   return left.length > 0 ? Math.min(...left) : undefined;

@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { fieldsOf, pauseMs, remaining } from '../dist/upstream.js';
+import { fieldsOf, pauseMs, unitsOf } from '../dist/upstream.js';
 import { ioredis as plain } from 'redis-ratelimit/ioredis';
 import { Denied } from 'redis-ratelimit';
 
@@ -71,8 +71,8 @@ test('an answer pauses its key for as long as in every language', async () => {
 
 test('what remains', () => {
   const nonsense = [undefined, '', '-1', 'many', '1.5', '9'.repeat(40), '"a";t=60', '"a";r=-3', '"a";r=many'];
-  for (const text of nonsense) assert.equal(remaining(text), undefined, text);
-  for (const [text, left] of [['12', 12], [' 0 ', 0], ['"a";r=9;t=60, "b;r=1";r=7', 7]]) assert.equal(remaining(text), left, text);
+  for (const text of nonsense) assert.equal(unitsOf(text), undefined, text);
+  for (const [text, left] of [['12', 12], [' 0 ', 0], ['"a";r=9;t=60, "b;r=1";r=7', 7]]) assert.equal(unitsOf(text), left, text);
 });
 
 test('headers of any client are read', () => {
@@ -81,7 +81,7 @@ test('headers of any client are read', () => {
   for (const given of [headers, { RateLimit: ['"a";r=9', '"b";r=7'] }, new Map([['RateLimit', '"a";r=9'], ['ratelimit', '"b";r=7']]), { forEach: (see) => headers.forEach(see) }]) {
     assert.deepEqual([...fieldsOf(given)], both);
   }
-  assert.equal(remaining(fieldsOf({ a: undefined }).get('a')), undefined);
+  assert.equal(unitsOf(fieldsOf({ a: undefined }).get('a')), undefined);
 });
 
 onEachServer(test, 'a key pauses, syncs and follows its upstream', async (t, name) => {

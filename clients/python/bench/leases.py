@@ -72,7 +72,7 @@ async def main() -> None:
         leases = [AsyncLease(limiter, "leased", RULE) for limiter in limiters()]
         await measure("leases", [lease.take for lease in leases])
         for lease in leases:
-            await lease.close()
+            await lease.aclose()
         remembering = limiters(remember_denials=1000)
         await measure("denials remembered", [check(limiter, "denied", f"{BURST}/h") for limiter in remembering], 0)
         for keys in (1, 10_000):

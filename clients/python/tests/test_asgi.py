@@ -186,7 +186,7 @@ async def test_legacy_fields_none_and_a_refusal(newest: Server) -> None:
     def refuse(scope: Scope, report: Report) -> PlainTextResponse:
         return PlainTextResponse(f"wait {-(-report.wait_ms // 60_000)} min", 420)
 
-    async for client in asked(newest, limits="1/h", headers="none", refusal=refuse):
+    async for client in asked(newest, limits="1/h", headers="none", refuse=refuse):
         assert "ratelimit-policy" not in (await client.get("/")).headers
         refused = await client.get("/")
         assert (refused.status_code, refused.text) == (420, "wait 1 min")
@@ -387,7 +387,7 @@ async def test_handshakes_of_websockets_are_limited(newest: Server) -> None:
         def refuse(scope: Scope, report: Report) -> PlainTextResponse:
             return PlainTextResponse("later", 420)
 
-        app = RateLimitMiddleware(accepts, limiter, "3/m", refusal=refuse)
+        app = RateLimitMiddleware(accepts, limiter, "3/m", refuse=refuse)
         start, body = await Peer(app, RESPONSE).connect()
         assert (start["type"], start["status"], body["body"]) == (f"{RESPONSE}.start", 420, b"later")
 

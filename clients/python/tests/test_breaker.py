@@ -4,14 +4,14 @@ import logging
 
 import pytest
 
-from rl_limits import Misconfigured, Outage
+from rl_limits import MisconfiguredEvent, OutageEvent
 from rl_limits._breaker import Breaker
 
 ERROR = ConnectionError("gone")
 
 
 def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
-    told: list[Outage] = []
+    told: list[OutageEvent] = []
     breaker = Breaker(told.append)
     for _ in range(2):
         assert breaker.may_ask(0)
@@ -21,7 +21,7 @@ def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
     for _ in range(3):
         assert breaker.may_ask(10)
         breaker.failed(ERROR, 10)
-    assert told == [Outage(True, ERROR, 0)]
+    assert told == [OutageEvent(True, ERROR, 0)]
     assert [breaker.may_ask(at) for at in (10, 10.5, 10.99)] == [False] * 3
 
     assert breaker.may_ask(11), "one request tries"
@@ -31,7 +31,7 @@ def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
     assert not breaker.may_ask(11.95)
     assert breaker.may_ask(12)
     breaker.served()
-    assert told[1:] == [Outage(False, ERROR, 8)]
+    assert told[1:] == [OutageEvent(False, ERROR, 8)]
     assert breaker.may_ask(12.2) and breaker.may_ask(12.2)
     assert (breaker.outages, breaker.away) == (12, False)
 
@@ -44,7 +44,7 @@ def test_a_try_that_never_ends_lets_another_try_a_second_later() -> None:
 
 
 def test_a_callback_that_fails_harms_nobody() -> None:
-    def fails(event: Outage) -> None:
+    def fails(event: OutageEvent) -> None:
         raise ValueError
 
     breaker = Breaker(fails)
@@ -54,7 +54,7 @@ def test_a_callback_that_fails_harms_nobody() -> None:
 
 
 def test_a_wrong_configuration_is_reported_at_once_and_then_each_minute() -> None:
-    told: list[Misconfigured] = []
+    told: list[MisconfiguredEvent] = []
     breaker = Breaker(lambda event: None, told.append)
     for at in range(130):
         assert breaker.may_ask(at)

@@ -86,7 +86,7 @@ async def test_leases_whose_takers_are_cancelled_stay_whole(newest: Server) -> N
             await asyncio.sleep(random.uniform(0, 0.002))
             await cancel(tasks)
         assert (await lease.take()).allowed
-        closing: asyncio.Task[None] = asyncio.create_task(lease.close())
+        closing: asyncio.Task[None] = asyncio.create_task(lease.aclose())
         await asyncio.sleep(0)
         await cancel([closing])
     assert holds(newest, "k") == 0

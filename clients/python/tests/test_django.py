@@ -154,7 +154,7 @@ def test_rules_alone_limit_each_network(newest: Server) -> None:
 
 
 def test_a_key_a_skip_a_refusal_and_older_fields(newest: Server) -> None:
-    names = {"KEY": "user_of", "SKIP": "is_free", "REFUSAL": "refuse"}
+    names = {"KEY": "user_of", "SKIP": "is_free", "REFUSE": "refuse"}
     more = {name: f"{__name__}.{function}" for name, function in names.items()}
     with using(newest, LIMITS=["1/m", "9/d"], HEADERS="legacy", **more):
         assert [Client().get("/health").status_code for _ in range(2)] == [200, 200]

@@ -84,7 +84,7 @@ async def test_an_idle_lease_is_settled_before_it_ends(newest: Server) -> None:
             assert lease.take().allowed and (await async_lease.take()).allowed
         await asyncio.sleep(0.8)
         assert left(newest) == 90, "what was used stays counted, though the holds would have given it back"
-        await async_lease.close()
+        await async_lease.aclose()
     lease.close()
 
 
@@ -118,5 +118,5 @@ async def test_a_lease_whose_reply_comes_too_late_is_given_back(newest: Server) 
             assert [answer.source for answer in answers] == ["outage"] * 2
         await asyncio.to_thread(until, lambda: settled(newest) == before + 2)
         assert left(newest) == 100
-        await async_lease.close()
+        await async_lease.aclose()
         lease.close()

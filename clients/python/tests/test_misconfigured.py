@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import servers
-from rl_limits import AsyncRateLimiter, Denied, Misconfigured, Outage, RateLimiter, is_outage
+from rl_limits import AsyncRateLimiter, Denied, MisconfiguredEvent, OutageEvent, RateLimiter, is_outage
 from rl_limits._errors import advice as advice_on
 from servers import Server
 
@@ -67,8 +67,8 @@ def wrong(request: pytest.FixtureRequest) -> Iterator[tuple[Server, dict[str, st
 
 async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Server, dict[str, str], str]) -> None:
     server, options, advice = wrong
-    told: list[Misconfigured] = []
-    stopped: list[Outage] = []
+    told: list[MisconfiguredEvent] = []
+    stopped: list[OutageEvent] = []
     listen: Any = {"on_misconfigured": told.append, "on_outage": stopped.append, "outage": "local"}
     limiters = [RateLimiter.from_url(server.url, timeout=5, **options, **listen)]
     once = redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0), **options)
@@ -114,7 +114,7 @@ async def test_without_a_listener_the_log_has_it_and_no_key_or_rule(
 
 
 async def test_a_cluster_without_the_module(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[Misconfigured] = []
+    told: list[MisconfiguredEvent] = []
     with servers.start_cluster(module=False) as nodes:
         url = nodes[0].url.replace("redis:", "redis+cluster:")
         limiter = RateLimiter.from_url(url, timeout=5, outage="allow", on_misconfigured=told.append)
@@ -125,7 +125,7 @@ async def test_a_cluster_without_the_module(caplog: pytest.LogCaptureFixture) ->
 
 
 async def test_a_cluster_that_refuses_its_client(cluster: list[Server]) -> None:
-    told: list[Misconfigured] = []
+    told: list[MisconfiguredEvent] = []
     for node in cluster:
         with node.client() as client:
             client.execute_command("ACL", "SETUSER", "nobody", "on", ">secret", "~*", "-@all", "+hello", "+client")
@@ -141,7 +141,7 @@ async def test_a_cluster_that_refuses_its_client(cluster: list[Server]) -> None:
 
 
 def test_the_server_is_asked_again_when_it_is_set_right(newest: Server) -> None:
-    told: list[Misconfigured] = []
+    told: list[MisconfiguredEvent] = []
     with newest.client() as client:
         client.execute_command("ACL", "SETUSER", "late", "on", ">secret", "~*", "-@all", "+hello", "+client")
         options: Any = {"username": "late", "password": "secret", "on_misconfigured": told.append, "timeout": 5}
@@ -156,7 +156,7 @@ def test_the_server_is_asked_again_when_it_is_set_right(newest: Server) -> None:
 
 
 async def test_a_command_that_the_application_misspells_stops_no_limit(newest: Server) -> None:
-    told: list[Misconfigured] = []
+    told: list[MisconfiguredEvent] = []
     limiter = newest.limiter(outage="allow", on_misconfigured=told.append)
     async with newest.async_limiter(outage="allow", on_misconfigured=told.append) as asynchronous:
         for _ in range(3):
@@ -169,7 +169,7 @@ async def test_a_command_that_the_application_misspells_stops_no_limit(newest: S
 
 
 async def test_a_right_that_only_another_command_lacks_stops_no_limit(newest: Server) -> None:
-    told: list[Misconfigured] = []
+    told: list[MisconfiguredEvent] = []
     with newest.client() as client:
         without = ("-rl.reset", "-rl.refund", "-rl.settle", "-rl.renew", "-rl.pause")
         client.execute_command("ACL", "SETUSER", "weak", "on", ">secret", "~*", "+@all", *without)

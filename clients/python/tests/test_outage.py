@@ -18,7 +18,7 @@ from redis.retry import Retry
 
 import outages
 import servers
-from rl_limits import AsyncRateLimiter, Limit, Outage, RateLimiter, is_outage
+from rl_limits import AsyncRateLimiter, Limit, OutageEvent, RateLimiter, is_outage
 from servers import Server
 
 #: What a request may cost while the server is asked: the time-out, and a busy machine.
@@ -33,7 +33,7 @@ def away(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def test_a_limiter_in_the_process_stands_in(away: str) -> None:
-    told: list[Outage] = []
+    told: list[OutageEvent] = []
     limiter = RateLimiter.from_url(away, outage="local", on_outage=told.append)
     answers, longest_s = [], 0.0
     for _ in range(4):
@@ -96,7 +96,7 @@ async def test_a_patient_client_costs_no_more_with_asyncio(newest: Server) -> No
 
 
 def test_the_server_is_asked_again_when_it_is_back(newest: Server) -> None:
-    told: list[Outage] = []
+    told: list[OutageEvent] = []
     limiter = RateLimiter.from_url(newest.url, outage="local", on_outage=told.append)
     with newest.paused():
         for _ in range(5):

@@ -18,7 +18,7 @@ from limits import RateLimitItemPerHour
 from limits.storage import storage_from_string
 
 import rl_limits.storage  # noqa: F401  registers its schemes
-from rl_limits import AsyncRateLimiter, Limit, Outage, RateLimiter, Reply, Saturated
+from rl_limits import AsyncRateLimiter, Limit, OutageEvent, RateLimiter, Reply, Saturated
 from rl_limits._places import AsyncPlaces
 from servers import Server
 
@@ -108,7 +108,7 @@ async def test_a_pool_that_others_use_up_is_waited_for(newest: Server) -> None:
 
 
 async def test_nobody_waits_for_ever_and_nobody_passes(newest: Server) -> None:
-    told: list[Outage] = []
+    told: list[OutageEvent] = []
     options: Any = {"outage": "allow", "on_outage": told.append, "queue_timeout": 0.2}
     plain = redis.Redis(port=newest.port, max_connections=1)
     asynchronous = redis.asyncio.Redis(port=newest.port, max_connections=1)

@@ -145,9 +145,13 @@ impl Builder {
         Self { processes, ..self }
     }
 
-    /// The rules of a policy under [`Outage::Local`]. A policy that is not given limits nothing then.
-    pub fn policy(mut self, name: impl Into<String>, rules: impl Into<Rules>) -> Self {
-        self.policies.insert(name.into(), rules.into());
+    /// The names and rules of policies under [`Outage::Local`]. A policy that is not given limits nothing
+    /// then.
+    pub fn policies<N: Into<String>, R: Into<Rules>>(
+        mut self,
+        policies: impl IntoIterator<Item = (N, R)>,
+    ) -> Self {
+        self.policies = policies.into_iter().map(|(name, of)| (name.into(), of.into())).collect();
         self
     }
 

@@ -82,6 +82,7 @@ pub struct Check {
     pub(crate) hold: Option<Duration>,
     pub(crate) id: Option<String>,
     pub(crate) refund: bool,
+    pub(crate) wait: Option<Duration>,
     pub(crate) flow: Option<(String, u16)>,
     pub(crate) priority: u8,
 }
@@ -96,6 +97,7 @@ impl Check {
             hold: None,
             id: None,
             refund: false,
+            wait: None,
             flow: None,
             priority: 0,
         };
@@ -143,8 +145,15 @@ impl Check {
 
     /// Gives all back if the hold ends without being settled.
     #[must_use]
-    pub fn refund_unsettled(mut self) -> Self {
+    pub fn refunding(mut self) -> Self {
         self.refund = true;
+        self
+    }
+
+    /// Lets [`RateLimiter::hold`](crate::RateLimiter::hold) wait in line, but at most so long.
+    #[must_use]
+    pub fn wait(mut self, timeout: Duration) -> Self {
+        self.wait = Some(timeout);
         self
     }
 
@@ -294,7 +303,7 @@ mod tests {
         let short = one.clone().with_hold("id", Duration::from_nanos(1));
         assert_eq!(text(&short.command(false)), "RL.CHECK a HOLD id PX 1 1/s 5/m");
         assert_eq!(text(&one.clone().cost(3).command(true)), "RL.CHECK a COST 3 FULL 1/s 5/m");
-        let held = one.clone().cost(1..=9).with_hold("id", second).refund_unsettled();
+        let held = one.clone().cost(1..=9).with_hold("id", second).refunding();
         let options = "COST 1..9 HOLD id PX 1000 REFUND 1/s 5/m";
         let turn = one.clone().flow("f", 3).priority(5).wait_command(second).unwrap();
         let expected = "RL.WAIT a 1000 FLOW f WEIGHT 3 PRIORITY 5 1/s 5/m";

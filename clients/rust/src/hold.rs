@@ -55,31 +55,20 @@ pub struct Hold {
 }
 
 impl RateLimiter {
-    /// Takes a hold that renews itself; if this process dies, it ends after `ttl`. Under a `leaky` rule
-    /// returns when it is this caller's turn. Dropping the future gives all back.
+    /// Takes a hold that renews itself; if this process dies, it ends after `ttl`. With [`Check::wait`]
+    /// waits in line for it, as [`Self::wait`] does. Under a `leaky` rule returns when it is this
+    /// caller's turn. Dropping the future gives all back.
     ///
     /// # Errors
     /// [`HoldError::Denied`], or those of [`Self::check`].
     pub async fn hold(&self, check: impl Into<Check>, ttl: Duration) -> Result<Hold, HoldError> {
         let (check, receipt) = self.receipt(check.into(), ttl)?;
         let asked = Instant::now();
-        let reply = self.check(check).await;
-        taken(receipt, reply, asked, ttl)?.at_its_turn().await
-    }
-
-    /// Waits in line for a hold, but at most `longest`: see [`Self::hold`] and [`Self::wait`].
-    ///
-    /// # Errors
-    /// Those of [`Self::hold`].
-    pub async fn hold_in_line(
-        &self,
-        check: impl Into<Check>,
-        ttl: Duration,
-        longest: Duration,
-    ) -> Result<Hold, HoldError> {
-        let (check, receipt) = self.receipt(check.into(), ttl)?;
-        let reply = self.wait(check, longest).await;
-        taken(receipt, reply, Instant::now(), ttl)?.at_its_turn().await
+        let (reply, since) = match check.wait {
+            None => (self.check(check).await, asked),
+            Some(timeout) => (self.wait(check, timeout).await, Instant::now()),
+        };
+        taken(receipt, reply, since, ttl)?.at_its_turn().await
     }
 
     /// The receipt of a hold before it is asked for, so that a dropped future loses no hold.
@@ -132,7 +121,7 @@ impl Hold {
     ///
     /// # Errors
     /// Those of [`Self::settle`].
-    pub async fn settle_at(self, cost: impl Into<Cost>) -> RedisResult<bool> {
+    pub async fn settle_cost(self, cost: impl Into<Cost>) -> RedisResult<bool> {
         self.end(Settlement::Cost(cost.into())).await
     }
 

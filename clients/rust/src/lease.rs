@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 
-use ratelimit_core::rule::MAX_PERIOD_US;
+use ratelimit_core::MAX_PERIOD;
 use redis::{ErrorKind, RedisError, RedisResult};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
@@ -24,8 +24,21 @@ const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_millis(200);
 /// For how long a denial without an end is remembered.
 const NEVER: Duration = Duration::from_secs(1);
-const TTL: Duration = Duration::from_secs(2);
-const MOST: u64 = 1000;
+
+/// The options of a [`Lease`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseOptions {
+    /// How long the server keeps a lease that is not settled: 2 s by default.
+    pub ttl: Duration,
+    /// The most units to lease at once: 1000 by default.
+    pub most: u64,
+}
+
+impl Default for LeaseOptions {
+    fn default() -> Self {
+        Self { ttl: Duration::from_secs(2), most: 1000 }
+    }
+}
 
 /// What [`Lease::take`] answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +107,7 @@ enum Found {
 }
 
 impl Lease {
-    /// Leases units of this key under these rules, for 2 s and at most 1000 at once.
+    /// Leases units of this key under these rules.
     ///
     /// # Errors
     /// A rule that cannot be read.
@@ -103,26 +116,25 @@ impl Lease {
         key: impl Into<Vec<u8>>,
         rules: impl Into<Rules>,
     ) -> RedisResult<Self> {
-        Self::within(limiter, key, rules, TTL, MOST)
+        Self::with(limiter, key, rules, LeaseOptions::default())
     }
 
-    /// Leases at most `most` units at once, each time for `ttl`.
+    /// Leases units with other options.
     ///
     /// # Errors
     /// A rule that cannot be read, a `ttl` that is not above 0 and at most 366 days, or a `most` that is not
     /// 1 to 4,294,967,295.
-    pub fn within(
+    pub fn with(
         limiter: RateLimiter,
         key: impl Into<Vec<u8>>,
         rules: impl Into<Rules>,
-        ttl: Duration,
-        most: u64,
+        options: LeaseOptions,
     ) -> RedisResult<Self> {
-        let (key, rules) = (key.into(), rules.into());
+        let (key, rules, LeaseOptions { ttl, most }) = (key.into(), rules.into(), options);
         rules.validate()?;
         let wrong =
             |name, given: String| RedisError::from((ErrorKind::InvalidClientConfig, name, given));
-        if ttl.is_zero() || ttl.as_micros() > MAX_PERIOD_US.into() {
+        if ttl.is_zero() || ttl > MAX_PERIOD {
             return Err(wrong(
                 "the ttl is",
                 format!("{ttl:?}, expected more than 0, at most 366 days"),
@@ -221,7 +233,7 @@ impl Shared {
         let mut receipt = Receipt::new(self.limiter.asker(), vec![self.key.clone()], None);
         let id = receipt.place.id.clone();
         let one = Check::new(&self.key[..], &self.rules).cost(units);
-        let leased = one.clone().cost(units..=most).with_hold(&id, self.ttl).refund_unsettled();
+        let leased = one.clone().cost(units..=most).with_hold(&id, self.ttl).refunding();
         let asked = Instant::now();
         let (_, reply) = tokio::join!(self.settle(ended), self.lease(&leased, &one));
         receipt.give_back_unanswered(reply.as_ref().map(|reply| reply.source));

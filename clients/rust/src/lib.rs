@@ -51,7 +51,7 @@ pub use events::{MisconfiguredEvent, OutageEvent};
 pub use fields::Headers;
 pub use hold::{Hold, HoldError};
 pub use layer::{Count, RateLimitLayer, Target};
-pub use lease::{Lease, Taken};
+pub use lease::{Lease, LeaseOptions, Taken};
 pub use limiter::RateLimiter;
 pub use outage::{Outage, is_outage, is_saturated};
 pub use refusal::{Problem, Refusal, Refuse};

@@ -11,10 +11,10 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ratelimit_core::check;
-use ratelimit_core::check::{Bounds, Decision, Foresight, KeyCheck};
+use ratelimit_core::check::{Bounds, Decision, Field, Foresight, KeyCheck, check_keys};
 use ratelimit_core::key::{Check, Limiter};
-use ratelimit_core::rule::{Rule, RuleError, looks_like_rule};
+use ratelimit_core::rule::looks_like_rule;
+use ratelimit_core::{Rule, RuleError};
 use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
 use redis::{Arg, Cmd, RedisResult, Value};
 
@@ -105,33 +105,21 @@ impl Local {
         };
 
         let mut keys = self.keys();
-        let found = names.map(|name| (*name, keys.take(*name).unwrap_or_default()));
+        let found = names.clone().map(|name| (*name, keys.take(*name).unwrap_or_default()));
         let mut found = found.collect::<Vec<_>>();
-        let mut decisions = Vec::new();
-        let checks = found.iter_mut().enumerate().map(|(place, (_, limiter))| {
-            limiter.lapse(now_us);
-            KeyCheck::new(limiter, check_of(place))
-        });
-        let mut checks = checks.collect::<Vec<_>>();
-        let decided = check::check_keys(&mut checks, BOUNDS, &mut decisions);
-        let done = checks.iter().map(|key| (*key.outcome(), key.decisions().clone()));
-        let done = done.collect::<Vec<_>>();
-        let answer = decided.map(|decider| {
-            let (summary, cost) = done
-                .first()
-                .map_or((None, 0), |(outcome, _)| (Some(outcome.summary), outcome.cost));
-            let shown =
-                found.iter().zip(&done).enumerate().map(|(place, ((name, limiter), done))| {
-                    let check = Check { cost, ..check_of(place) };
-                    Shown {
-                        name: several.then_some(*name),
-                        check,
-                        decisions: done.1.clone(),
-                        limiter,
-                    }
-                });
+        let limiters = found.iter_mut().map(|(_, limiter)| limiter).enumerate();
+        let checks = limiters.map(|(place, limiter)| KeyCheck::new(limiter, check_of(place)));
+        let (mut checks, mut decisions) = (checks.collect::<Vec<_>>(), Vec::new());
+        let answer = check_keys(&mut checks, BOUNDS, &mut decisions).map(|decider| {
+            let shown = names.zip(&checks).map(|(name, key)| Shown {
+                name: several.then_some(*name),
+                check: *key.check(),
+                decisions: key.decisions().clone(),
+                limiter: key.limiter(),
+            });
             let shown = shown.collect::<Vec<_>>();
-            summary.map_or(Value::Nil, |summary| {
+            checks.first().map_or(Value::Nil, |first| {
+                let summary = first.outcome().summary;
                 reply(request.check.full, summary, &mut decisions, &shown, decider)
             })
         });
@@ -243,13 +231,14 @@ fn reply(
     let rules = keys.iter().flat_map(|key| rules_of(key, decisions)).collect();
     let several = keys.first().and_then(|key| key.name);
     let decider = decider.and_then(|place| keys.get(place)?.name);
-    map([
+    let fields = [
         Some(("verdict", Value::Int(verdict.code()))),
         Some(("wait_ms", Value::Int(wait_ms))),
         granted.map(|granted| ("granted", Value::Int(granted))),
         several.map(|_| ("key", decider.map_or(Value::Nil, text))),
         Some(("rules", Value::Array(rules))),
-    ])
+    ];
+    map(fields.into_iter().flatten())
 }
 
 fn rules_of(key: &Shown<'_>, decisions: &mut [Decision]) -> Vec<Value> {
@@ -257,32 +246,23 @@ fn rules_of(key: &Shown<'_>, decisions: &mut [Decision]) -> Vec<Value> {
     let foresight = &Foresight::of_command();
     let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();
     limiter.fill_resets(check, decisions, foresight);
-    let answers = check.rules.iter().zip(decisions).zip(limiter.outlooks(check, foresight));
-    let rule = |((rule, decision), outlook): ((&Rule, &mut Decision), check::Outlook)| {
-        let label = rule.name().map_or(Value::Nil, |name| text(name.as_bytes()));
-        map([
-            name.map(|key| ("key", text(key))),
-            Some(("rule", text(rule.to_string().as_bytes()))),
-            Some(("name", label)),
-            Some(("cost", Value::Int(check.cost_of(rule).into()))),
-            Some(("verdict", Value::Int(decision.verdict.code()))),
-            Some(("limit", Value::Int(decision.limit))),
-            Some(("quota", Value::Int(rule.limit().into()))),
-            Some(("period_ms", Value::Int(outlook.period_ms))),
-            Some(("remaining", Value::Int(decision.remaining))),
-            Some(("wait_ms", Value::Int(decision.wait_ms))),
-            Some(("next_ms", Value::Int(outlook.next_ms))),
-            Some(("reset_ms", Value::Int(decision.reset_ms))),
-            Some(("shadow", Value::Int(rule.is_shadow().into()))),
-        ])
-    };
-    answers.map(rule).collect()
+    let rules = limiter.rule_reports(check, decisions, foresight).map(|rule| {
+        let key = name.map(|key| ("key", text(key)));
+        map(key.into_iter().chain(rule.fields().map(|(name, field)| (name, value(field)))))
+    });
+    rules.collect()
 }
 
-fn map<const N: usize>(entries: [Option<(&str, Value)>; N]) -> Value {
-    Value::Map(
-        entries.into_iter().flatten().map(|(name, value)| (text(name.as_bytes()), value)).collect(),
-    )
+fn map<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    Value::Map(fields.into_iter().map(|(name, value)| (text(name.as_bytes()), value)).collect())
+}
+
+fn value(field: Field<'_>) -> Value {
+    match field {
+        Field::Text(words) => text(words.as_bytes()),
+        Field::Integer(number) => Value::Int(number),
+        Field::Null => Value::Nil,
+    }
 }
 
 fn text(bytes: &[u8]) -> Value {

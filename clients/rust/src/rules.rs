@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratelimit_core::rule::Rule;
+use ratelimit_core::Rule;
 use redis::{ErrorKind, RedisError, RedisResult, make_extension_error};
 
 /// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]` or the policy `"@free"`. A clone is cheap.

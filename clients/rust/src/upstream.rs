@@ -3,16 +3,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, StatusCode};
-use ratelimit_core::rule::MAX_PERIOD_US;
+use ratelimit_core::MAX_PERIOD;
 use redis::RedisResult;
 
 use crate::asker::read;
 use crate::check::ms;
 use crate::limiter::RateLimiter;
 use crate::outage::{Outage, is_outage};
-
-/// The longest pause, 366 days. Above it a reset is a Unix time, and anything else a mistake.
-const LONGEST: Duration = Duration::from_micros(MAX_PERIOD_US);
 
 impl RateLimiter {
     /// Denies every check of the key for this time, unless a pause ends later: `RL.PAUSE`. Replies with
@@ -82,16 +79,16 @@ impl RateLimiter {
         &self,
         key: impl AsRef<[u8]>,
         status: StatusCode,
-        fields: &HeaderMap,
+        headers: &HeaderMap,
         remaining: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> RedisResult<Duration> {
         let (key, mut paused) = (key.as_ref(), Duration::ZERO);
         let done = async {
-            if let Some(time) = pause_of(status, fields, SystemTime::now()) {
+            if let Some(time) = pause_of(status, headers, SystemTime::now()) {
                 paused = self.pause(key, time, Some(status.as_str())).await?;
             }
             for (field, rule) in remaining {
-                let Some(left) = joined(fields, field).and_then(|text| units(&text)) else {
+                let Some(left) = joined(headers, field).and_then(|text| units(&text)) else {
                     continue;
                 };
                 let known = self.peek_all((key, rule)).await?;
@@ -124,7 +121,7 @@ fn pause_of(status: StatusCode, fields: &HeaderMap, now: SystemTime) -> Option<D
         None if status == StatusCode::TOO_MANY_REQUESTS => reset(fields, now)?,
         asked => asked?,
     };
-    (!time.is_zero() && time <= LONGEST).then_some(time)
+    (!time.is_zero() && time <= MAX_PERIOD).then_some(time)
 }
 
 /// `Retry-After`: seconds, or a date.
@@ -141,7 +138,8 @@ fn reset(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     }
     let names = ["ratelimit-reset", "x-ratelimit-reset"];
     let time = seconds(&names.iter().find_map(|name| joined(fields, name))?)?;
-    if time <= LONGEST {
+    // No pause is longer, so it is a Unix time.
+    if time <= MAX_PERIOD {
         return Some(time);
     }
     time.checked_sub(now.duration_since(UNIX_EPOCH).ok()?)

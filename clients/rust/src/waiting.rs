@@ -26,12 +26,12 @@ impl RateLimiter {
     ///
     /// # Errors
     /// Those of [`Self::check`].
-    pub async fn wait(&self, check: impl Into<Check>, longest: Duration) -> RedisResult<Reply> {
+    pub async fn wait(&self, check: impl Into<Check>, timeout: Duration) -> RedisResult<Reply> {
         let check = check.into();
         if check.limits.is_empty() {
             return Ok(Reply::passed(Source::Local));
         }
-        let command = check.wait_command(longest)?;
+        let command = check.wait_command(timeout)?;
         let key = &check.one_limit("RL.WAIT")?.key;
         let asker = self.asker();
         let asking = async {
@@ -45,18 +45,18 @@ impl RateLimiter {
                     .await?;
             }
             let asking = asker.breaker.enter(Instant::now())?;
-            asker.told(asking, alone(asker, &command, key, longest).await)
+            asker.told(asking, alone(asker, &command, key, timeout).await)
         };
         asker.or_without(asking.await, &check.command(false))
     }
 }
 
-async fn alone(asker: &Asker, command: &Cmd, key: &[u8], longest: Duration) -> RedisResult<Value> {
+async fn alone(asker: &Asker, command: &Cmd, key: &[u8], timeout: Duration) -> RedisResult<Value> {
     let connection = asker.in_time(asker.opener.open()).await?;
     tokio::select! {
         biased;
         answer = connection.send(command, key) => answer,
-        () = sleep(longest.saturating_add(LATE)) => Err(asker.late()),
+        () = sleep(timeout.saturating_add(LATE)) => Err(asker.late()),
         error = silence(asker, key) => Err(error),
     }
 }

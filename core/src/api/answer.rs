@@ -7,6 +7,7 @@ use crate::rule::Rule;
 use core::time::Duration;
 
 /// Whether a request may pass. Waits and resets are rounded up to a millisecond.
+/// [`Limiter::peek_all`](crate::Limiter::peek_all) has the numbers of each rule.
 ///
 /// ```
 /// use ratelimit_core::{Answer, Limiter, Rules};

@@ -2,9 +2,10 @@
 
 use super::answer::Answer;
 use super::hold::{Hold, HoldError, Settlement};
+use super::report::RuleReport;
 use super::rules::Rules;
 use super::time::micros;
-use crate::check::Bounds;
+use crate::check::{Bounds, Foresight};
 use crate::key::holds::MOST_HOLDS;
 use crate::key::{self, Check, CheckOptions};
 use crate::rule::MAX_UNITS;
@@ -72,6 +73,22 @@ impl Limiter {
         let mut decisions = Vec::new();
         let outcome = self.0.peek(&check, &mut decisions);
         Answer::new(&check, outcome.summary, &mut decisions)
+    }
+
+    /// What each rule says of a request of `cost` units, in the order of the rules. Consumes
+    /// nothing. Empty while an earlier denial bans the client (`ban=`), since no rule is asked then.
+    pub fn peek_all<'r, const HELD: bool>(
+        &self,
+        rules: &'r Rules<HELD>,
+        cost: u32,
+        now: Duration,
+    ) -> Vec<RuleReport<'r>> {
+        let (check, foresight) = (check_of(rules, cost, now), Foresight::of_command());
+        let limiter = self.0.as_of(check.now_us);
+        let mut decisions = Vec::new();
+        let _ = limiter.peek(&check, &mut decisions);
+        limiter.fill_resets(&check, &mut decisions, &foresight);
+        limiter.rule_reports(&check, &decisions, &foresight).map(RuleReport::from).collect()
     }
 
     /// Gives back up to `units` that these rules consumed last, and returns how many came back: the

@@ -6,6 +6,7 @@
 //! as_text   rules in a configuration
 //! hold      a charge that is corrected later
 //! answer    whether a request may pass
+//! report    what each rule says of a request
 //! time      between durations and the engine's numbers
 //! ```
 //!
@@ -17,6 +18,7 @@ mod answer;
 mod as_text;
 mod hold;
 mod limiter;
+mod report;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -25,4 +27,6 @@ mod time;
 pub use answer::Answer;
 pub use hold::{Hold, HoldError, Settlement};
 pub use limiter::Limiter;
+pub use report::RuleReport;
 pub use rules::{HeldRules, RuleFault, Rules, RulesError};
+pub use time::MAX_PERIOD;

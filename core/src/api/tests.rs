@@ -1,7 +1,7 @@
 //! These types answer exactly as the engine does, and no rules that it must not get can be made.
 
 use super::*;
-use crate::check::{Bounds, Decision};
+use crate::check::{Bounds, Decision, Foresight};
 use crate::key::{self, Check, CheckOptions, HoldRequest, Verdict};
 use crate::rule::{Kind, MAX_TIME_US, Rule};
 use crate::tests::laws::cases;
@@ -96,6 +96,15 @@ proptest! {
                     let mut decisions = Vec::new();
                     let summary = engine.peek(&check, &mut decisions).summary;
                     prop_assert_eq!(peeked, expected(&check, summary, &decisions));
+                    engine.fill_resets(&check, &mut decisions, &Foresight::of_command());
+                    let reports = limiter.peek_all(&rules, cost, now);
+                    prop_assert_eq!(reports.len(), decisions.len());
+                    for (report, decision) in reports.iter().zip(&decisions) {
+                        prop_assert_eq!(report.denies, decision.verdict == Verdict::Limited);
+                        prop_assert_eq!(i64::from(report.remaining), decision.remaining);
+                        prop_assert_eq!(report.wait, millis(decision.wait_ms));
+                        prop_assert_eq!(report.reset, millis(decision.reset_ms));
+                    }
                 }
                 Action::Refund(units, _) => {
                     let returned = engine.refund(units, now_us, rules.as_slice());
@@ -272,6 +281,7 @@ fn a_ban_answers_without_a_rule() {
         let Answer::Denied { wait, rule, .. } = answer else { panic!("{answer:?}") };
         assert_eq!((wait, rule), (minute, deciding));
     }
+    assert_eq!(limiter.peek_all(&rules, 1, NOW), []);
 }
 
 #[test]

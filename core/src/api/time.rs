@@ -1,7 +1,10 @@
 //! Times and waits, between these types and the engine.
 
-use crate::rule::MAX_TIME_US;
+use crate::rule::{MAX_PERIOD_US, MAX_TIME_US};
 use core::time::Duration;
+
+/// The longest period of a rule, and the longest that a hold lasts: 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_micros(MAX_PERIOD_US);
 
 /// The engine's time.
 pub(super) fn micros(since_epoch: Duration) -> u64 {

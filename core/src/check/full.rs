@@ -1,5 +1,5 @@
-//! What only the reply to `FULL` shows of each rule: its reset, how long its period is, and
-//! when it lets one more unit pass.
+//! What the reply to `FULL` shows of each rule. The short reply has nothing of its reset, of how
+//! long its period is, and of when it lets one more unit pass.
 //!
 //! A rule that has `r` units remaining has one more as soon as it admits a cost of
 //! `r + 1`. So the algorithms need no second formula: each reads its state with that
@@ -13,15 +13,57 @@ use crate::algorithm::reading::Moment;
 use crate::key::check::Check;
 use crate::key::limiter::Limiter;
 use crate::rule::{MS_US, Rule};
+use alloc::borrow::Cow;
+use alloc::string::ToString;
 
-/// What a reply to `FULL` adds for one rule.
+/// What a reply to `FULL` shows of one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outlook {
+pub struct RuleReport<'a> {
+    /// The rule.
+    pub rule: &'a Rule,
+    /// What the check costs it, in units.
+    pub cost: u32,
+    /// What it decides, with its reset.
+    pub decision: Decision,
     /// The period; of a calendar month, the length of the present one; of slots, 0.
     pub period_ms: i64,
     /// Until `remaining` is larger by at least one if nothing else happens; 0 if
     /// nothing is consumed, -1: never.
     pub next_ms: i64,
+}
+
+/// The value of a field of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Field<'a> {
+    /// A text.
+    Text(Cow<'a, str>),
+    /// A number.
+    Integer(i64),
+    /// Nothing: the rule has no such text.
+    Null,
+}
+
+impl<'a> RuleReport<'a> {
+    /// The fields of the reply, in its order.
+    #[must_use]
+    pub fn fields(&self) -> [(&'static str, Field<'a>); 12] {
+        let Self { rule, cost, decision, period_ms, next_ms } = *self;
+        let name = rule.name().map_or(Field::Null, |name| Field::Text(name.as_str().into()));
+        [
+            ("rule", Field::Text(rule.to_string().into())),
+            ("name", name),
+            ("cost", Field::Integer(cost.into())),
+            ("verdict", Field::Integer(decision.verdict.code())),
+            ("limit", Field::Integer(decision.limit)),
+            ("quota", Field::Integer(rule.limit().into())),
+            ("period_ms", Field::Integer(period_ms)),
+            ("remaining", Field::Integer(decision.remaining)),
+            ("wait_ms", Field::Integer(decision.wait_ms)),
+            ("next_ms", Field::Integer(next_ms)),
+            ("reset_ms", Field::Integer(decision.reset_ms)),
+            ("shadow", Field::Integer(rule.is_shadow().into())),
+        ]
+    }
 }
 
 impl Limiter {
@@ -38,14 +80,19 @@ impl Limiter {
         }
     }
 
-    /// The outlook of each rule of a check, after it.
-    pub fn outlooks<'a>(
+    /// What the reply to a check shows of each rule that has decided: of none if a block or an
+    /// exemption answered. [`Self::fill_resets`] must have filled in the resets.
+    pub fn rule_reports<'a, 'r>(
         &'a self,
-        check: &'a Check<'_>,
+        check: &'a Check<'r>,
+        decisions: &'a [Decision],
         foresight: &'a Foresight,
-    ) -> impl Iterator<Item = Outlook> + 'a {
+    ) -> impl Iterator<Item = RuleReport<'r>> + use<'a, 'r> {
         let view = View { limiter: self, check, foresight };
-        check.rules.iter().map(move |rule| Outlook {
+        check.rules.iter().zip(decisions).map(move |(rule, decision)| RuleReport {
+            rule,
+            cost: check.cost_of(rule),
+            decision: *decision,
             period_ms: i64::try_from(window_us(rule, check.now_us) / MS_US).unwrap_or(i64::MAX),
             next_ms: view.next(rule).ms_after(check.now_us),
         })
@@ -87,14 +134,12 @@ mod tests {
     const NOW_US: u64 = 1_707_566_400_000_000;
     const DAY_MS: i64 = 86_400_000;
 
-    fn outlook(text: &str, consumed: u32, later_us: u64) -> (i64, i64) {
-        let (mut limiter, rules) = (Limiter::default(), rules_of_line(text));
-        limiter.record(&Check::new(&rules, consumed, NOW_US), Change::Admitted);
-        let outlook = limiter
-            .outlooks(&Check::new(&rules, 0, NOW_US + later_us), &Foresight::of_command())
-            .next()
-            .unwrap();
-        (outlook.period_ms, outlook.next_ms)
+    /// The period and the next unit of the only rule.
+    fn outlook(limiter: &Limiter, rules: &[Rule], now_us: u64) -> (i64, i64) {
+        let (check, foresight) = (Check::new(rules, 0, now_us), Foresight::of_command());
+        let mut reports = limiter.rule_reports(&check, &[Decision::UNDECIDED], &foresight);
+        let RuleReport { period_ms, next_ms, .. } = reports.next().unwrap();
+        (period_ms, next_ms)
     }
 
     #[test]
@@ -103,12 +148,8 @@ mod tests {
             ["5/w", "fixed:5/w", "fixed:5/d,tz=+14:00", "fixed:5/d,align=first", "leaky:5/d"]
         {
             let rules = rules_of_line(rule);
-            let outlook = Limiter::default()
-                .outlooks(&Check::new(&rules, 0, 1), &Foresight::of_command())
-                .next()
-                .unwrap();
             let period_ms = rules[0].period_us().cast_signed() / 1_000;
-            assert_eq!((outlook.period_ms, outlook.next_ms), (period_ms, 0), "{rule}");
+            assert_eq!(outlook(&Limiter::default(), &rules, 1), (period_ms, 0), "{rule}");
         }
     }
 
@@ -133,7 +174,10 @@ mod tests {
             // By then it is March.
             ("fixed:5/month", 0, 20 * 86_400_000_000, (31 * DAY_MS, 0)),
         ] {
-            assert_eq!(outlook(rule, consumed, later_us), expected, "{rule} {consumed}");
+            let (mut limiter, rules) = (Limiter::default(), rules_of_line(rule));
+            limiter.record(&Check::new(&rules, consumed, NOW_US), Change::Admitted);
+            let outlook = outlook(&limiter, &rules, NOW_US + later_us);
+            assert_eq!(outlook, expected, "{rule} {consumed}");
         }
     }
 }

@@ -176,6 +176,18 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         }
     }
 
+    /// The key's value.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// The check, at the cost that was decided.
+    #[must_use]
+    pub const fn check(&self) -> &Check<'a> {
+        &self.check
+    }
+
     /// What was done to the key.
     #[must_use]
     pub const fn outcome(&self) -> &Outcome {

@@ -8,7 +8,7 @@
 //! outcome        the answer to a check, and what was done
 //! refusal        why a check is an error, and how much a key may hold
 //! sync           what an upstream says that others consumed
-//! full           what only the reply to FULL shows
+//! full           what the reply to FULL shows of each rule
 //! later_denials  waits that end later because a rule will deny that does not deny now
 //! lapses         waits and resets that end earlier because holds lapse
 //! foresight      the budget of a command for looking ahead at lapses
@@ -40,7 +40,7 @@ mod view;
 pub use ban::Ban;
 pub use decision::Decision;
 pub use foresight::Foresight;
-pub use full::Outlook;
+pub use full::{Field, RuleReport};
 pub use keys::{KeyCheck, check_keys};
 pub use outcome::Outcome;
 pub use refusal::{Bounds, CheckError, RULES_A_HOLD, Refusal};

@@ -1,9 +1,9 @@
 """Rate limits that redis-ratelimit, a module of Redis and Valkey, decides inside the server."""
 
-from ._breaker import Misconfigured, Outage
+from ._breaker import MisconfiguredEvent, OutageEvent
 from ._commands import Cost, Limit, Rules
 from ._errors import Saturated, is_outage
-from ._replies import Reply, Report, RuleReport, Verdict
+from ._replies import Reply, Report, RuleReport, Source, Verdict
 from .address import network
 from .holds import AsyncHold, Denied, Hold
 from .lease import AsyncLease, Lease
@@ -18,14 +18,15 @@ __all__ = [
     "Hold",
     "Lease",
     "Limit",
-    "Misconfigured",
-    "Outage",
+    "MisconfiguredEvent",
+    "OutageEvent",
     "RateLimiter",
     "Reply",
     "Report",
     "RuleReport",
     "Rules",
     "Saturated",
+    "Source",
     "Verdict",
     "is_outage",
     "network",

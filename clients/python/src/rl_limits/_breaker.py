@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ._errors import LOG, described
 
 
-class Outage(NamedTuple):
+class OutageEvent(NamedTuple):
     """The limiter has stopped asking the server, or asks again."""
 
     away: bool
@@ -19,7 +19,7 @@ class Outage(NamedTuple):
     """How many requests were answered without the server since it went away."""
 
 
-class Misconfigured(NamedTuple):
+class MisconfiguredEvent(NamedTuple):
     """The server answers, but does not limit."""
 
     error: Exception
@@ -39,8 +39,8 @@ class Breaker:
 
     def __init__(
         self,
-        on_outage: Callable[[Outage], object] | None = None,
-        on_misconfigured: Callable[[Misconfigured], object] | None = None,
+        on_outage: Callable[[OutageEvent], object] | None = None,
+        on_misconfigured: Callable[[MisconfiguredEvent], object] | None = None,
     ) -> None:
         self.on_outage = on_outage or _log_outage
         self.on_misconfigured = on_misconfigured or _log_misconfigured
@@ -103,37 +103,37 @@ class Breaker:
         if event:
             _tell(self.on_outage, event)
 
-    def _turn(self, away: bool) -> Outage | None:
+    def _turn(self, away: bool) -> OutageEvent | None:
         if away == self.away:
             return None
         self.away = away
         if away:
             self._gone_at = self.outages
-        return Outage(away, self.error, self.outages - self._gone_at)
+        return OutageEvent(away, self.error, self.outages - self._gone_at)
 
-    def _report(self, error: Exception, advice: str | None, now_s: float) -> Misconfigured | None:
+    def _report(self, error: Exception, advice: str | None, now_s: float) -> MisconfiguredEvent | None:
         if advice is None or now_s < self._report_at_s.get(advice, now_s):
             return None
         self._report_at_s[advice] = now_s + self.REPORT_S
-        event = Misconfigured(error, advice, self.outages - self._reported)
+        event = MisconfiguredEvent(error, advice, self.outages - self._reported)
         self._reported = self.outages
         return event
 
 
-def _tell(listener: Callable[[Any], object], event: Outage | Misconfigured) -> None:
+def _tell(listener: Callable[[Any], object], event: OutageEvent | MisconfiguredEvent) -> None:
     try:
         listener(event)
     except Exception:
         LOG.exception("the listener of a limiter failed")
 
 
-def _log_outage(event: Outage) -> None:
+def _log_outage(event: OutageEvent) -> None:
     if event.away:
         LOG.warning("the limiter stops asking its server for now (%s)", described(event.error))
     else:
         LOG.warning("the limiter asks its server again, after %d requests without it", event.answered)
 
 
-def _log_misconfigured(event: Misconfigured) -> None:
+def _log_misconfigured(event: MisconfiguredEvent) -> None:
     error = type(event.error).__name__
     LOG.error("the server does not limit (%s): %s; %d requests without it", error, event.advice, event.answered)

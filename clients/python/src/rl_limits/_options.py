@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from . import _given as given
-from ._breaker import Misconfigured, Outage
+from ._breaker import MisconfiguredEvent, OutageEvent
 from ._commands import Rules
 
 #: What a check answers if the server gives no decision: its error, a pass, a denial, or what a limiter in this process
@@ -30,9 +30,9 @@ class Options(TypedDict, total=False):
     """How many processes share each limit while each decides `"local"`: each then has its part, at least one unit."""
     policies: Mapping[str, Rules] | None
     """The rules of each policy then."""
-    on_outage: Callable[[Outage], object] | None
+    on_outage: Callable[[OutageEvent], object] | None
     """Is called when the limiter stops asking the server, and when it asks again; without it a warning is logged."""
-    on_misconfigured: Callable[[Misconfigured], object] | None
+    on_misconfigured: Callable[[MisconfiguredEvent], object] | None
     """Is called when the server answers but does not limit, at once and then each minute; without it an error is
     logged."""
     separately: bool
@@ -90,8 +90,8 @@ class Settings:
     outage: Mode = "raise"
     processes: int = 1
     policies: Mapping[str, Rules] | None = field(default_factory=dict)
-    on_outage: Callable[[Outage], object] | None = None
-    on_misconfigured: Callable[[Misconfigured], object] | None = None
+    on_outage: Callable[[OutageEvent], object] | None = None
+    on_misconfigured: Callable[[MisconfiguredEvent], object] | None = None
     separately: bool = False
     remember_denials: int = 0
     concurrency: int = 50

@@ -52,7 +52,7 @@ class RateLimitMiddleware:
     - `count`: `"failed"` or `"successful"` gives back what other answers than these have consumed. A handshake that the
       application refuses is failed.
     - `headers`: which fields clients get.
-    - `refusal`: an application of ASGI, such as a Response of Starlette, that refuses a request.
+    - `refuse`: an application of ASGI, such as a Response of Starlette, that refuses a request.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class RateLimitMiddleware:
         skip: Callable[[Scope], bool] = lambda scope: False,
         count: Count = "all",
         headers: Headers = "draft-11",
-        refusal: Callable[[Scope, Report], App] | None = None,
+        refuse: Callable[[Scope, Report], App] | None = None,
     ) -> None:
-        for name, function in (("key", key), ("cost", cost), ("skip", skip), ("refusal", refusal)):
+        for name, function in (("key", key), ("cost", cost), ("skip", skip), ("refuse", refuse)):
             given.function(name, function)
         check_options(count, headers)
         if not callable(limits):
@@ -83,7 +83,7 @@ class RateLimitMiddleware:
         self.skip = skip
         self.count = count
         self.headers = headers
-        self.refusal = refusal or (lambda scope, report: _problem(report))
+        self.refuse = refuse or (lambda scope, report: _problem(report))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = scope["type"] in ("http", "websocket") and not self.skip(scope)
@@ -102,7 +102,7 @@ class RateLimitMiddleware:
         scope.setdefault("state", {})["rate_limit"] = report
         told = fields(report, self.headers)
         if not report.allowed:
-            return await self.refusal(scope, report)(scope, receive, Answer(scope, send, told))
+            return await self.refuse(scope, report)(scope, receive, Answer(scope, send, told))
 
         settling: list[asyncio.Task[None]] = []
 

@@ -10,7 +10,7 @@ RL_LIMITS = {
     "SKIP": "shop.limits.is_free",           # a function: which requests pass without a check
     "COUNT": "all",                          # or "failed", "successful": give back what other answers have consumed
     "HEADERS": "draft-11",                   # or "legacy", "none"
-    "REFUSAL": "shop.limits.refuse",         # a function: the response to a request and its report
+    "REFUSE": "shop.limits.refuse",          # a function: the response to a request and its report
 }
 """
 
@@ -46,7 +46,7 @@ from .http import (
 )
 from .limiter import RateLimiter
 
-SETTINGS = ("URL", "OPTIONS", "LIMITER", "LIMITS", "KEY", "PREFIX", "SKIP", "COUNT", "HEADERS", "REFUSAL")
+SETTINGS = ("URL", "OPTIONS", "LIMITER", "LIMITS", "KEY", "PREFIX", "SKIP", "COUNT", "HEADERS", "REFUSE")
 
 
 class RateLimitMiddleware:
@@ -59,7 +59,7 @@ class RateLimitMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
         self.skip = named_function("SKIP") or (lambda request: False)
-        self.refusal = named_function("REFUSAL") or (lambda request, report: _refuse(report))
+        self.refuse = named_function("REFUSE") or (lambda request, report: _refuse(report))
         self.count = optional("COUNT", "all")
         self.headers = optional("HEADERS", "draft-11")
         with configuration():
@@ -79,7 +79,7 @@ class RateLimitMiddleware:
                 raise
             return with_fields(_refuse(UNDECIDED), fields(UNDECIDED))
         request.rate_limit = report
-        response = self._answer(request, report, wanted, held) if report.allowed else self.refusal(request, report)
+        response = self._answer(request, report, wanted, held) if report.allowed else self.refuse(request, report)
         return with_fields(response, fields(report, self.headers))
 
     def _answer(self, request: HttpRequest, report: Report, wanted: Sequence[Limit], held: Held | None) -> HttpResponse:

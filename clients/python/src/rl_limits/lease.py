@@ -168,7 +168,7 @@ class AsyncLease(LeaseBase):
             self._settler = asyncio.create_task(self._settle_when_due())
         return await self._limiter.finish(self._alone(self._refill(units)))
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         if self._settler:
             self._settler.cancel()
         await self._limiter.finish(self._alone(self._settle()))
@@ -177,7 +177,7 @@ class AsyncLease(LeaseBase):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self.aclose()
 
     async def _settle_when_due(self) -> None:
         while True:

@@ -16,6 +16,10 @@ async fn left(limiter: &RateLimiter, key: &str, rule: &str) -> u64 {
     limiter.peek((key, rule)).await.expect("it runs").remaining.expect("a limit")
 }
 
+fn in_line(check: impl Into<Check>) -> Check {
+    check.into().wait(MINUTE)
+}
+
 async fn slot(limiter: &RateLimiter, ttl: Duration) -> Result<Hold, HoldError> {
     limiter.hold(("s", "slots:1"), ttl).await
 }
@@ -48,7 +52,7 @@ async fn a_hold_is_settled_at_the_real_cost_or_refunded() {
     let rule = "bucket:100/d";
     let take =
         async || limiter.hold(Check::new("a", rule).cost(50), MINUTE).await.expect("it fits");
-    assert_eq!(take().await.settle_at(1).await, Ok(true));
+    assert_eq!(take().await.settle_cost(1).await, Ok(true));
     assert_eq!(left(&limiter, "a", rule).await, 99);
     assert_eq!(take().await.refund().await, Ok(true));
     assert_eq!(left(&limiter, "a", rule).await, 99);
@@ -57,7 +61,7 @@ async fn a_hold_is_settled_at_the_real_cost_or_refunded() {
     let named = Check::new("b", ["bucket:9/d,name=in", "bucket:9/d,name=out"])
         .cost([("in", 2), ("out", 9)]);
     let hold = limiter.hold(named, MINUTE).await.expect("it fits");
-    assert_eq!(hold.settle_at([("out", 3)]).await, Ok(true));
+    assert_eq!(hold.settle_cost([("out", 3)]).await, Ok(true));
     assert_eq!(left(&limiter, "b", "bucket:9/d,name=out").await, 6);
     assert_eq!(left(&limiter, "b", "bucket:9/d,name=in").await, 7);
 }
@@ -224,9 +228,7 @@ async fn waits_that_are_dropped_leave_no_holds() {
     let tasks = (0..20)
         .map(|_| {
             let limiter = limiter.clone();
-            tokio::spawn(
-                async move { limiter.hold_in_line(("w", "slots:1"), MINUTE, MINUTE).await },
-            )
+            tokio::spawn(async move { limiter.hold(in_line(("w", "slots:1")), MINUTE).await })
         })
         .collect::<Vec<_>>();
     until("all wait", async || server.waiting().len() == 20).await;
@@ -283,7 +285,7 @@ async fn every_server_serves_those_who_wait_in_line() {
         let late = limiter
             .wait(Check::new("s", "slots:1").with_hold("x", MINUTE), Duration::from_millis(50));
         assert!(!late.await.expect(name).is_allowed());
-        let line = limiter.hold_in_line(("s", "slots:1"), MINUTE, MINUTE);
+        let line = limiter.hold(in_line(("s", "slots:1")), MINUTE);
         let serve = async {
             until("it waits", async || server.waiting().len() == 1).await;
             assert_eq!(left(&limiter, "s", "slots:1").await, 0, "others are answered meanwhile");
@@ -303,7 +305,7 @@ async fn a_higher_priority_goes_first() {
     let first = slot(&limiter, MINUTE).await.expect("it is free");
     let wait = async |check: Check, already: usize| {
         until("others wait", async || server.waiting().len() == already).await;
-        let hold = limiter.hold_in_line(check, MINUTE, MINUTE).await.expect("its turn comes");
+        let hold = limiter.hold(in_line(check), MINUTE).await.expect("its turn comes");
         let turn = Instant::now();
         hold.settle().await.map(|_| turn)
     };
@@ -323,7 +325,7 @@ async fn dropping_a_wait_leaves_the_line() {
     let server = Server::start("redis-8.2");
     let limiter = server.limiter();
     let _first = slot(&limiter, MINUTE).await.expect("it is free");
-    let waiting = limiter.hold_in_line(("s", "slots:1"), MINUTE, MINUTE);
+    let waiting = limiter.hold(in_line(("s", "slots:1")), MINUTE);
     tokio::select! {
         _ = waiting => panic!("the slot is taken"),
         () = until("it waits", async || server.waiting().len() == 1) => {}
@@ -412,7 +414,7 @@ async fn a_cluster_lets_wait_and_hold() {
     let limiter = limiter.expect("options");
     for key in ["a", "b", "c", "d"] {
         let hold = limiter.hold((key, "slots:1"), MINUTE).await.expect("it is free");
-        let line = limiter.hold_in_line((key, "slots:1"), MINUTE, MINUTE);
+        let line = limiter.hold(in_line((key, "slots:1")), MINUTE);
         let free = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
             hold.settle().await

@@ -3,13 +3,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tower_redis_ratelimit::{Lease, Outage, RateLimiter, Rules, Source};
+use tower_redis_ratelimit::redis::RedisResult;
+use tower_redis_ratelimit::{Lease, LeaseOptions, Outage, RateLimiter, Rules, Source};
 
 use crate::support::server::{ALL, Server};
 use crate::support::until;
 
 fn of(limiter: RateLimiter, key: &str, rules: impl Into<Rules>) -> Lease {
     Lease::new(limiter, key, rules).expect("rules")
+}
+
+fn within(
+    limiter: RateLimiter,
+    key: &str,
+    rule: &str,
+    ttl: Duration,
+    most: u64,
+) -> RedisResult<Lease> {
+    Lease::with(limiter, key, rule, LeaseOptions { ttl, most })
 }
 
 #[tokio::test]
@@ -47,7 +58,7 @@ async fn every_server_lets_pass_exactly_what_the_limit_allows() {
 async fn a_lease_that_is_not_used_up_comes_back() {
     let server = Server::start("redis-7.0");
     let limiter = server.limiter();
-    let lease = Lease::within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(4), 50);
+    let lease = within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(4), 50);
     let lease = lease.expect("options");
     let left = async || limiter.peek(("k", "bucket:100/d")).await.expect("it runs").remaining;
     for _ in 0..20 {
@@ -68,7 +79,7 @@ async fn a_lease_is_settled_though_nobody_waits_for_that() {
     let left = async |key: &str| limiter.peek((key, rule)).await.expect("it runs").remaining;
     let one_place = server.builder().concurrency(1).build().expect("options");
     let make = async |key: &'static str| {
-        let lease = Lease::within(one_place.clone(), key, rule, Duration::from_secs(600), 50);
+        let lease = within(one_place.clone(), key, rule, Duration::from_secs(600), 50);
         let lease = lease.expect("options");
         for _ in 0..20 {
             assert!(lease.take(1).await.expect("it runs").is_allowed());
@@ -98,7 +109,7 @@ async fn a_lease_whose_answer_comes_too_late_is_given_back() {
     let limiter = limiter.build().expect("options");
     let left = async || limiter.peek(("k", "bucket:100/d")).await.expect("it runs").remaining;
     assert_eq!(left().await, Some(100));
-    let lease = Lease::within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(600), 50);
+    let lease = within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(600), 50);
     server.freeze(true);
     let taken = lease.as_ref().expect("options").take(30).await.expect("it passes");
     assert_eq!(taken.source, Source::Outage);
@@ -117,7 +128,7 @@ async fn what_a_dead_process_used_comes_back_at_the_end_of_the_hold() {
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("threads");
         let lease = runtime.block_on(async {
             let limiter = RateLimiter::server(client).build().expect("options");
-            let lease = Lease::within(limiter, "k", rule, Duration::from_secs(5), 50);
+            let lease = within(limiter, "k", rule, Duration::from_secs(5), 50);
             let lease = lease.expect("options");
             assert!(lease.take(30).await.expect("it runs").is_allowed());
             lease
@@ -197,7 +208,7 @@ async fn exempt_keys_and_no_rules_pass() {
 async fn wrong_rules_and_options_are_errors_at_construction() {
     let server = Server::start("valkey-9.1");
     let with = |rule: &str, ttl, most| {
-        Lease::within(server.limiter(), "k", rule, Duration::from_millis(ttl), most).map(drop)
+        within(server.limiter(), "k", rule, Duration::from_millis(ttl), most).map(drop)
     };
     let (second, longest, most) = (1000, 366 * 86_400_000, u32::MAX.into());
     for (rule, ttl, most, says) in [
@@ -211,6 +222,6 @@ async fn wrong_rules_and_options_are_errors_at_construction() {
         assert!(error.to_string().contains(says), "{error}");
     }
     assert!(with("@free", 1, 1).is_ok());
-    let lease = Lease::within(server.limiter(), "k", "5/s", Duration::from_millis(longest), most);
+    let lease = within(server.limiter(), "k", "5/s", Duration::from_millis(longest), most);
     assert!(lease.expect("the longest").take(1).await.expect("it runs").is_allowed());
 }

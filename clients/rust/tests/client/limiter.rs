@@ -209,7 +209,7 @@ async fn wrong_options_are_errors_at_construction() {
         (of().timeout(Duration::ZERO), "timeout is 0"),
         (of().concurrency(0), "concurrency is 0"),
         (of().concurrency(usize::MAX), "too high"),
-        (of().policy("free", "5/x"), "the period 'x' has no known unit"),
+        (of().policies([("free", "5/x")]), "the period 'x' has no known unit"),
     ] {
         let error = builder.build().expect_err(expected);
         assert!(error.to_string().contains(expected), "{error}");

@@ -5,6 +5,7 @@ mod layer;
 mod lease;
 mod limiter;
 mod misconfigured;
+mod names;
 mod outage;
 mod package;
 mod saturated;

@@ -241,7 +241,7 @@ async fn without_an_answer_of_its_own_an_outage_is_the_last_error_at_once() {
 #[tokio::test]
 async fn the_process_decides_as_the_server_does() {
     let mut server = Server::start("redis-7.0");
-    let limiter = of(&server).outage(Outage::Local).processes(3).policy("free", "6/h");
+    let limiter = of(&server).outage(Outage::Local).processes(3).policies([("free", "6/h")]);
     let limiter = limiter.build().expect("options");
     let check = Check::new("a", ["bucket:9/h,burst=30,name=x", "6/h,name=y"]);
     let check = check.and("b", "@free").and("c", "@unknown").cost([("x", 4)]);

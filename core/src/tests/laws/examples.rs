@@ -324,12 +324,12 @@ fn no_wait_reaches_beyond_the_end_of_a_state() {
             check(&mut limiter, &consumed, units, at(0)).0.summary.verdict,
             Verdict::Allowed
         );
-        let (denied, _) = peek(&limiter, &asked, 1, at(0));
+        let (denied, decisions) = peek(&limiter, &asked, 1, at(0));
         let summary = denied.summary;
         assert_eq!((summary.verdict, summary.wait_ms), (Verdict::Limited, end_ms), "{asked:?}");
         assert_eq!(summary.reset_ms, end_ms, "{asked:?}");
-        let check_at = Check::new(&asked, 0, at(0));
-        let next = limiter.outlooks(&check_at, &Foresight::of_command()).next().unwrap().next_ms;
+        let (check_at, foresight) = (Check::new(&asked, 0, at(0)), Foresight::of_command());
+        let next = limiter.rule_reports(&check_at, &decisions, &foresight).next().unwrap().next_ms;
         assert!(0 < next && next <= end_ms, "{next}");
         let end_us = at(0) + end_ms.cast_unsigned() * 1_000;
         assert!(!would_pass(&limiter, &asked, 1, end_us - 1));
