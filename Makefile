@@ -155,7 +155,7 @@ test-clients-python: build ## tests of clients/python against its libraries and 
 	cd .cache/clients-python/limits-sources && python3 -B -m pytest -p limits_own --noconftest -q -n 6 -c $(CURDIR)/clients/python/tests/limits_own.ini $(LIMITS_TESTS)
 
 test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests
-test-clients-others: build ## run the programs of docs/clients.md in PHP, Ruby, Go and a shell
+test-clients-others: build ## run the programs of docs/guide/clients.md in PHP, Ruby, Go and a shell
 	@scripts/fetch.py servers
 	@scripts/fetch.py clients-python
 	@scripts/fetch.py languages

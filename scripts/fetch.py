@@ -7,7 +7,7 @@
     scripts/fetch.py ioredis             a client of Node.js that tests try, and node if there is none -> .cache/ioredis
     scripts/fetch.py clients-python      what the tests of clients/python need -> .cache/clients-python
     scripts/fetch.py clients-node        what the tests of clients/node need, and node if there is none -> .cache/clients-node
-    scripts/fetch.py languages           PHP, Ruby and Go with their clients, for the tests of docs/clients.md -> .cache/languages
+    scripts/fetch.py languages           PHP, Ruby and Go with their clients, for the tests of docs/guide/clients.md -> .cache/languages
     scripts/fetch.py redis-cell          the module that CL.THROTTLE comes from, to compare with -> .cache/redis-cell
     scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
     scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind

@@ -1,4 +1,4 @@
-"""PHP, Ruby and Go with their clients, for the tests of docs/clients.md, in .cache/languages/bin.
+"""PHP, Ruby and Go with their clients, for the tests of docs/guide/clients.md, in .cache/languages/bin.
 
 All comes as packages of Debian bookworm, 100 MB, because its versions fit each other.
 """

@@ -18,16 +18,15 @@ use transcript::{Block, Typed, blocks, shown};
 
 use crate::support::server::{self, Flavor};
 
-const ALGORITHMS: &str = include_str!("../../docs/algorithms.md");
-const BUDGETS: &str = include_str!("../../docs/budgets.md");
 const COMMANDS: &str = include_str!("../../docs/commands.md");
-const CONCURRENCY: &str = include_str!("../../docs/concurrency.md");
-const FROM_INCREX: &str = include_str!("../../docs/from-increx.md");
-const HTTP: &str = include_str!("../../docs/http.md");
+const HOLDS: &str = include_str!("../../docs/guide/holds.md");
+const HTTP: &str = include_str!("../../docs/guide/http.md");
+const MIGRATE: &str = include_str!("../../docs/migrate.md");
 const README: &str = include_str!("../../README.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
-const POLICIES: &str = include_str!("../../docs/policies.md");
-const WAITING: &str = include_str!("../../docs/waiting.md");
+const POLICIES: &str = include_str!("../../docs/guide/policies.md");
+const RULES: &str = include_str!("../../docs/guide/rules.md");
+const WAITING: &str = include_str!("../../docs/guide/waiting.md");
 
 #[test]
 fn transcripts_of_the_readme_are_true() {
@@ -35,8 +34,8 @@ fn transcripts_of_the_readme_are_true() {
 }
 
 #[test]
-fn transcripts_of_the_guide_to_algorithms_are_true() {
-    replay(ALGORITHMS);
+fn transcripts_of_the_guide_to_rules_are_true() {
+    replay(RULES);
 }
 
 #[test]
@@ -45,9 +44,9 @@ fn transcripts_of_the_reference_of_commands_are_true() {
 }
 
 #[test]
-fn transcripts_of_the_guides_to_http_and_from_increx_are_true() {
+fn transcripts_of_the_guides_to_http_and_migration_are_true() {
     replay(HTTP);
-    replay(FROM_INCREX);
+    replay(MIGRATE);
 }
 
 #[test]
@@ -61,13 +60,8 @@ fn transcripts_of_the_guide_to_policies_are_true() {
 }
 
 #[test]
-fn transcripts_of_the_guide_to_budgets_are_true() {
-    replay(BUDGETS);
-}
-
-#[test]
-fn transcripts_of_the_guide_to_concurrency_are_true() {
-    replay(CONCURRENCY);
+fn transcripts_of_the_guide_to_holds_are_true() {
+    replay(HOLDS);
 }
 
 #[test]
@@ -79,8 +73,7 @@ fn transcripts_of_the_guide_to_waiting_are_true() {
 fn every_transcript_is_replayed() {
     let is_transcript = |block: &&Block| block.typed().is_some();
     let plain = |block: &Block| block.language.is_empty();
-    for guide in [ALGORITHMS, BUDGETS, COMMANDS, CONCURRENCY, FROM_INCREX, HTTP, POLICIES, WAITING]
-    {
+    for guide in [COMMANDS, HOLDS, HTTP, MIGRATE, POLICIES, RULES, WAITING] {
         assert!(blocks(guide).iter().all(|block| block.typed().is_some() == plain(block)));
     }
     let in_readme = blocks(README).iter().filter(is_transcript).count();

@@ -9,7 +9,7 @@ import { readReport } from '../dist/replies.js';
 import { ioredis } from './support/limiters.js';
 import { connect, startServer } from './support/servers.js';
 
-test('the fields are those that docs/http.md describes', async (t) => {
+test('the fields are those that docs/guide/http.md describes', async (t) => {
   const { port } = await startServer(t);
   const client = connect(t, port);
   const limiter = ioredis(client);

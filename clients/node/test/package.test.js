@@ -86,7 +86,8 @@ test('the package', async (t) => {
   });
 
   // Each code of the README, after the first, which makes the limiter, and in a process of its own.
-  const [first, holds, ...others] = blocks('js', 'ts');
+  const [first, ...others] = blocks('js', 'ts');
+  const holds = others.pop();
   const nest = `import 'reflect-metadata';
     import { Controller, Get } from '@nestjs/common';
     import { NestFactory } from '@nestjs/core';

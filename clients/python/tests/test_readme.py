@@ -20,7 +20,7 @@ from rl_limits import Limit
 from servers import Server
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-LIMITER, HOLD, UPSTREAM, FASTAPI, FLASK, DJANGO = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+LIMITER, FASTAPI, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)

@@ -119,7 +119,7 @@ impl RuleOption {
 mod tests {
     use super::*;
 
-    const ALGORITHMS: &str = include_str!("../../../docs/algorithms.md");
+    const RULES: &str = include_str!("../../../docs/guide/rules.md");
     const DESIGN: &str = include_str!("../../../docs/design.md");
     const OPERATIONS: &str = include_str!("../../../docs/operations.md");
 
@@ -128,8 +128,8 @@ mod tests {
         let grammar = format!("algorithm = {} ", Kind::ALL.map(Kind::name).join(" | "));
         assert!(DESIGN.contains(&grammar), "{grammar}");
         for name in Kind::ALL.map(Kind::name) {
-            assert!(ALGORITHMS.contains(&format!("**`{name}`**, ")), "the text of {name}");
-            assert!(ALGORITHMS.contains(&format!("\n| `{name}` | ")), "the comparison of {name}");
+            assert!(RULES.contains(&format!("**`{name}`**, ")), "the text of {name}");
+            assert!(RULES.contains(&format!("\n| `{name}` | ")), "the comparison of {name}");
             assert!(OPERATIONS.contains(&format!("| `ratelimit_{name}_rules` | ")), "{name}");
         }
     }
@@ -142,7 +142,7 @@ mod tests {
             assert!(DESIGN.contains(&format!("\n| `{name}` | {owner} | ")), "{name}");
             let takes_value = option != RuleOption::Common(CommonOption::Shadow);
             let text = if takes_value { format!("{name}=") } else { format!("`{name}`") };
-            assert!(ALGORITHMS.contains(&text), "{text}");
+            assert!(RULES.contains(&text), "{text}");
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Client libraries that send `RL.WAIT`, and what they do if the wait is longer than their
-//! time-out. docs/waiting.md tells users how to set the time-out.
+//! time-out. docs/guide/clients.md tells users how to set the time-out.
 
 mod ioredis;
 mod redis_py;

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use super::replay::flavor;
-use super::{FROM_INCREX, HTTP, README};
+use super::{HTTP, MIGRATE, README};
 use crate::support::client::attempt;
 
 /// The complete commands in backquotes: not the forms with placeholders.
@@ -17,7 +17,7 @@ fn commands(document: &'static str) -> impl Iterator<Item = &'static str> {
 fn commands_in_sentences_and_tables_work() {
     let server = flavor().start();
     let mut c = server.connect();
-    for (document, least) in [(README, 7), (HTTP, 1), (FROM_INCREX, 2)] {
+    for (document, least) in [(README, 7), (HTTP, 1), (MIGRATE, 2)] {
         let shown: Vec<_> = commands(document).collect();
         assert!(shown.len() >= least, "{shown:?}");
         for line in shown {

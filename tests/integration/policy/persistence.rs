@@ -297,7 +297,7 @@ fn config_rewrite_keeps_configured_policies() {
 
 #[test]
 fn a_server_starts_with_the_line_of_the_guide() {
-    let guide = include_str!("../../../docs/policies.md");
+    let guide = include_str!("../../../docs/guide/policies.md");
     let line = guide.lines().find_map(|line| line.strip_prefix("loadmodule ")).expect("a line");
     let args: Vec<&str> = line.split(' ').skip(1).collect();
     server::on_all_with(

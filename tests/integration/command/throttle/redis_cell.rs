@@ -291,7 +291,7 @@ fn in_turn(c: &mut Connection, calls: &[[i64; 4]]) -> Vec<([i64; 5], [i64; 5])> 
     if start.elapsed() < Duration::from_secs(1) { answers } else { in_turn(c, calls) }
 }
 
-// The differences that docs/from-redis-cell.md describes.
+// The differences that docs/migrate.md describes.
 
 #[test]
 fn a_wait_as_long_as_redis_cell_replies_is_too_short() {
