@@ -20,12 +20,12 @@ use crate::support::server::{self, Flavor};
 
 const ALGORITHMS: &str = include_str!("../../docs/algorithms.md");
 const BUDGETS: &str = include_str!("../../docs/budgets.md");
-const COMMANDS: &str = include_str!("../../docs/commands.md");
+const COMMANDS: &str = include_str!("../../docs/reference/commands.md");
 const CONCURRENCY: &str = include_str!("../../docs/concurrency.md");
 const FROM_INCREX: &str = include_str!("../../docs/from-increx.md");
 const HTTP: &str = include_str!("../../docs/http.md");
 const README: &str = include_str!("../../README.md");
-const OPERATIONS: &str = include_str!("../../docs/operations.md");
+const OPERATIONS: &str = include_str!("../../docs/operate/run.md");
 const POLICIES: &str = include_str!("../../docs/policies.md");
 const WAITING: &str = include_str!("../../docs/waiting.md");
 

@@ -1,4 +1,4 @@
-//! The bounds in docs/limits.md: how much memory a key can take, how long a command can take,
+//! The bounds in docs/reference/limits.md: how much memory a key can take, how long a command can take,
 //! and what the module keeps outside of keys.
 //!
 //! Each row of a table in the document names an extreme. A test builds the extreme on real
@@ -33,7 +33,7 @@ struct Row {
 impl Table {
     /// The table under a heading.
     fn under(heading: &'static str) -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/limits.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/limits.md");
         let text = fs::read_to_string(path).expect("the document");
         let (_, rest) = text.split_once(&format!("\n## {heading}\n")).expect(heading);
         let section = rest.split("\n## ").next().expect("it begins");
