@@ -35,7 +35,7 @@ def arguments():
     add("--list", action="store_true", help="show the rows and measure nothing")
     add("--name", help="of the results: target/bench/NAME.json (default: made of server and conditions)")
     add("--from", dest="source", type=Path, metavar="JSON", help="measure nothing, show and draw these results")
-    add("--publish", action="store_true", help="put the plots into docs/images/, for README and docs/performance.md")
+    add("--publish", action="store_true", help="put the plots into docs/images/, for README and docs/reference/performance.md")
     given = parser.parse_args()
     if min(given.rounds, given.requests, given.connections, given.pipeline) < 1:
         parser.error("numbers start at 1")

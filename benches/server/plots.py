@@ -1,4 +1,4 @@
-"""The pictures that README and docs/performance.md show.
+"""The pictures that README and docs/reference/performance.md show.
 
 Horizontal bars with their values, in the order of the rows, coloured by the family of the command. The background is
 white, so that they can also be read on a dark page.

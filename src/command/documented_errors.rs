@@ -1,4 +1,4 @@
-//! Tests that each error that a handler can reply has a row in docs/errors.md.
+//! Tests that each error that a handler can reply has a row in docs/reference/errors.md.
 //!
 //! A new variant does not compile until one of the `place_of_*` functions below has it. Give it the
 //! next number and an example, and the document a row.
@@ -9,7 +9,7 @@ use ratelimit_core::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
 use ratelimit_protocol::parse::{ParseError, RuleArgError};
 use std::collections::BTreeSet;
 
-const ERRORS: &str = include_str!("../../docs/errors.md");
+const ERRORS: &str = include_str!("../../docs/reference/errors.md");
 
 /// The texts in the first column of the tables.
 fn documented() -> Vec<&'static str> {
@@ -35,7 +35,7 @@ fn fits(form: &str, text: &str) -> bool {
 #[track_caller]
 fn assert_documented(error: &impl ToString) {
     let text = format!("ERR {}", error.to_string());
-    assert!(documented().iter().any(|form| fits(form, &text)), "docs/errors.md lacks «{text}»");
+    assert!(documented().iter().any(|form| fits(form, &text)), "errors.md lacks «{text}»");
 }
 
 /// Asserts that each variant has an example, and that the document lists each example.

@@ -1,6 +1,6 @@
 import { Saturated } from './places.js';
 
-/** Replies of a server that cannot serve now; docs/errors.md lists them. */
+/** Replies of a server that cannot serve now; docs/reference/errors.md lists them. */
 const CODES = new Set(['LOADING', 'BUSY', 'OOM', 'MISCONF', 'NOREPLICAS', 'READONLY', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN', 'UNBLOCKED']);
 const TEXTS = /^ERR (max number of clients|internal error|this replica skipped)/;
 /** Only of commands that the clients send themselves: an application may misspell any other. */

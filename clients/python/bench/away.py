@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a request costs while the server cannot decide: the table of docs/outages.md.
+"""What a request costs while the server cannot decide: the table of docs/operate/outages.md.
 
 200 checks one after the other, beside redis-py alone and `limits` as its documentation has it. A row stops after ten
 seconds, and tells how far it came.

@@ -1,4 +1,4 @@
-//! What docs/outages.md says about this client:
+//! What docs/operate/outages.md says about this client:
 //!
 //! ```text
 //! cargo bench --all-features -- outages   # what a request costs while the server is away

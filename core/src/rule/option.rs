@@ -120,8 +120,8 @@ mod tests {
     use super::*;
 
     const RULES: &str = include_str!("../../../docs/guide/rules.md");
-    const DESIGN: &str = include_str!("../../../docs/design.md");
-    const OPERATIONS: &str = include_str!("../../../docs/operations.md");
+    const DESIGN: &str = include_str!("../../../docs/internals/design.md");
+    const OPERATIONS: &str = include_str!("../../../docs/operate/run.md");
 
     #[test]
     fn documents_name_every_algorithm() {

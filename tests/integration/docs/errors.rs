@@ -1,4 +1,4 @@
-//! docs/errors.md: real servers must give each reply that it lists.
+//! docs/reference/errors.md: real servers must give each reply that it lists.
 //!
 //! `src/command/documented_errors.rs` tests that each error of the module has a row.
 
@@ -237,7 +237,7 @@ fn in_a_cluster(server: &Server) -> Vec<String> {
 
 /// The texts in the first cells of the tables, except those that no server says.
 fn documented() -> Vec<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/errors.md");
     let text = fs::read_to_string(path).expect("the document");
     let cell = |line: &str| Some(line.strip_prefix("| `")?.split_once("` |")?.0.to_string());
     text.lines().filter_map(cell).collect()
@@ -275,7 +275,7 @@ fn each_documented_error_is_replied() {
             for error in &errors {
                 let of = forms.iter().filter(|form| fits(form, error));
                 let form = of.max_by_key(|form| form.len());
-                replied.insert(form.unwrap_or_else(|| panic!("docs/errors.md lacks «{error}»")));
+                replied.insert(form.unwrap_or_else(|| panic!("errors.md lacks «{error}»")));
             }
             for form in &forms {
                 assert!(

@@ -29,7 +29,7 @@ fn each_alert_fires_where_it_must_and_nowhere_else() {
 
 #[test]
 fn each_alert_says_what_to_do() {
-    let guide = include_str!("../../../docs/operations.md");
+    let guide = include_str!("../../../docs/operate/run.md");
     for alert in alerts() {
         assert!(guide.contains(&format!("`{alert}`")), "the guide does not list {alert}");
     }

@@ -54,7 +54,7 @@ impl Drop for Daemon {
     }
 }
 
-/// redis_exporter with the script, as a user with only the rights that docs/operations.md
+/// redis_exporter with the script, as a user with only the rights that docs/operate/run.md
 /// gives.
 pub struct Exporter(Daemon);
 

@@ -4,7 +4,7 @@
 //! | version: 1 byte | bincode (standard: little endian, variable integers) |
 //! ```
 //!
-//! `docs/design.md`, *Payloads*, lists the fields of each part. Its writer and its reader, which
+//! `docs/internals/design.md`, *Payloads*, lists the fields of each part. Its writer and its reader, which
 //! stand side by side, name them in that order. A change is a new version, with golden payloads
 //! added to the tests; every released version stays readable.
 //!
