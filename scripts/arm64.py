@@ -42,7 +42,7 @@ SERVERS = {
 VERSION = f"1 {debian_rust.VERSION} {SERVERS}"
 
 
-def fetch(_):
+def fetch():
     if is_version(CACHE / "arm64", VERSION):
         return
     say("a compiler, an emulator and servers for arm64 into .cache/arm64, 1 GB")

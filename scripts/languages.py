@@ -30,7 +30,7 @@ START = {
 }
 
 
-def fetch(_):
+def fetch():
     home = CACHE / "languages"
     if is_version(home, VERSION):
         return

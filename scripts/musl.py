@@ -25,7 +25,7 @@ LOADER = "ld-musl-x86_64.so.1"
 VERSION = f"1 {debian_rust.VERSION} {MUSL_RELEASE} {REDIS_RELEASE} {UNWINDER}"
 
 
-def fetch(_):
+def fetch():
     """Needs zig, in .cache/zigbuild."""
     if is_version(CACHE / "musl", VERSION):
         return
