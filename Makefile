@@ -113,6 +113,12 @@ test-clients-others: build ### run the programs of docs/clients.md in PHP, Ruby,
 	cd clients/python && python3 -B -m ruff check --no-cache --config pyproject.toml ../others
 	cd clients/others && python3 -B -m pytest -q -p no:cacheprovider
 
+# The `rust-version` of Cargo.toml. Tests may need a newer compiler.
+OLDEST_RUST ?= $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+oldest-rust: ### compile what ships with the oldest Rust that is promised, 1.88 (needs rustup)
+	rustup run --install $(OLDEST_RUST) $(CARGO) check --workspace --locked --target-dir target/oldest-rust
+	rustup run --install $(OLDEST_RUST) cargo check $(RUST_CLIENT) --target-dir target/oldest-rust --locked --all-features
+
 faulty: ### build the module so that tests can make it panic: target/faulty/libredis_ratelimit.so
 	$(CARGO) build --profile checked --lib --features fault-injection
 	install -D -t target/faulty target/checked/libredis_ratelimit.so
