@@ -144,22 +144,11 @@ memcheck: build faulty fetch ### run tests with their servers under valgrind's m
 	$(FETCH) valgrind
 	scripts/memcheck $(MEMCHECK)
 
-ASAN := RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
-ASAN_BUILD = --profile checked --lib --target-dir target/asan --target $(HOST)
-
 asan: ### run the unit tests with AddressSanitizer, which finds leaks as well
-	$(ASAN) $(CARGO) test --workspace $(ASAN_BUILD)
+	scripts/asan
 
-# A server with the allocator of the system, and gcc's runtime in front of it: an error ends the server, and so fails the test.
-asan-servers: export RATELIMIT_ONLY := valkey-8.1
-asan-servers: export RATELIMIT_PATIENCE ?= 5
-asan-servers: export RATELIMIT_MODULE = $(CURDIR)/target/asan/$(HOST)/checked/libredis_ratelimit.so
-asan-servers: export ASAN_OPTIONS := verify_asan_link_order=0:detect_leaks=0:allocator_may_return_null=1
-asan-servers: export RATELIMIT_WRAPPER = $(CURDIR)/tests/asan/server $(CURDIR)/target/asan/dlopen.so $(shell gcc -print-file-name=libasan.so)
 asan-servers: faulty fetch ### run tests with the module under AddressSanitizer in a server (TESTS=command::)
-	$(ASAN) $(CARGO) build $(ASAN_BUILD)
-	gcc -O2 -Wall -Wextra -shared -fPIC -o target/asan/dlopen.so tests/asan/dlopen.c -ldl
-	$(INTEGRATION) $(or $(TESTS),command::)
+	scripts/asan servers
 
 server-suite: build ### run the servers' own tests with the module loaded (SUITES='redis-7.0 valkey-8.1')
 	$(FETCH) servers redis-benchmark
@@ -182,20 +171,8 @@ simulate: export RATELIMIT_SIM_RUNS ?= 9000
 simulate: ### simulate failing servers and a jumping clock, without a server (RATELIMIT_SIM_RUNS=9000: a minute, RATELIMIT_SIM_SEED)
 	cargo test --profile checked -p ratelimit-protocol --test simulation -- --nocapture
 
-# Some 2,000 changes, each a build and a run of both crates' tests but the slowest, up to the first that fails: hours. SHARD=3/8
-# makes every eighth. `--fail-fast` needs RUSTC_BOOTSTRAP.
-mutants: export PATH := $(CURDIR)/.cache/cargo-mutants/bin:$(PATH)
-mutants: export PROPTEST_CASES ?= 24
-mutants: export PROPTEST_DISABLE_FAILURE_PERSISTENCE := 1
-mutants: export RUSTC_BOOTSTRAP := 1
 mutants: ### change the core and the protocol one place at a time, and list what no test notices (FILES='protocol/src/waiting/**', SHARD=0/8, ITERATE=--iterate)
-	@mkdir -p target
-	$(FETCH) cargo-mutants
-	cargo mutants --no-config $(foreach crate,core protocol,-p ratelimit-$(crate) --test-package ratelimit-$(crate)) --profile mutants --timeout 20 -o target/mutants $(ITERATE) \
-		$(foreach files,$(or $(FILES),core/src/algorithm/** core/src/key/** core/src/check/** protocol/src/effect/** protocol/src/waiting/**),-f '$(files)') \
-		-e '**/tests/**' -e '**/tests.rs' -e '**/naive.rs' -e core/src/key/codec/parts.rs $(if $(SHARD),--shard $(SHARD) --sharding round-robin) \
-		$(foreach arg,--lib --test=heap,--cargo-arg=$(arg)) --cargo-test-arg=-- --cargo-test-arg=-Zunstable-options --cargo-test-arg=--fail-fast \
-		$(foreach slow,drift:: explained:: memory:: fuzz:: top:: a_flood dense_payloads,--cargo-test-arg=--skip=$(slow))
+	scripts/mutants
 
 fuzz: ## fuzz each target of protocol/src/fuzz, or one (INPUT=rule_text, RATELIMIT_FUZZ_S=600 each)
 	$(FETCH) cargo-fuzz
