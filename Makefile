@@ -67,7 +67,7 @@ quick: lint unit build faulty ## lint, unit tests with fewer cases, integration 
 	$(FETCH) redis-7.0
 	$(INTEGRATION) $(QUICK) $(foreach word,$(SLOW),--skip $(word))
 
-test: lint unit integration test-clients ## everything that CI runs
+test: lint unit integration test-clients ## everything that CI runs, but for oldest-rust
 
 lint: doc ## rustfmt, clippy, rustdoc, walls between rooms, names in documents, licences, workflows
 	cargo fmt --all --check
