@@ -42,11 +42,11 @@ SERVERS = {
 VERSION = f"1 {debian_rust.VERSION} {SERVERS}"
 
 
-def fetch(_):
+def fetch():
     if is_version(CACHE / "arm64", VERSION):
         return
     say("a compiler, an emulator and servers for arm64 into .cache/arm64, 1 GB")
-    with new_home("arm64") as home:
+    with new_home("arm64", VERSION) as home:
         debian_rust.compiler(home / "rust")
         debian_rust.foreign_library("arm64", home / "rust")
         binutils(home)
@@ -60,7 +60,6 @@ def fetch(_):
             emulated(home, name, server)
         emulator(home / "redis-7.0/cli", "bookworm", "bookworm/usr/bin/redis-cli")
         shutil.copy(home / "bookworm/lib/aarch64-linux-gnu/libgcc_s.so.1", home)
-        (home / "version").write_text(VERSION)
 
 
 def binutils(home):

@@ -60,12 +60,14 @@ def put(source, target):
 
 
 @contextlib.contextmanager
-def new_home(name):
-    """A folder that becomes .cache/NAME once it is filled."""
+def new_home(name, version=None):
+    """A folder that becomes .cache/NAME once it is filled, for `is_version` of this version."""
     with Scratch() as scratch:
         folder = scratch / name
         folder.mkdir(parents=True)
         yield folder
+        if version:
+            (folder / "version").write_text(version)
         put(folder, CACHE / name)
 
 

@@ -1,29 +1,37 @@
 #!/usr/bin/env python3
 """Fetches what building and testing need into .cache/, at pinned versions, without changing the system.
 
-    scripts/fetch.py servers [NAME...]   the servers the module is tested on -> .cache/servers/NAME/server
-    scripts/fetch.py libclang            what bindgen reads C headers with; prints its folder
-    scripts/fetch.py redis-py            the Python client for the scripts and examples -> .cache/python
-    scripts/fetch.py ioredis             a client of Node.js that tests try, and node if there is none -> .cache/ioredis
-    scripts/fetch.py clients-python      what the tests of clients/python need -> .cache/clients-python
-    scripts/fetch.py clients-node        what the tests of clients/node need, and node if there is none -> .cache/clients-node
-    scripts/fetch.py languages           PHP, Ruby and Go with their clients, for the tests of docs/guide/clients.md -> .cache/languages
-    scripts/fetch.py redis-cell          the module that CL.THROTTLE comes from, to compare with -> .cache/redis-cell
-    scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
-    scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
-    scripts/fetch.py gdb                 what reads the stacks of a server that does not answer -> .cache/gdb
-    scripts/fetch.py chromium            a browser for tests, and playwright, which drives it -> .cache/chromium, .cache/playwright
-    scripts/fetch.py rich                what scripts/rl-top draws its screen with -> .cache/rich
-    scripts/fetch.py zizmor              what looks for weak spots in the workflows -> .cache/zizmor
-    scripts/fetch.py pyte                the terminal in which a test looks at it -> .cache/pyte
-    scripts/fetch.py podman-compose      what runs packaging/docker/compose.yaml without Docker -> .cache/podman-compose
-    scripts/fetch.py zigbuild            what links against an old glibc, for releases -> .cache/zigbuild
-    scripts/fetch.py prometheus          prometheus, promtool and redis_exporter, for the tests of alerts -> .cache/prometheus
-    scripts/fetch.py grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
-    scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
-    scripts/fetch.py arm64               what builds and tries the module for arm64 on another processor -> .cache/arm64
-    scripts/fetch.py musl                what builds and tries the module for Alpine's C library on another Linux -> .cache/musl
-    scripts/fetch.py cargo NAME...       cargo's subcommands for fuzzing and for releases -> .cache/cargo-NAME/bin
+    scripts/fetch.py NAME...
+
+    servers             the servers the module is tested on -> .cache/servers/NAME/server; or one of them, such as redis-7.0
+    libclang            what bindgen reads C headers with; prints its folder
+    redis-py            the Python client for the scripts and examples -> .cache/python
+    ioredis             a client of Node.js that tests try, and node if there is none
+    clients-python      what the tests of clients/python need
+    clients-node        what the tests of clients/node need, and node if there is none
+    languages           PHP, Ruby and Go with their clients, for the tests of docs/guide/clients.md
+    redis-cell          the module that CL.THROTTLE comes from, to compare with
+    redis-benchmark     the load of the benchmarks
+    valgrind            what counts their instructions
+    gdb                 what reads the stacks of a server that does not answer
+    chromium            a browser for tests, and playwright, which drives it
+    playwright          this alone
+    rich                what scripts/rl-top draws its screen with
+    zizmor              what looks for weak spots in the workflows
+    pyte                the terminal in which a test looks at it
+    podman-compose      what runs packaging/docker/compose.yaml without Docker
+    zigbuild            what links against an old glibc, for releases
+    prometheus          prometheus, promtool and redis_exporter, for the tests of alerts
+    grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
+    plots               matplotlib, which draws their results
+    arm64               what builds and tries the module for arm64 on another processor
+    musl                what builds and tries the module for Alpine's C library on another Linux
+    cargo-fuzz          a subcommand of cargo, for fuzzing
+    cargo-mutants       another, for mutants
+    cargo-deny          another, for releases
+    cargo-cyclonedx     another, which lists the crates of a release
+
+What is named here goes to .cache/NAME, unless it says otherwise.
 
 Packages come through pip, npm, apt-get and cargo as they are set up on this machine; none needs root here, because packages
 are only downloaded and unpacked, or built. Nothing is fetched twice, so each command is quick the second
@@ -42,19 +50,19 @@ import sys
 import tarfile
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import arm64
 import debian
 import languages
 import musl
-from cache import CACHE, ROOT, Failed, Scratch, is_version, new_home, put, run, say
+from cache import CACHE, ROOT, Failed, Scratch, is_version, new_home, put, run, say, script
 from wheels import pip, unpack_wheel
 
 SERVERS = CACHE / "servers"
 
 LIBCLANG = "libclang==18.1.1"
-REDIS_PY = "redis==8.1.0"
 # ioredis pins exactly what it needs, except for ms.
 IOREDIS = ["ioredis@6.0.0", "ms@2.1.3"]
 # ioredis needs at least this version of Node. A machine without it gets Node from a wheel.
@@ -65,46 +73,39 @@ REDIS_CELL = "0.2.2"
 SUBCOMMANDS = {"fuzz": "0.13.1", "deny": "0.20.2", "cyclonedx": "0.5.9", "mutants": "27.1.0"}
 REDIS_BENCHMARK = "redis-benchmark 7.0.15"
 
-# playwright, which drives a browser, and what it needs.
-PLAYWRIGHT = ["playwright==1.65.2", "greenlet==3.5.6"]
-
 # Names of an installed browser.
 BROWSERS = ["chromium", "google-chrome", "google-chrome-stable", "chromium-browser"]
 # Debian's browser, and a font for it.
 CHROMIUM = ["chromium", "fonts-dejavu-core"]
 
-# rich, and what it needs.
-RICH = ["rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0"]
-
-# A program that looks for weak spots in GitHub's workflows.
-ZIZMOR = "zizmor==1.32.0"
-
-# podman-compose, and what it needs.
-PODMAN_COMPOSE = ["podman-compose==1.6.0", "PyYAML==6.0.2", "python-dotenv==1.1.0"]
-
-# A terminal without a screen, and what it needs.
-PYTE = ["pyte==0.8.2", "wcwidth==0.2.13"]
-
-# zig links with the symbols of any glibc version.
-ZIGBUILD = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1"]
-
-# The builders for Grafana 11.6.
-GRAFANA_SDK = "grafana_foundation_sdk==1769699379!11.6.0"
-
-# matplotlib, and what it needs.
-PLOTS = [
-    "matplotlib==3.10.1",
-    "contourpy==1.3.2",
-    "cycler==0.12.1",
-    "fonttools==4.60.1",
-    "kiwisolver==1.4.9",
-    "numpy==2.2.6",
-    "packaging==25.0",
-    "pillow==12.0.0",
-    "pyparsing==3.2.5",
-    "python-dateutil==2.9.0.post0",
-    "six==1.17.0",
-]
+# Wheels of PyPI: each package, and what it needs.
+WHEELS = {
+    "redis-py": ["redis==8.1.0"],
+    "playwright": ["playwright==1.65.2", "greenlet==3.5.6"],
+    "rich": ["rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0"],
+    "zizmor": ["zizmor==1.32.0"],
+    "podman-compose": ["podman-compose==1.6.0", "PyYAML==6.0.2", "python-dotenv==1.1.0"],
+    "pyte": ["pyte==0.8.2", "wcwidth==0.2.13"],
+    # zig links with the symbols of any glibc version.
+    "zigbuild": ["cargo-zigbuild==0.24.0", "ziglang==0.17.1"],
+    # The builders for Grafana 11.6.
+    "grafana-sdk": ["grafana_foundation_sdk==1769699379!11.6.0"],
+    "plots": [
+        "matplotlib==3.10.1",
+        "contourpy==1.3.2",
+        "cycler==0.12.1",
+        "fonttools==4.60.1",
+        "kiwisolver==1.4.9",
+        "numpy==2.2.6",
+        "packaging==25.0",
+        "pillow==12.0.0",
+        "pyparsing==3.2.5",
+        "python-dateutil==2.9.0.post0",
+        "six==1.17.0",
+    ],
+}
+# Their folders, where these are called otherwise.
+FOLDERS = {"redis-py": "python", "grafana-sdk": "grafana"}
 
 
 @dataclass(frozen=True)
@@ -130,32 +131,6 @@ MATRIX = {
 # libraries that it needs.
 DEBIAN = ["redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1", "libssl3", "libsystemd0"]
 
-# Debian's small gdb, without Python, and the libraries that it needs beyond those of every
-# Debian.
-GDB = [
-    "gdb-minimal",
-    "libdebuginfod-common",
-    "libdebuginfod1",
-    "libexpat1",
-    "libgmp10",
-    "libipt2",
-    "libmpfr6",
-    "libncursesw6",
-    "libreadline8",
-    "libxxhash0",
-    # needed by libdebuginfod1
-    "libbrotli1",
-    "libcurl3-gnutls",
-    "libdw1",
-    "libelf1",
-    "libldap-2.5-0",
-    "libnghttp2-14",
-    "libpsl5",
-    "librtmp1",
-    "libsasl2-2",
-    "libssh2-1",
-]
-
 
 # ---- servers
 
@@ -174,12 +149,8 @@ def link(folder, name, target):
 
 def wrap(folder, name, program):
     """A script under a stable name that starts a program of `root/` with the libraries unpacked next to it."""
-    script = folder / name
-    script.write_text(
-        '#!/bin/sh\nroot=$(dirname "$(readlink -f "$0")")/root\n'
-        f'LD_LIBRARY_PATH=$(echo "$root"/usr/lib/*-linux-gnu):$(echo "$root"/lib/*-linux-gnu) exec "$root/usr/bin/{program}" "$@"\n'
-    )
-    script.chmod(0o755)
+    libraries = '$(echo "$here"/root/usr/lib/*-linux-gnu):$(echo "$here"/root/lib/*-linux-gnu)'
+    script(folder / name, f'LD_LIBRARY_PATH={libraries} exec "$here/root/usr/bin/{program}" "$@"')
 
 
 def debian_server(server, folder):
@@ -213,25 +184,11 @@ def fetch_server(name):
     if is_ready(server, home / "server") and (home / (server.module or "server")).exists():
         return
     say(f"{name}: {server.version} from {server.package} into .cache/servers/{name}")
-    with Scratch() as scratch:
-        folder = scratch / name
-        folder.mkdir()
+    with new_home(f"servers/{name}") as folder:
         make = debian_server if server.package.startswith("apt:") else wheel_server
         make(server, folder)
         if not is_ready(server, folder / "server"):
             raise Failed(f"{server.package} was fetched, but holds no {server.binary} {server.version} that runs here")
-        put(folder, home)
-
-
-def servers(names):
-    unknown = sorted(set(names) - set(MATRIX))
-    if unknown:
-        raise Failed(f"unknown server {', '.join(unknown)}: there are {', '.join(MATRIX)}")
-    for name in names or MATRIX:
-        try:
-            fetch_server(name)
-        except Failed as error:
-            raise Failed(f"server {name}: {error}") from error
 
 
 # ---- libclang, Python packages, ioredis, redis-cell, redis-benchmark, valgrind, gdb and chromium
@@ -248,7 +205,7 @@ def libclang_places():
     yield from sorted(glob.glob("/usr/lib/llvm-*/lib"), reverse=True)
 
 
-def libclang(_):
+def libclang():
     # libclang-cpp is another library; the names bindgen looks for are libclang.so and libclang-18.so.18 and the like.
     pattern = re.compile(r"libclang(-\d[\d.]*)?\.so(\.|$)")
     for place in dict.fromkeys(libclang_places()):
@@ -267,27 +224,22 @@ def libclang(_):
     print(home)
 
 
-def install(packages, home):
-    """Installs wheels into a folder for PYTHONPATH: a package, and what it needs."""
-    name, version = packages[0].split("==")
-    if (home / f"{name.replace('-', '_')}-{version}.dist-info").exists():
+def install(name):
+    """Installs wheels into a folder for PYTHONPATH."""
+    packages, home = WHEELS[name], CACHE / FOLDERS.get(name, name)
+    package, version = packages[0].split("==")
+    if (home / f"{package.replace('-', '_')}-{version}.dist-info").exists():
         return
     say(f"{packages[0]} into .cache/{home.name}")
-    with Scratch() as scratch:
-        target = scratch / home.name
-        run([*pip(), "install", "--quiet", "--no-deps", "--only-binary=:all:", f"--target={target}", *packages])
-        put(target, home)
-
-
-def redis_py(_):
-    install([REDIS_PY], CACHE / "python")
+    with new_home(home.name) as folder:
+        run([*pip(), "install", "--quiet", "--no-deps", "--only-binary=:all:", f"--target={folder}", *packages])
 
 
 def digest(*files):
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def clients_python(_):
+def clients_python():
     """The packages that clients/python/requirements.txt pins, and beside them the sources of `limits`, which have its own
     tests, the wheel of redis-py, which an empty environment needs, and what older.txt pins, a folder each."""
     pins, older = (ROOT / "clients/python" / name for name in ("requirements.txt", "older.txt"))
@@ -296,8 +248,7 @@ def clients_python(_):
     if is_version(home, version):
         return
     say("the packages of clients/python/requirements.txt into .cache/clients-python")
-    with Scratch() as scratch:
-        target = scratch / home.name
+    with new_home(home.name, version) as target, Scratch() as scratch:
         quiet = ["--quiet", "--no-deps", "--disable-pip-version-check"]
         wheels = [*quiet, "--only-binary=:all:"]
         run([*pip(), "install", *wheels, f"--target={target}", f"--requirement={pins}"])
@@ -309,8 +260,6 @@ def clients_python(_):
         with tarfile.open(next(scratch.glob("limits-*.tar.gz"))) as sources:
             sources.extractall(scratch, filter="data")
         next(path for path in scratch.glob("limits-*") if path.is_dir()).rename(target / "limits-sources")
-        (target / "version").write_text(version)
-        put(target, home)
 
 
 def node():
@@ -331,7 +280,7 @@ def node():
     return home / "bin/node", [home / "bin/node", home / "lib/node_modules/npm/bin/npm-cli.js"]
 
 
-def clients_node(_):
+def clients_node():
     """The packages that clients/node/package-lock.json pins, beside node and npm in bin/ for PATH."""
     source, home = ROOT / "clients/node", CACHE / "clients-node"
     manifests = [source / name for name in ("package.json", "package-lock.json")]
@@ -339,18 +288,12 @@ def clients_node(_):
     if not is_version(home, version):
         say("the packages of clients/node/package-lock.json into .cache/clients-node")
         program, npm = node()
-        with Scratch() as scratch:
-            folder = scratch / home.name
-            (folder / "bin").mkdir(parents=True)
+        with new_home(home.name, version) as folder:
             for path in manifests:
                 shutil.copy(path, folder)
             run([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"], cwd=folder)
+            script(folder / "bin/npm", f'exec {" ".join(map(str, npm))} "$@"')
             link(folder / "bin", "node", Path(program))
-            script = folder / "bin/npm"
-            script.write_text(f'#!/bin/sh\nexec {" ".join(map(str, npm))} "$@"\n')
-            script.chmod(0o755)
-            (folder / "version").write_text(version)
-            put(folder, home)
     # Where node and tsc look for packages, here and in the example.
     modules, example = home / "node_modules", ROOT / "examples/express"
     refer(source / modules.name, modules)
@@ -366,20 +309,16 @@ def refer(path, target):
         path.symlink_to(os.path.relpath(target, path.parent))
 
 
-def ioredis(_):
+def ioredis():
     home = CACHE / "ioredis"
     if is_version(home, IOREDIS[0]) and (home / "node").exists():
         return
     say(f"{IOREDIS[0]} into .cache/ioredis")
     program, npm = node()
-    with Scratch() as scratch:
-        folder = scratch / "ioredis"
-        folder.mkdir()
+    with new_home("ioredis", IOREDIS[0]) as folder:
         quiet = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
         run([*npm, "install", *quiet, "--prefix", folder, *IOREDIS], cwd=folder)
         link(folder, "node", Path(program))
-        (folder / "version").write_text(IOREDIS[0])
-        put(folder, home)
 
 
 def shows_pages(program):
@@ -405,25 +344,20 @@ def debian_chromium(folder):
     """Debian's browser, with a wrapper that points it to its libraries and fonts."""
     debian.unpack(CHROMIUM, folder / "root", missing=True)
     (folder / "fonts.conf").write_text(FONTS)
-    script = folder / "chromium"
-    script.write_text(
-        '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n'
+    script(
+        folder / "chromium",
         'libraries=$(echo "$here"/root/usr/lib/*-linux-gnu)\n'
         'LD_LIBRARY_PATH="$libraries:$libraries/pulseaudio" FONTCONFIG_FILE="$here/fonts.conf" '
-        'exec "$here/root/usr/lib/chromium/chromium" "$@"\n'
+        'exec "$here/root/usr/lib/chromium/chromium" "$@"',
     )
-    script.chmod(0o755)
 
 
-def chromium(_):
-    install(PLAYWRIGHT, CACHE / "playwright")
-    home = CACHE / "chromium"
-    if (home / "chromium").exists():
+def chromium():
+    install("playwright")
+    if (CACHE / "chromium/chromium").exists():
         return
     installed = next(filter(shows_pages, filter(None, map(shutil.which, BROWSERS))), None)
-    with Scratch() as scratch:
-        folder = scratch / "chromium"
-        folder.mkdir()
+    with new_home("chromium") as folder:
         if installed:
             link(folder, "chromium", Path(installed))
         else:
@@ -434,27 +368,6 @@ def chromium(_):
                     f"tried this machine's {', '.join(BROWSERS)} and Debian's package chromium, and none of them shows a page: "
                     "install one of them, as root `apt-get install chromium`"
                 )
-        put(folder, home)
-
-
-def rich(_):
-    install(RICH, CACHE / "rich")
-
-
-def zizmor(_):
-    install([ZIZMOR], CACHE / "zizmor")
-
-
-def pyte(_):
-    install(PYTE, CACHE / "pyte")
-
-
-def podman_compose(_):
-    install(PODMAN_COMPOSE, CACHE / "podman-compose")
-
-
-def plots(_):
-    install(PLOTS, CACHE / "plots")
 
 
 def cargo_source(crate, version, scratch):
@@ -474,13 +387,13 @@ def cargo_source(crate, version, scratch):
     return next(Path(package["manifest_path"]).parent for package in packages if package["name"] == crate)
 
 
-def redis_cell(_):
+def redis_cell():
     home = CACHE / "redis-cell"
-    library, version = "libredis_cell.so", home / "version"
-    if (home / library).exists() and version.exists() and version.read_text() == REDIS_CELL:
+    library = "libredis_cell.so"
+    if (home / library).exists() and is_version(home, REDIS_CELL):
         return
     say(f"redis-cell {REDIS_CELL} from crates.io into .cache/redis-cell")
-    with Scratch() as scratch:
+    with new_home(home.name, REDIS_CELL) as folder, Scratch() as scratch:
         (scratch / "wants").mkdir()
         source = scratch / "redis-cell"
         # Built as a package by itself: as a dependency, cargo would link it to a shared libstd
@@ -491,29 +404,18 @@ def redis_cell(_):
         target = scratch / "target"
         build = ["cargo", "build", "--release", "--manifest-path", manifest, "--target-dir", target]
         run(build, env={**os.environ, "RUSTFLAGS": "--cap-lints=allow"})  # the warnings of an old crate
-        built = scratch / "built"
-        built.mkdir()
-        (target / "release" / library).replace(built / library)
-        (built / "version").write_text(REDIS_CELL)
-        put(built, home)
+        (target / "release" / library).replace(folder / library)
 
 
-def subcommands(names):
-    unknown = sorted(set(names) - set(SUBCOMMANDS))
-    if unknown:
-        raise Failed(f"unknown subcommand {', '.join(unknown)}: there are {', '.join(SUBCOMMANDS)}")
-    for name in names or SUBCOMMANDS:
-        crate, version = f"cargo-{name}", SUBCOMMANDS[name]
-        home = CACHE / crate
-        if is_version(home, version):
-            continue
-        say(f"{crate} {version} from crates.io into .cache/{crate}, which takes some minutes")
-        with Scratch() as scratch:
-            root = scratch / crate
-            target = ["--root", root, "--target-dir", scratch / "target"]
-            run(["cargo", "install", "--locked", "--version", version, *target, crate])
-            (root / "version").write_text(version)
-            put(root, home)
+def subcommand(name):
+    crate, version = f"cargo-{name}", SUBCOMMANDS[name]
+    home = CACHE / crate
+    if is_version(home, version):
+        return
+    say(f"{crate} {version} from crates.io into .cache/{crate}, which takes some minutes")
+    with new_home(crate, version) as folder, Scratch() as scratch:
+        target = ["--root", folder, "--target-dir", scratch]
+        run(["cargo", "install", "--locked", "--version", version, *target, crate])
 
 
 def is_benchmark(program):
@@ -524,7 +426,7 @@ def is_benchmark(program):
         return False
 
 
-def redis_benchmark(_):
+def redis_benchmark():
     name = "redis-benchmark"
     if is_benchmark(CACHE / name / name):
         return
@@ -540,7 +442,7 @@ def redis_benchmark(_):
             raise Failed(f"Debian's redis-tools was fetched, but holds no {REDIS_BENCHMARK} that runs here")
 
 
-def valgrind(_):
+def valgrind():
     """The machine's valgrind, or Debian's, unpacked, which must be told where its tools are."""
     if (CACHE / "valgrind" / "valgrind").exists():
         return
@@ -556,13 +458,11 @@ def valgrind(_):
                 raise Failed("Debian's package valgrind holds no callgrind")
             home_of_tools = tool.parent.relative_to(folder)
             command = f'VALGRIND_LIB="$here/{home_of_tools}" exec "$here/root/usr/bin/valgrind.bin"'
-        script = folder / "valgrind"
-        script.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n{command} "$@"\n')
-        script.chmod(0o755)
-        run([script, "--tool=callgrind", "--callgrind-out-file=/dev/null", "/bin/true"])
+        script(folder / "valgrind", f'{command} "$@"')
+        run([folder / "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "/bin/true"])
 
 
-def gdb(_):
+def gdb():
     if (CACHE / "gdb" / "gdb").exists():
         return
     with new_home("gdb") as folder:
@@ -571,12 +471,12 @@ def gdb(_):
             link(folder, "gdb", Path(installed))
         else:
             say("no gdb on this machine: unpacking Debian's gdb-minimal into .cache/gdb")
-            debian.unpack(GDB, folder / "root")
+            debian.unpack(["gdb-minimal"], folder / "root", missing=True)
             wrap(folder, "gdb", "gdb")
         run([folder / "gdb", "--batch", "--nx", "-ex", "show version"])
 
 
-def prometheus(_):
+def prometheus():
     """Debian's programs, each linked under its usual name."""
     programs = {"prometheus": "prometheus", "promtool": "promtool", "redis_exporter": "prometheus-redis-exporter"}
     if all((CACHE / "prometheus" / name).exists() for name in programs):
@@ -589,23 +489,17 @@ def prometheus(_):
             run([folder / name, "--version"])
 
 
-def zigbuild(_):
-    install(ZIGBUILD, CACHE / "zigbuild")
+def musl_parts():
+    install("zigbuild")
+    musl.fetch()
 
 
-def musl_parts(_):
-    zigbuild([])
-    musl.fetch([])
-
-
-def grafana_sdk(_):
-    install([GRAFANA_SDK], CACHE / "grafana")
-
-
-COMMANDS = {
-    "servers": servers,
+#: What makes each name.
+MAKERS = {
+    **{name: partial(fetch_server, name) for name in MATRIX},
+    **{name: partial(install, name) for name in WHEELS},
+    **{f"cargo-{name}": partial(subcommand, name) for name in SUBCOMMANDS},
     "libclang": libclang,
-    "redis-py": redis_py,
     "ioredis": ioredis,
     "clients-python": clients_python,
     "clients-node": clients_node,
@@ -615,32 +509,23 @@ COMMANDS = {
     "valgrind": valgrind,
     "gdb": gdb,
     "chromium": chromium,
-    "rich": rich,
-    "zizmor": zizmor,
-    "pyte": pyte,
-    "podman-compose": podman_compose,
-    "zigbuild": zigbuild,
     "prometheus": prometheus,
-    "grafana-sdk": grafana_sdk,
-    "plots": plots,
-    "cargo": subcommands,
     "arm64": arm64.fetch,
     "musl": musl_parts,
 }
 
-# The commands that take names of what to fetch.
-NAMED = ("servers", "cargo")
 
-
-def main(arguments):
-    if not arguments or arguments[0] not in COMMANDS or (arguments[1:] and arguments[0] not in NAMED):
-        print(__doc__, file=sys.stderr)
+def main(names):
+    names = [one for name in names for one in (MATRIX if name == "servers" else [name])]
+    if not names or set(names) - set(MAKERS):
+        print(__doc__, *sorted(set(names) - set(MAKERS)), sep="\nunknown: ", file=sys.stderr)
         return 2
-    try:
-        COMMANDS[arguments[0]](arguments[1:])
-    except Failed as error:
-        say(f"failed: {error}")
-        return 1
+    for name in names:
+        try:
+            MAKERS[name]()
+        except Failed as error:
+            say(f"{name} failed: {error}")
+            return 1
     return 0
 
 

@@ -30,16 +30,15 @@ START = {
 }
 
 
-def fetch(_):
+def fetch():
     home = CACHE / "languages"
     if is_version(home, VERSION):
         return
     say("PHP, Ruby and Go from Debian into .cache/languages, 100 MB")
-    with new_home(home.name) as folder:
+    with new_home(home.name, VERSION) as folder:
         root = folder / "root"
         debian.Release(RELEASE).unpack(PACKAGES, root)
         shutil.rmtree(root / "usr/lib/go-1.19/pkg/linux_amd64")  # compiled with cgo, and three quarters of Go's size
         for name, command in START.items():
             script(folder / "bin" / name, f'root="$here/../root"\n{command}')
             run([folder / "bin" / name, "version" if name == "go" else "--version"])
-        (folder / "version").write_text(VERSION)

@@ -25,17 +25,16 @@ LOADER = "ld-musl-x86_64.so.1"
 VERSION = f"1 {debian_rust.VERSION} {MUSL_RELEASE} {REDIS_RELEASE} {UNWINDER}"
 
 
-def fetch(_):
+def fetch():
     """Needs zig, in .cache/zigbuild."""
     if is_version(CACHE / "musl", VERSION):
         return
     say("a compiler, a server and libraries for musl into .cache/musl, 700 MB, which takes some minutes")
-    with new_home("musl") as home:
+    with new_home("musl", VERSION) as home:
         debian_rust.compiler(home / "rust")
         standard_library(home / "rust")
         libraries(home / "lib")
         redis(home / "redis-7.0")
-        (home / "version").write_text(VERSION)
 
 
 def standard_library(rust):
