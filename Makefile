@@ -204,6 +204,9 @@ accuracy: build ### draw what each algorithm lets through of the same requests: 
 cost: ### time decisions as the limit grows, without a server
 	cargo run --release -p ratelimit-core --example cost
 
+weight: ### count lines of shipped code and of clients, words of documents, lines of integration tests
+	@scripts/weight
+
 ## Release
 
 dist sbom test-dist: export TARGET ?= $(HOST)

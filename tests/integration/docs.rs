@@ -167,9 +167,9 @@ fn the_table_of_counters_is_that_of_the_server() {
 
 #[test]
 fn the_recipe_by_name_has_the_commands_of_the_category_ratelimit() {
-    let recipes = SECURITY.lines().filter(|line| line.starts_with("ACL SETUSER app "));
-    let by_name = recipes.last().expect("a recipe").split(' ');
-    let mut named: Vec<_> = by_name.filter_map(|word| word.strip_prefix('+')).collect();
+    let by_name = SECURITY.lines().rfind(|line| line.starts_with("ACL SETUSER app "));
+    let words = by_name.expect("a recipe").split(' ');
+    let mut named: Vec<_> = words.filter_map(|word| word.strip_prefix('+')).collect();
     named.retain(|name| *name != "ping");
     // On Redis 7.0, commands of modules are in no category.
     let newest = server::all().into_iter().find(|flavor| flavor.name == "redis-8.2").unwrap();
