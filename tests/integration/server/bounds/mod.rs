@@ -24,26 +24,38 @@ struct Table {
     passed: RefCell<Vec<String>>,
 }
 
-/// A row of a table: what its first cell names, and the number in its last.
+/// A bound in a table: what its row's first cell and its column name, and the number.
 struct Row {
     name: String,
     bound: f64,
 }
 
 impl Table {
-    /// The table under a heading.
+    /// The tables under a heading. Bounds stand in the columns whose heading says "at most", with
+    /// what follows as the end of their names.
     fn under(heading: &'static str) -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/limits.md");
         let text = fs::read_to_string(path).expect("the document");
         let (_, rest) = text.split_once(&format!("\n## {heading}\n")).expect(heading);
         let section = rest.split("\n## ").next().expect("it begins");
-        let rows = section.lines().filter_map(|line| {
-            let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
-            let (name, _) = line.split_once(" | ")?;
-            let (_, bound) = line.rsplit_once(" | ")?;
-            Some(Row { name: name.to_string(), bound: bound.replace(',', "").parse().ok()? })
-        });
-        let rows: Vec<Row> = rows.collect();
+        let (mut columns, mut rows) = (Vec::new(), Vec::new());
+        for line in section.lines() {
+            let inner = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
+            let cells: Vec<&str> = inner.into_iter().flat_map(|line| line.split(" | ")).collect();
+            let ends = cells
+                .iter()
+                .enumerate()
+                .filter_map(|(column, cell)| Some((column, cell.split_once("at most")?.1)));
+            let headings: Vec<_> = ends.collect();
+            if !headings.is_empty() {
+                columns = headings;
+            } else if let Some(name) = cells.first() {
+                rows.extend(columns.iter().map(|(column, end)| Row {
+                    name: format!("{name}{end}"),
+                    bound: cells[*column].replace(',', "").parse().expect("a number"),
+                }));
+            }
+        }
         assert!(!rows.is_empty(), "{heading}");
         Self { heading, rows, measured: RefCell::default(), passed: RefCell::default() }
     }

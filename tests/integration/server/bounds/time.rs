@@ -15,7 +15,7 @@ use crate::support::waiters::waiting;
 const BUCKET: &str = "bucket:1000000/d,burst=1000000";
 const WINDOW: &str = "window:1000000/d,res=60";
 
-/// For each kind of state: the row about holds on its rule, the rule, and a cost that it denies
+/// For each kind of state: the column about holds on its rule, the rule, and a cost that it denies
 /// while others hold units.
 const KINDS: [(&str, &str, u32); 8] = [
     ("`bucket`", BUCKET, 1_000_000),
@@ -196,7 +196,7 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
     for (kind, rule, cost) in KINDS {
         let rules = filled::rules_of_holds(&mut watch.c, "k", rule);
         filled::holds(&mut watch.c, "k", HOLDS, &rules);
-        let row = |what: &str| format!("{what}, 10,000 holds on 4 rules of {kind}");
+        let row = |what: &str| format!("{what}, of {kind}");
         let denied = at(&format!("RL.CHECK k @ COST {cost}"), now_us, &rules);
         watch.holds(&row("`RL.CHECK`, denied"), &denied);
         let lapsed = at("RL.CHECK copy @", LAPSED_US, &rules);
