@@ -67,7 +67,7 @@ quick: lint unit build faulty ## lint, unit tests with fewer cases, integration 
 	$(FETCH) redis-7.0
 	$(INTEGRATION) $(QUICK) $(foreach word,$(SLOW),--skip $(word))
 
-test: lint unit integration test-clients ## everything that CI runs, but for oldest-rust
+test: lint unit integration test-clients ## all tests; CI runs these, and compiles for other compilers and targets
 
 lint: doc ## rustfmt, clippy, rustdoc, walls between rooms, names in documents, licences, workflows
 	cargo fmt --all --check
@@ -121,6 +121,10 @@ OLDEST_RUST ?= $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 oldest-rust: ### compile what ships with the oldest Rust that is promised, 1.88 (needs rustup)
 	rustup run --install $(OLDEST_RUST) $(CARGO) check --workspace --locked --target-dir target/oldest-rust
 	rustup run --install $(OLDEST_RUST) cargo check $(RUST_CLIENT) --target-dir target/oldest-rust --locked --all-features
+
+no-std: ### compile the engine for a processor without an operating system, Arm Cortex-M4 (needs rustup)
+	rustup target add thumbv7em-none-eabihf
+	cargo build -p ratelimit-core --features saved,serde --locked --target thumbv7em-none-eabihf --target-dir target/no_std
 
 faulty: ### build the module so that tests can make it panic: target/faulty/libredis_ratelimit.so
 	$(CARGO) build --profile checked --lib --features fault-injection
