@@ -13,8 +13,7 @@ use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::rule::Rule;
 use ratelimit_protocol::parse::{self, CheckRequest, ParseError};
 
-/// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
-/// [AT unix-us] [FULL] rule [rule ...]`
+/// `RL.CHECK`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
         decide(call, scratch, |resolver, rules| {

@@ -9,7 +9,7 @@ use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse::{self, hold_end_us};
 use ratelimit_protocol::waiting::Cause;
 
-/// `RL.SETTLE key id [REFUND | COST n|name=n ...] [AT unix-us]`
+/// `RL.SETTLE`
 pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     let args = call.after_key();
     let request = parse::settle(args.bytes(), &config::limits())?;
@@ -32,7 +32,7 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// `RL.RENEW key id EX s|PX ms [AT unix-us]`
+/// `RL.RENEW`
 pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
     call.require_args(["RL.RENEW", "key", "id", "EX", "s"].len())?;
     let request = parse::renew(call.after_key().bytes(), &config::limits())?;

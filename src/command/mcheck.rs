@@ -18,9 +18,7 @@ use ratelimit_protocol::parse::{self, MCheckRequest};
 use std::mem;
 use std::ops::Range;
 
-/// `RL.MCHECK numkeys key [key ...] [COST n|a..b|name=n ...] [META text]
-/// [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL]
-/// rule [rule ...] [NEXT rule [rule ...]] ...`
+/// `RL.MCHECK`
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let args = call.args().from(1).bytes();

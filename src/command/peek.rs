@@ -9,7 +9,7 @@ use ratelimit_core::check::{Decision, Outcome};
 use ratelimit_core::key::{Check, Limiter};
 use ratelimit_protocol::parse::{self, CheckRequest};
 
-/// `RL.PEEK key [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]`
+/// `RL.PEEK`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     unreadable::require_nothing_skipped(call)?;
     scratch::with(call, |scratch| {

@@ -25,7 +25,7 @@ use ratelimit_protocol::parse::{self, Bucket, ParseError, Quantity, ThrottleRequ
 use std::cell::OnceCell;
 use std::slice;
 
-/// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
+/// `RL.THROTTLE`
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { decisions, buckets, .. }| {
         let now_us = clock::now_us();

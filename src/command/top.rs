@@ -15,7 +15,7 @@ pub fn denied(call: &Call<'_>, key: Arg<'_>, now_us: u64) {
     }
 }
 
-/// `RL.TOP [COUNT n] [RESET]`
+/// `RL.TOP`
 pub fn top(call: &Call<'_>) -> Result<(), CommandError> {
     let request = parse::top(call.args().from(1).bytes())?;
     top::with(call, config::top_size(), |top| {

@@ -15,7 +15,7 @@
 //!             -> callback::on_command_or_keys -> KeysRequest  where its keys are
 //!             -> callback::guarded            every other callback
 //!
-//!  module  commands, registration, usage  settings  info     what is registered at load
+//!  module  commands, registration, syntax, usage  settings  info     what is registered at load
 //!  events  propagation  server_info  changes                 what happens to the server
 //!  waiting_clients  alarm                                  what is done later
 //!  io      payloads in RDB files, the AOF and digests
@@ -53,6 +53,7 @@ pub mod reply;
 pub mod scan;
 mod server_info;
 pub mod settings;
+mod syntax;
 mod usage;
 pub mod waiting_clients;
 

@@ -1,8 +1,4 @@
 //! `RL.PAUSE`: until when, and why.
-//!
-//! ```text
-//! RL.PAUSE     EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period [REASON text]
-//! ```
 
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;

@@ -1,8 +1,4 @@
 //! `RL.SETTLE`: which hold to settle, and what the request really cost.
-//!
-//! ```text
-//! RL.SETTLE    id [REFUND | COST n|name=n ...] [AT unix-us]
-//! ```
 
 use super::costs::Costs;
 use super::cursor::Cursor;

@@ -1,8 +1,4 @@
 //! `RL.BLOCK` and `RL.EXEMPT`: until when, and why.
-//!
-//! ```text
-//! [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]
-//! ```
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};

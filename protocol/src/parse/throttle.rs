@@ -1,8 +1,6 @@
 //! `CL.THROTTLE` and `RL.THROTTLE`: three or four numbers that give a token bucket and a quantity.
 //!
 //! ```text
-//! max_burst count_per_period period_s [quantity]
-//!
 //! 15 30 60 1   is   RL.CHECK key COST 1 bucket:30/60s,burst=16,name=throttle
 //! ```
 //!

@@ -43,8 +43,7 @@ const BUSY_US: u64 = 2_000;
 /// replies than the module takes to decide.
 const MOST_ANSWERS: usize = 64;
 
-/// `RL.WAIT key ms [FLOW name [WEIGHT n]] [PRIORITY p] [COST n|a..b|name=n ...] [META text]
-/// [HOLD id EX s|PX ms [REFUND]] [FULL] rule [rule ...]`
+/// `RL.WAIT`
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
     look::with_request(call, |request, scratch| {
         if call.may_wait() && waits_or_is_denied(call, &request, scratch)? {
