@@ -39,7 +39,7 @@ use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
 use ratelimit_core::key::Verdict;
-use ratelimit_core::rule::{Name, Rule, RuleError};
+use ratelimit_core::rule::{Name, Rule};
 use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleCache, RuleResolver};
 
 /// A policy: rules under a name.
@@ -201,9 +201,8 @@ impl RuleResolver for Resolver {
         self.named > 0
     }
 
-    #[inline(always)]
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
-        self.rules.rule(text, rules)
+    fn cache(&mut self) -> Option<&mut RuleCache> {
+        Some(&mut self.rules)
     }
 }
 

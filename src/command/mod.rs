@@ -52,6 +52,7 @@ mod throttle;
 mod top;
 mod wait;
 
+pub use top::resize as resize_top;
 pub use wait::{refuse_unserved as refuse_unserved_waiters, serve as serve_waiters};
 
 use std::ffi::CStr;

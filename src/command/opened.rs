@@ -31,6 +31,7 @@ impl<'c> Opened<'c> {
     ///
     /// # Errors
     /// [`CommandError::WrongArity`] and [`CommandError::WRONG_TYPE`]
+    #[inline]
     pub fn first(call: &'c Call<'c>, at_us: Option<u64>) -> Result<Self, CommandError> {
         let clock_us = clock::now_us();
         let key = call.open_write(call.key_name()?, &LIMITER)?;
@@ -96,7 +97,9 @@ impl<'c> Opened<'c> {
     ) {
         let expiry =
             if action.takes_at() { self.move_expiry() } else { self.move_expiry_without_at() };
-        self.propagate(expiry, || Some((action, args())));
+        if self.key.call().propagates() {
+            self.propagate(expiry, action, &args());
+        }
         self.key.call().signal_modified(self.key.name());
         line::changed(self.key.name(), cause);
     }
@@ -126,18 +129,19 @@ impl<'c> Opened<'c> {
             return;
         }
         let expiry = self.move_expiry();
-        self.propagate(expiry, || {
-            let action = Action::of_check(check, outcome.change)?;
+        if self.key.call().propagates() {
             // Renewing a hold needs no rules.
             let renews = outcome.change == Change::Renewed;
-            Some((action, if renews { EffectArgs::default() } else { rules() }))
-        });
-        if outcome.ban_changed()
-            && let Some(limiter) = self.key.value()
-            && let Some(ban) = limiter.standing()
-        {
-            let ban = Action::set(ban, limiter.bans());
-            self.propagate(expiry, || Some((ban, EffectArgs::default())));
+            if let Some(action) = Action::of_check(check, outcome.change) {
+                let args = if renews { EffectArgs::None } else { rules() };
+                self.propagate(expiry, action, &args);
+            }
+            if outcome.ban_changed()
+                && let Some(limiter) = self.key.value()
+                && let Some(ban) = limiter.standing()
+            {
+                self.propagate(expiry, Action::set(ban, limiter.bans()), &EffectArgs::None);
+            }
         }
         self.key.call().signal_modified(self.key.name());
         if line::is_in_use() {
@@ -212,19 +216,12 @@ impl<'c> Opened<'c> {
         value.is_some_and(|limiter| self.expiry_at(without_at, limiter) != Expiry::Keep)
     }
 
-    /// Sends an effect, if there is one, to the replicas and the append-only file.
+    /// Sends an effect to the replicas and the append-only file.
     #[inline]
-    fn propagate<'e>(
-        &self,
-        expiry: Expiry,
-        effect: impl FnOnce() -> Option<(Action<'e>, EffectArgs<'e>)>,
-    ) {
-        let call = self.key.call();
-        call.propagate(|| {
-            let Some((action, args)) = effect() else { return };
-            let head = Head::of(&Effect { at_us: self.at_us, expiry, action });
-            call.replicate(APPLY, self.key.name(), head.text(), action.texts(), args.args());
-        });
+    fn propagate(&self, expiry: Expiry, action: Action<'_>, args: &EffectArgs<'_>) {
+        let (call, name) = (self.key.call(), self.key.name());
+        let head = Head::of(&Effect { at_us: self.at_us, expiry, action });
+        call.replicate(APPLY, name, head.text(), action.texts(), args.args());
     }
 
     /// Moves the key's expiry as decided.

@@ -16,8 +16,7 @@ use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::refund::give_back;
 use super::scratch::{self, Scratch};
-use crate::datatype::LIMITER;
-use crate::server::{Call, CommandError, Texts, clock};
+use crate::server::{Call, CommandError, Texts};
 use crate::{config, metrics};
 use ratelimit_core::check::Outcome;
 use ratelimit_core::key::{Check, Limiter, Standing, Verdict};
@@ -28,9 +27,8 @@ use std::slice;
 /// `RL.THROTTLE`
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { decisions, buckets, .. }| {
-        let now_us = clock::now_us();
-        let key = call.open_write(call.key_name()?, &LIMITER);
         // The prefetch of the key's value runs while the request is parsed.
+        let opened = Opened::first(call, None);
         let ThrottleRequest { bucket, quantity } = parse::throttle(call.after_key().bytes())?;
         let make = || Ok::<_, ParseError>((bucket, (bucket.rule()?, OnceCell::new())));
         let is_cached = |cached: &Bucket| *cached == bucket;
@@ -38,7 +36,8 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let text = || text.get_or_init(|| Texts::new([rule.to_string()].iter())).args();
         let args = || EffectArgs::Borrowed(text());
         let rules = slice::from_ref(rule);
-        let mut opened = Opened { key: key?, at_us: now_us, clock_us: now_us };
+        let mut opened = opened?;
+        let now_us = opened.at_us;
         opened.lapse();
         let outcome = match quantity {
             Quantity::Take(cost) => {

@@ -31,7 +31,7 @@ mod pause;
 mod policy;
 mod refund;
 mod renew;
-mod resolver;
+pub(crate) mod resolver;
 pub(crate) mod rules;
 pub(crate) mod settle;
 mod standing;

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use super::check;
 use super::line::{Waiter, Waiters, set_alarm, waiters};
+use super::opened::Opened;
 use super::scratch::Scratch;
 use crate::config;
 use crate::metrics;
@@ -49,7 +50,7 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
         if call.may_wait() && waits_or_is_denied(call, &request, scratch)? {
             return Ok(());
         }
-        check::decide(call, scratch, |_, _| Ok(request.check))
+        check::decide(call, scratch, Opened::first(call, None)?, &request.check)
     })
 }
 
