@@ -2,7 +2,7 @@
 
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
-use crate::server::{Call, CommandError};
+use crate::server::{Arg, Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::key::Standing;
 use ratelimit_protocol::effect::Action;
@@ -21,10 +21,7 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
         opened.key.value_mut().is_some_and(|limiter| limiter.settle(id, settlement, opened.at_us));
     if ended {
         opened.changed(Action::Settle { id, settled }, Cause::Returned(&states), || {
-            // Without the id, `AT` and the time.
-            let before = args.from(1).first(request.before_at);
-            let after = args.from(request.before_at.saturating_add(3));
-            EffectArgs::Joined(before.iter().chain(after.iter()).collect())
+            EffectArgs::Joined(parse::without_at(args.from(1).iter(), |arg: Arg<'_>| arg.bytes()))
         });
         metrics::HOLDS_SETTLED.add(1);
     }

@@ -20,7 +20,7 @@ use crate::server::{Call, CommandError, Texts};
 use crate::{config, metrics};
 use ratelimit_core::check::Outcome;
 use ratelimit_core::key::{Check, Limiter, Standing, Verdict};
-use ratelimit_protocol::parse::{self, Bucket, ParseError, Quantity, ThrottleRequest};
+use ratelimit_protocol::parse::{self, Bucket, ParseError, ThrottleRequest};
 use std::cell::OnceCell;
 use std::slice;
 
@@ -39,24 +39,21 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let mut opened = opened?;
         let now_us = opened.at_us;
         opened.lapse();
-        let outcome = match quantity {
-            Quantity::Take(cost) => {
-                let check = Check::new(rules, cost, now_us);
-                let mut new = Limiter::default();
-                let limiter = opened.key.value_mut().unwrap_or(&mut new);
-                let outcome = limiter
-                    .check_within(config::bounds(), &check, decisions)
-                    .map_err(|error| refused(call.args().from(1), &error))?;
-                opened.store(new)?;
-                metrics::checked(outcome.summary.verdict, now_us);
-                opened.checked(&check, decisions, &outcome, args);
-                outcome
-            }
-            Quantity::Refund(units) => {
-                give_back(&mut opened, units, rules, args);
-                let check = Check::new(rules, 0, now_us);
-                opened.key.value().unwrap_or(&Limiter::default()).peek(&check, decisions)
-            }
+        let outcome = if quantity < 0 {
+            give_back(&mut opened, quantity.unsigned_abs(), rules, args);
+            let check = Check::new(rules, 0, now_us);
+            opened.key.value().unwrap_or(&Limiter::default()).peek(&check, decisions)
+        } else {
+            let check = Check::new(rules, quantity.unsigned_abs(), now_us);
+            let mut new = Limiter::default();
+            let limiter = opened.key.value_mut().unwrap_or(&mut new);
+            let outcome = limiter
+                .check_within(config::bounds(), &check, decisions)
+                .map_err(|error| refused(call.args().from(1), &error))?;
+            opened.store(new)?;
+            metrics::checked(outcome.summary.verdict, now_us);
+            opened.checked(&check, decisions, &outcome, args);
+            outcome
         };
         call.reply_integers(&reply(bucket.limit.into(), &outcome));
         opened.close(event(&outcome));

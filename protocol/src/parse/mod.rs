@@ -55,10 +55,10 @@ pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use refund::{RefundRequest, refund};
 pub use renew::{RenewRequest, renew};
 pub use resolver::{NoPolicies, RuleCache, RuleResolver};
-pub use settle::{SettleRequest, Settled, settle};
+pub use settle::{SettleRequest, Settled, settle, without_at};
 pub use standing::{Ends, StandingRequest, standing};
 pub use sync::{SyncRequest, sync};
-pub use throttle::{Bucket, Quantity, ThrottleRequest, throttle};
+pub use throttle::{Bucket, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
 pub use wait::{WaitRequest, wait};
 
