@@ -288,21 +288,17 @@ pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
                 store.in_effect = staged;
             }
         }
-        ServerEvent::LoadingEnded => {
-            // Loading may have replaced configured policies by saved ones.
-            if ctx.is_primary() && config::configured_policies_win() {
-                for policy in configured() {
-                    set(policy.name, &policy.rules);
-                }
+        // Loading may have replaced configured policies by saved ones.
+        ServerEvent::LoadingEnded if ctx.is_primary() && config::configured_policies_win() => {
+            for policy in configured() {
+                set(policy.name, &policy.rules);
             }
         }
-        ServerEvent::Ready => {
-            // A full synchronization contains the configured policies, but a replica of a
-            // restarted primary may continue with a partial one.
-            if ctx.is_primary() {
-                for policy in configured().iter().filter_map(|policy| get(policy.name.as_bytes())) {
-                    policy.propagate(ctx, ReplicateTo::Replicas);
-                }
+        // A full synchronization contains the configured policies, but a replica of a restarted
+        // primary may continue with a partial one.
+        ServerEvent::Ready if ctx.is_primary() => {
+            for policy in configured().iter().filter_map(|policy| get(policy.name.as_bytes())) {
+                policy.propagate(ctx, ReplicateTo::Replicas);
             }
         }
         ServerEvent::AofWriteStarted => DUE_IN_AOF.store(true, Ordering::Relaxed),
@@ -310,10 +306,7 @@ pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
         ServerEvent::AofRewriteStarted => {
             all().iter().for_each(|policy| policy.propagate(ctx, ReplicateTo::Aof));
         }
-        ServerEvent::LoadingFailed
-        | ServerEvent::Promoted
-        | ServerEvent::Alarm
-        | ServerEvent::ClusterTick => {}
+        _ => {}
     }
 }
 
