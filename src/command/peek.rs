@@ -15,7 +15,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
-        look(call, &request, scratch, |outcome, check, decisions, limiter| {
+        evaluate(call, &request, scratch, |outcome, check, decisions, limiter| {
             answer::of_key(call, request.full, outcome.summary, check, decisions, limiter);
         })?;
         metrics::PEEKS.add(1);
@@ -29,7 +29,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
 /// # Errors
 /// [`CommandError::WRONG_TYPE`]
 #[inline(always)]
-pub fn look<T>(
+pub fn evaluate<T>(
     call: &Call<'_>,
     request: &CheckRequest<'_>,
     scratch: &mut Scratch,
