@@ -70,7 +70,6 @@ pub fn load<'a>(
 
 /// The bounds of requests, by the current settings.
 #[inline]
-#[must_use]
 pub fn limits() -> Limits {
     Limits {
         max_rules: size(&MAX_RULES),
@@ -83,33 +82,28 @@ pub fn limits() -> Limits {
 }
 
 /// Whether to register `CL.THROTTLE`. Only valid after [`load`].
-#[must_use]
 pub fn throttle_alias() -> bool {
     THROTTLE_ALIAS.is_on()
 }
 
 /// The most states and holds of a key.
 #[inline]
-#[must_use]
 pub fn bounds() -> Bounds {
     Bounds { max_states: size(&MAX_STATES), max_holds: size(&MAX_HOLDS) }
 }
 
 /// How many clients may wait.
-#[must_use]
 pub fn room_for_waiters() -> Room {
     Room { waiters: size(&MAX_WAITERS), flows: size(&MAX_FLOWS), bytes: size(&MAX_WAITER_BYTES) }
 }
 
 /// Whether configured policies replace saved ones of the same name.
-#[must_use]
 pub fn configured_policies_win() -> bool {
     POLICIES.is(c"config")
 }
 
 /// The most keys that `RL.TOP` follows.
 #[inline]
-#[must_use]
 pub fn top_size() -> usize {
     size(&TOP_SIZE)
 }

@@ -135,7 +135,6 @@ pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
 }
 
 /// The policy of this name, if there is one.
-#[must_use]
 pub fn get(name: &[u8]) -> Option<Arc<Policy>> {
     store().in_effect.get(name).cloned()
 }
@@ -148,13 +147,11 @@ pub fn delete(name: &Name) -> bool {
 }
 
 /// Whether there is any policy.
-#[must_use]
 pub fn any() -> bool {
     !store().in_effect.is_empty()
 }
 
 /// All policies, sorted by name.
-#[must_use]
 pub fn all() -> Vec<Arc<Policy>> {
     let mut all: Vec<_> = store().in_effect.values().cloned().collect();
     all.sort_unstable_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
@@ -225,7 +222,6 @@ impl Resolver {
     }
 
     /// A policy that the request names.
-    #[must_use]
     pub fn named(&self, name: &[u8]) -> Option<&Arc<Policy>> {
         self.all_named().iter().find(|policy| policy.name.as_bytes() == name)
     }
@@ -243,7 +239,6 @@ impl Resolver {
 }
 
 /// The saved form of all policies: a line each, `name=rule[;rule ...]`.
-#[must_use]
 pub fn save() -> String {
     let line = |policy: Arc<Policy>| {
         let rules: Vec<_> = policy.rules.iter().map(Rule::to_string).collect();
@@ -319,7 +314,6 @@ fn configured() -> Vec<Arc<Policy>> {
 static DUE_IN_AOF: AtomicBool = AtomicBool::new(false);
 
 /// The policies to write to the AOF before a key: all of them before the first key, then none.
-#[must_use]
 pub fn take_due_in_aof() -> Vec<Arc<Policy>> {
     if DUE_IN_AOF.swap(false, Ordering::Relaxed) { all() } else { Vec::new() }
 }

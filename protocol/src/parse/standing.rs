@@ -34,7 +34,7 @@ impl Ends {
     }
 }
 
-/// An `RL.BLOCK` or an `RL.EXEMPT`.
+/// An `RL.BLOCK`, an `RL.EXEMPT` or an `RL.PAUSE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StandingRequest<'a> {
     /// `Never` unless one of `EX`, `PX`, `EXAT`, `PXAT` and `FOR` was given.
