@@ -5,8 +5,7 @@ use std::ffi::CStr;
 
 use redis_module::{Context, RedisString};
 
-use crate::server::settings::{self, Setting, SettingError};
-use crate::top;
+use crate::server::settings::{self, OnChange, Setting, SettingError};
 use ratelimit_core::check::Bounds;
 use ratelimit_core::rule::MAX_UNITS;
 use ratelimit_protocol::parse::{Limits, MOST_RULES};
@@ -40,7 +39,7 @@ settings! {
     /// The most bytes of a `META` or a `REASON`.
     MAX_META = Setting::number(c"max-meta", 256, 0, 65_536);
     /// The most keys that `RL.TOP` follows; 0: none.
-    TOP_SIZE = Setting::number(c"top-size", 128, 0, 100_000).when_changed(top::resize);
+    TOP_SIZE = Setting::number(c"top-size", 128, 0, 100_000);
     /// Whether a request may give its time with `AT`.
     ALLOW_AT = Setting::switch(c"allow-at", false);
     /// Which of two policies with the same name is in effect after a restart: the saved or the
@@ -54,19 +53,23 @@ settings! {
 const POLICY: &CStr = c"policy";
 
 /// Applies the arguments of `loadmodule`, then the lines of the server's file. Returns the
-/// policies among the arguments: reading them needs the settings.
+/// policies among the arguments: reading them needs the settings. `on_change` hears of later
+/// changes.
 ///
 /// # Errors
 /// The first argument or setting that is wrong; the module must not load.
-pub fn load<'a>(ctx: &Context, args: &'a [RedisString]) -> Result<Vec<&'a [u8]>, SettingError> {
+pub fn load<'a>(
+    ctx: &Context,
+    args: &'a [RedisString],
+    on_change: OnChange,
+) -> Result<Vec<&'a [u8]>, SettingError> {
     let policies = settings::apply(&ALL, POLICY, args.iter().map(RedisString::as_slice))?;
-    settings::register(&ALL, ctx)?;
+    settings::register(&ALL, ctx, on_change)?;
     Ok(policies)
 }
 
 /// The bounds of requests, by the current settings.
 #[inline]
-#[must_use]
 pub fn limits() -> Limits {
     Limits {
         max_rules: size(&MAX_RULES),
@@ -79,33 +82,28 @@ pub fn limits() -> Limits {
 }
 
 /// Whether to register `CL.THROTTLE`. Only valid after [`load`].
-#[must_use]
 pub fn throttle_alias() -> bool {
     THROTTLE_ALIAS.is_on()
 }
 
 /// The most states and holds of a key.
 #[inline]
-#[must_use]
 pub fn bounds() -> Bounds {
     Bounds { max_states: size(&MAX_STATES), max_holds: size(&MAX_HOLDS) }
 }
 
 /// How many clients may wait.
-#[must_use]
 pub fn room_for_waiters() -> Room {
     Room { waiters: size(&MAX_WAITERS), flows: size(&MAX_FLOWS), bytes: size(&MAX_WAITER_BYTES) }
 }
 
 /// Whether configured policies replace saved ones of the same name.
-#[must_use]
 pub fn configured_policies_win() -> bool {
     POLICIES.is(c"config")
 }
 
 /// The most keys that `RL.TOP` follows.
 #[inline]
-#[must_use]
 pub fn top_size() -> usize {
     size(&TOP_SIZE)
 }

@@ -34,7 +34,6 @@
 //! config      the settings, one a line
 //! policy      rules under a name
 //! metrics     counters for INFO
-//! top         the server's one sketch of denied keys
 //! unreadable  effects and values that this module cannot read, which must not be lost silently
 //! ```
 //!
@@ -62,7 +61,6 @@ mod metrics;
 mod policy;
 #[allow(unsafe_code, reason = "the module API is C")]
 mod server;
-mod top;
 mod unreadable;
 
 use datatype::LIMITER;
@@ -74,7 +72,7 @@ use server::{EventContext, ServerEvent};
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
         server::declare_options(ctx);
-        let policies = config::load(ctx, args)?;
+        let policies = config::load(ctx, args, command::resize_top)?;
         policy::configure(&policies)?;
         server::register_commands(ctx, command::table(config::throttle_alias()))?;
         server::events::register(ctx, on_server_event);

@@ -39,7 +39,7 @@ use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
 use ratelimit_core::key::Verdict;
-use ratelimit_core::rule::{Name, Rule, RuleError};
+use ratelimit_core::rule::{Name, Rule};
 use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleCache, RuleResolver};
 
 /// A policy: rules under a name.
@@ -135,7 +135,6 @@ pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
 }
 
 /// The policy of this name, if there is one.
-#[must_use]
 pub fn get(name: &[u8]) -> Option<Arc<Policy>> {
     store().in_effect.get(name).cloned()
 }
@@ -148,13 +147,11 @@ pub fn delete(name: &Name) -> bool {
 }
 
 /// Whether there is any policy.
-#[must_use]
 pub fn any() -> bool {
     !store().in_effect.is_empty()
 }
 
 /// All policies, sorted by name.
-#[must_use]
 pub fn all() -> Vec<Arc<Policy>> {
     let mut all: Vec<_> = store().in_effect.values().cloned().collect();
     all.sort_unstable_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
@@ -201,9 +198,8 @@ impl RuleResolver for Resolver {
         self.named > 0
     }
 
-    #[inline(always)]
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
-        self.rules.rule(text, rules)
+    fn cache(&mut self) -> Option<&mut RuleCache> {
+        Some(&mut self.rules)
     }
 }
 
@@ -226,7 +222,6 @@ impl Resolver {
     }
 
     /// A policy that the request names.
-    #[must_use]
     pub fn named(&self, name: &[u8]) -> Option<&Arc<Policy>> {
         self.all_named().iter().find(|policy| policy.name.as_bytes() == name)
     }
@@ -244,7 +239,6 @@ impl Resolver {
 }
 
 /// The saved form of all policies: a line each, `name=rule[;rule ...]`.
-#[must_use]
 pub fn save() -> String {
     let line = |policy: Arc<Policy>| {
         let rules: Vec<_> = policy.rules.iter().map(Rule::to_string).collect();
@@ -289,21 +283,17 @@ pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
                 store.in_effect = staged;
             }
         }
-        ServerEvent::LoadingEnded => {
-            // Loading may have replaced configured policies by saved ones.
-            if ctx.is_primary() && config::configured_policies_win() {
-                for policy in configured() {
-                    set(policy.name, &policy.rules);
-                }
+        // Loading may have replaced configured policies by saved ones.
+        ServerEvent::LoadingEnded if ctx.is_primary() && config::configured_policies_win() => {
+            for policy in configured() {
+                set(policy.name, &policy.rules);
             }
         }
-        ServerEvent::Ready => {
-            // A full synchronization contains the configured policies, but a replica of a
-            // restarted primary may continue with a partial one.
-            if ctx.is_primary() {
-                for policy in configured().iter().filter_map(|policy| get(policy.name.as_bytes())) {
-                    policy.propagate(ctx, ReplicateTo::Replicas);
-                }
+        // A full synchronization contains the configured policies, but a replica of a restarted
+        // primary may continue with a partial one.
+        ServerEvent::Ready if ctx.is_primary() => {
+            for policy in configured().iter().filter_map(|policy| get(policy.name.as_bytes())) {
+                policy.propagate(ctx, ReplicateTo::Replicas);
             }
         }
         ServerEvent::AofWriteStarted => DUE_IN_AOF.store(true, Ordering::Relaxed),
@@ -311,10 +301,7 @@ pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
         ServerEvent::AofRewriteStarted => {
             all().iter().for_each(|policy| policy.propagate(ctx, ReplicateTo::Aof));
         }
-        ServerEvent::LoadingFailed
-        | ServerEvent::Promoted
-        | ServerEvent::Alarm
-        | ServerEvent::ClusterTick => {}
+        _ => {}
     }
 }
 
@@ -327,7 +314,6 @@ fn configured() -> Vec<Arc<Policy>> {
 static DUE_IN_AOF: AtomicBool = AtomicBool::new(false);
 
 /// The policies to write to the AOF before a key: all of them before the first key, then none.
-#[must_use]
 pub fn take_due_in_aof() -> Vec<Arc<Policy>> {
     if DUE_IN_AOF.swap(false, Ordering::Relaxed) { all() } else { Vec::new() }
 }

@@ -142,20 +142,11 @@ pub fn on_server_event(event: ServerEvent) {
             set(&STAGED, false);
             set(&SKIPPED, false);
         }
-        ServerEvent::Promoted => {
-            if SKIPPED.swap(false, Ordering::Relaxed) {
-                log::warning(
-                    "promoted after it skipped what its primary did: \
-                     units consumed meanwhile can be consumed again",
-                );
-            }
-        }
-        ServerEvent::Ready
-        | ServerEvent::AofWriteStarted
-        | ServerEvent::WriteEnded
-        | ServerEvent::AofRewriteStarted
-        | ServerEvent::Alarm
-        | ServerEvent::ClusterTick => {}
+        ServerEvent::Promoted if SKIPPED.swap(false, Ordering::Relaxed) => log::warning(
+            "promoted after it skipped what its primary did: \
+             units consumed meanwhile can be consumed again",
+        ),
+        _ => {}
     }
 }
 

@@ -9,7 +9,7 @@ use crate::unreadable;
 use ratelimit_core::key::{Limiter, StandingEntry};
 use ratelimit_protocol::parse;
 
-/// `RL.BLOCKS cursor [MATCH pattern] [COUNT n]`
+/// `RL.BLOCKS`
 pub fn blocks(call: &Call<'_>) -> Result<(), CommandError> {
     unreadable::require_nothing_skipped(call)?;
     let request = parse::blocks(call.args().from(1).bytes())?;

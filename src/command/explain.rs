@@ -6,7 +6,7 @@ use crate::server::{Call, CommandError};
 use ratelimit_core::rule;
 use ratelimit_protocol::parse;
 
-/// `RL.EXPLAIN rule [rule ...]`
+/// `RL.EXPLAIN`
 pub fn explain(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, resolver, .. }| {
         parse::explain(call.args().from(1).bytes(), &config::limits(), resolver, rules)?;

@@ -2,14 +2,14 @@
 
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
-use crate::server::{Call, CommandError};
+use crate::server::{Arg, Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::key::Standing;
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse::{self, hold_end_us};
 use ratelimit_protocol::waiting::Cause;
 
-/// `RL.SETTLE key id [REFUND | COST n|name=n ...] [AT unix-us]`
+/// `RL.SETTLE`
 pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     let args = call.after_key();
     let request = parse::settle(args.bytes(), &config::limits())?;
@@ -21,10 +21,7 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
         opened.key.value_mut().is_some_and(|limiter| limiter.settle(id, settlement, opened.at_us));
     if ended {
         opened.changed(Action::Settle { id, settled }, Cause::Returned(&states), || {
-            // Without the id, `AT` and the time.
-            let before = args.from(1).first(request.before_at);
-            let after = args.from(request.before_at.saturating_add(3));
-            EffectArgs::Joined(before.iter().chain(after.iter()).collect())
+            EffectArgs::Joined(parse::without_at(args.from(1).iter(), |arg: Arg<'_>| arg.bytes()))
         });
         metrics::HOLDS_SETTLED.add(1);
     }
@@ -32,7 +29,7 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// `RL.RENEW key id EX s|PX ms [AT unix-us]`
+/// `RL.RENEW`
 pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
     call.require_args(["RL.RENEW", "key", "id", "EX", "s"].len())?;
     let request = parse::renew(call.after_key().bytes(), &config::limits())?;

@@ -12,7 +12,7 @@ use ratelimit_protocol::parse;
 /// The most holds shown: those that lapse next.
 const NEXT_HOLDS: usize = 10;
 
-/// `RL.INFO key`
+/// `RL.INFO`
 pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     unreadable::require_nothing_skipped(call)?;
     let name = call.key_name()?;

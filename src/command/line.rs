@@ -98,21 +98,14 @@ impl Waiters {
         next.map(|(_, &ticket)| ticket)
     }
 
-    /// Removes a client that is not admitted by its rules.
-    pub fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
-        let waiter = self.queues.leave(ticket);
-        self.left(waiter)
-    }
-
-    /// Removes a client that is admitted at this cost.
-    pub fn admit(&mut self, ticket: Ticket, cost: u32) -> Option<Waiter> {
-        let waiter = self.queues.admit(ticket, cost);
-        self.left(waiter)
-    }
-
-    fn left(&mut self, waiter: Option<Waiter>) -> Option<Waiter> {
-        self.tickets.remove(&waiter.as_ref()?.client.id());
+    /// Removes a client, at this cost if its rules admit it.
+    pub fn leave(&mut self, ticket: Ticket, admitted: Option<u32>) -> Option<Waiter> {
+        let waiter = match admitted {
+            Some(cost) => self.queues.admit(ticket, cost),
+            None => self.queues.leave(ticket),
+        }?;
+        self.tickets.remove(&waiter.client.id());
         self.counted();
-        waiter
+        Some(waiter)
     }
 }

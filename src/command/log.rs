@@ -7,7 +7,7 @@ use crate::unreadable;
 use ratelimit_core::key::{Entry, Limiter};
 use ratelimit_protocol::parse;
 
-/// `RL.LOG key [COUNT n]`
+/// `RL.LOG`
 pub fn log(call: &Call<'_>) -> Result<(), CommandError> {
     unreadable::require_nothing_skipped(call)?;
     let name = call.key_name()?;

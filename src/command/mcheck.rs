@@ -10,17 +10,14 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, KeysRequest, clock};
 use crate::{config, metrics};
-use ratelimit_core::check;
-use ratelimit_core::check::{KeyCheck, Outcome};
+use ratelimit_core::check::{self, KeyCheck, Outcome};
 use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::rule::digits;
 use ratelimit_protocol::parse::{self, MCheckRequest};
 use std::mem;
 use std::ops::Range;
 
-/// `RL.MCHECK numkeys key [key ...] [COST n|a..b|name=n ...] [META text]
-/// [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL]
-/// rule [rule ...] [NEXT rule [rule ...]] ...`
+/// `RL.MCHECK`
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let args = call.args().from(1).bytes();

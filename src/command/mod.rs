@@ -1,4 +1,4 @@
-//! The commands: a table that describes each to the server, and their handlers.
+//! The commands: a table that describes each to the server and gives its syntax, and their handlers.
 //!
 //! A handler is one function, read from top to bottom: parse, open, decide,
 //! store, propagate, signal, reply. It does no arithmetic on units:
@@ -28,6 +28,8 @@ mod answer;
 mod blocks;
 mod check;
 #[cfg(test)]
+mod documented_commands;
+#[cfg(test)]
 mod documented_errors;
 mod effect_args;
 mod explain;
@@ -50,13 +52,14 @@ mod throttle;
 mod top;
 mod wait;
 
+pub use top::resize as resize_top;
 pub use wait::{refuse_unserved as refuse_unserved_waiters, serve as serve_waiters};
 
 use std::ffi::CStr;
 
 use crate::server::CommandError;
 use crate::server::callback::{on_command, on_command_or_keys};
-use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
+use crate::server::commands::{Audience, Command, KeyUse};
 use ratelimit_protocol::parse::ParseError;
 
 /// Tip: the reply depends on the time.
@@ -64,67 +67,6 @@ const CLOCK: &CStr = c"nondeterministic_output";
 /// Tips: clients send the command to each primary of a cluster, and it succeeds if
 /// all succeed.
 const EVERY_SHARD: &CStr = c"request_policy:all_shards response_policy:all_succeeded";
-
-const RULE: Param = Param::string(c"rule");
-const RULES: Param = RULE.repeated();
-const NEXT_RULES: Param =
-    Param::group(c"next-rules", &[Param::word(c"next", c"NEXT"), RULES]).repeated().optional();
-const NAME: Param = Param::string(c"name");
-const META: Param = Param::string(c"text").after(c"META").optional();
-const COUNT: Param = Param::integer(c"count").after(c"COUNT").optional();
-const REASON: Param = Param::string(c"reason").after(c"REASON").optional();
-/// The costs of a check.
-const COST: Param = Param::one_of(
-    c"cost",
-    &[Param::integer(c"cost"), Param::string(c"a..b"), Param::string(c"name=cost")],
-)
-.after(c"COST")
-.repeated_with_word()
-.optional();
-/// The real cost of a request.
-const ACTUAL_COST: Param =
-    Param::one_of(c"cost", &[Param::integer(c"cost"), Param::string(c"name=cost")])
-        .after(c"COST")
-        .repeated_with_word();
-/// How long to keep a hold.
-const HOLD_TIME: Param = Param::one_of(
-    c"time",
-    &[Param::integer(c"seconds").after(c"EX"), Param::integer(c"milliseconds").after(c"PX")],
-);
-const HOLD: Param = Param::group(
-    c"hold",
-    &[Param::string(c"id").after(c"HOLD"), HOLD_TIME, Param::word(c"refund", c"REFUND").optional()],
-)
-.optional();
-/// Where in line to wait.
-const FLOW: Param = Param::group(
-    c"flow",
-    &[Param::string(c"flow").after(c"FLOW"), Param::integer(c"weight").after(c"WEIGHT").optional()],
-)
-.optional();
-const PRIORITY: Param = Param::integer(c"priority").after(c"PRIORITY").optional();
-/// How a hold is settled.
-const SETTLEMENT: Param =
-    Param::one_of(c"settlement", &[Param::word(c"refund", c"REFUND"), ACTUAL_COST]).optional();
-const END: Param = Param::one_of(
-    c"end",
-    &[
-        Param::integer(c"seconds").after(c"EX"),
-        Param::integer(c"milliseconds").after(c"PX"),
-        Param::unix_time(c"unix-time-seconds").after(c"EXAT"),
-        Param::unix_time(c"unix-time-milliseconds").after(c"PXAT"),
-        Param::string(c"period").after(c"FOR"),
-    ],
-);
-const AT: Param = Param::integer(c"unix-time-microseconds").after(c"AT").optional();
-const FULL: Param = Param::word(c"full", c"FULL").optional();
-const BUCKET: &[Param] = &[
-    Param::key(),
-    Param::integer(c"max-burst"),
-    Param::integer(c"count-per-period"),
-    Param::integer(c"period-seconds"),
-    Param::integer(c"quantity").optional(),
-];
 
 /// All commands, with or without `CL.THROTTLE`.
 pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> + Clone {
@@ -134,199 +76,177 @@ pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> + C
 /// redis-cell's name of `RL.THROTTLE`.
 const CL_THROTTLE: &CStr = c"cl.throttle";
 
-/// The description of `RL.THROTTLE` under either of its names.
-const fn throttle(name: &'static CStr) -> Command {
-    Command {
-        name,
-        handler: on_command(throttle::throttle),
-        flags: c"write fast deny-oom",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Update),
-        tips: CLOCK,
-        summary: c"Takes from a token bucket, or says when to come back, as redis-cell does.",
-        complexity: c"O(1)",
-        args: BUCKET,
-    }
-}
-
-/// The other commands of blocks and exemptions copy the fields that they do not replace.
-const BLOCK: Command = Command {
-    name: c"rl.block",
-    handler: on_command(standing::block),
-    flags: c"write fast",
-    audience: Audience::Administrator,
-    keys: Keys::First(KeyUse::Update),
-    tips: c"",
-    summary: c"Blocks a key: every check of it is refused, and its counts are kept.",
-    complexity: c"O(1)",
-    args: &[Param::key(), END.optional(), REASON],
-};
-
-/// `RL.RESUME` copies the fields that it does not replace.
-const PAUSE: Command = Command {
-    name: c"rl.pause",
-    handler: on_command(pause::pause),
+/// What most commands have: a row of the table says what it has instead.
+const USUAL: Command = Command {
+    name: c"",
+    syntax: "key",
+    handler: None,
     flags: c"write fast",
     audience: Audience::Client,
-    keys: Keys::First(KeyUse::Update),
-    tips: CLOCK,
-    summary: c"Denies every check of a key until an upstream wants requests again.",
+    key: KeyUse::Update,
+    tips: c"",
+    summary: c"",
     complexity: c"O(1)",
-    args: &[Param::key(), END, REASON],
 };
 
-/// Subcommands copy the fields that they do not replace.
+const CHECK: Command = Command {
+    name: c"rl.check",
+    syntax: "key [COST cost|a..b|name=cost [COST cost|a..b|name=cost ...]] [META text] \
+             [HOLD id EX seconds|PX milliseconds [REFUND]] [AT unix-time-microseconds] [FULL] \
+             rule [rule ...]",
+    handler: on_command(check::check),
+    flags: c"write fast deny-oom",
+    tips: CLOCK,
+    summary: c"Asks whether a request passes all rules and, if so, counts it.",
+    complexity: c"O(R) with R rules; a log rule adds O(log N) with N requests in its window.",
+    ..USUAL
+};
+
+const THROTTLE: Command = Command {
+    name: c"rl.throttle",
+    syntax: "key max-burst count-per-period period-seconds [quantity]",
+    handler: on_command(throttle::throttle),
+    flags: c"write fast deny-oom",
+    tips: CLOCK,
+    summary: c"Takes from a token bucket, or says when to come back, as redis-cell does.",
+    ..USUAL
+};
+
+const BLOCK: Command = Command {
+    name: c"rl.block",
+    syntax: "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|\
+             FOR period] [REASON reason]",
+    handler: on_command(standing::block),
+    audience: Audience::Administrator,
+    summary: c"Blocks a key: every check of it is refused, and its counts are kept.",
+    ..USUAL
+};
+
+/// `RL.UNBLOCK` and `RL.UNEXEMPT`.
+const UNBLOCK: Command = Command {
+    name: c"rl.unblock",
+    syntax: "key",
+    handler: on_command(standing::unblock),
+    key: KeyUse::Delete,
+    summary: c"Ends the block of a key, and forgets its bans.",
+    ..BLOCK
+};
+
+/// The container of the subcommands.
 const POLICY: Command = Command {
     name: c"rl.policy",
+    syntax: "",
     handler: on_command(policy::policy),
     flags: c"write",
     audience: Audience::Administrator,
-    keys: Keys::None,
+    key: KeyUse::None,
     // For clients that ignore the tips of subcommands, such as redis-py 8.
     tips: c"request_policy:all_shards",
     summary: c"Keeps rules under a name.",
     complexity: c"Depends on subcommand.",
-    args: &[],
 };
 
 static TABLE: [Command; 30] = [
-    Command {
-        name: c"rl.check",
-        handler: on_command(check::check),
-        flags: c"write fast deny-oom",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Update),
-        tips: CLOCK,
-        summary: c"Asks whether a request passes all rules and, if so, counts it.",
-        complexity: c"O(R) with R rules; a log rule adds O(log N) with N requests in its window.",
-        args: &[Param::key(), COST, META, HOLD, AT, FULL, RULES],
-    },
+    CHECK,
     Command {
         name: c"rl.wait",
+        syntax: "key milliseconds [FLOW flow [WEIGHT weight]] [PRIORITY priority] \
+                 [COST cost|a..b|name=cost [COST cost|a..b|name=cost ...]] [META text] \
+                 [HOLD id EX seconds|PX milliseconds [REFUND]] [FULL] rule [rule ...]",
         handler: on_command(wait::wait),
         flags: c"write deny-oom blocking",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Update),
-        tips: CLOCK,
         summary: c"Waits in line until a request passes all rules, and counts it then.",
         complexity: c"As RL.CHECK; waiting adds O(log W) with W waiters, and a look at each flow that is passed over.",
-        args: &[
-            Param::key(),
-            Param::integer(c"milliseconds"),
-            FLOW,
-            PRIORITY,
-            COST,
-            META,
-            HOLD,
-            FULL,
-            RULES,
-        ],
+        ..CHECK
     },
     Command {
         name: c"rl.peek",
+        syntax: "key [COST cost|a..b|name=cost [COST cost|a..b|name=cost ...]] \
+                 [AT unix-time-microseconds] [FULL] rule [rule ...]",
         handler: on_command(peek::peek),
         flags: c"readonly fast",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Read),
-        tips: CLOCK,
+        key: KeyUse::Read,
         summary: c"Asks whether a request would pass all rules, and counts nothing.",
-        complexity: c"O(R) with R rules; a log rule adds O(log N) with N requests in its window.",
-        args: &[Param::key(), COST, AT, FULL, RULES],
+        ..CHECK
     },
     Command {
         name: c"rl.mcheck",
+        syntax: "numkeys key [key ...] [COST cost|a..b|name=cost [COST cost|a..b|name=cost ...]] \
+                 [META text] [HOLD id EX seconds|PX milliseconds [REFUND]] \
+                 [AT unix-time-microseconds] [FULL] rule [rule ...] \
+                 [NEXT rule [rule ...] [NEXT rule [rule ...] ...]]",
         handler: on_command_or_keys(mcheck::mcheck, mcheck::keys),
         flags: c"write deny-oom",
-        audience: Audience::Client,
-        keys: Keys::Counted(KeyUse::Update),
-        tips: CLOCK,
         summary: c"Asks whether a request passes all rules of several keys and, if so, counts it.",
         complexity: c"O(K*R) with K keys and R rules a key; a log rule adds O(log N) with N requests in its window.",
-        args: &[
-            Param::integer(c"numkeys"),
-            Param::key().repeated(),
-            COST,
-            META,
-            HOLD,
-            AT,
-            FULL,
-            RULES,
-            NEXT_RULES,
-        ],
+        ..CHECK
     },
     Command {
         name: c"rl.refund",
+        syntax: "key units [AT unix-time-microseconds] [rule [rule ...]]",
         handler: on_command(refund::refund),
-        flags: c"write fast",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Delete),
-        tips: c"",
+        key: KeyUse::Delete,
         summary: c"Gives units back, to all states of a key or to those of the rules.",
         complexity: c"O(S) with S states; a log adds O(N) with N requests given back.",
-        args: &[Param::key(), Param::integer(c"units"), AT, RULES.optional()],
+        ..USUAL
     },
     Command {
         name: c"rl.settle",
+        syntax: "key id [REFUND|COST cost|name=cost [COST cost|name=cost ...]] \
+                 [AT unix-time-microseconds]",
         handler: on_command(holds::settle),
-        flags: c"write fast",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Delete),
+        key: KeyUse::Delete,
         tips: CLOCK,
         summary: c"Ends a hold of a key, and corrects what it was charged.",
         complexity: c"O(R*log H) with R rules of the hold and H holds; a log adds O(N) with N requests given back.",
-        args: &[Param::key(), Param::string(c"id"), SETTLEMENT, AT],
+        ..USUAL
     },
     Command {
         name: c"rl.renew",
+        syntax: "key id EX seconds|PX milliseconds [AT unix-time-microseconds]",
         handler: on_command(holds::renew),
-        flags: c"write fast",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Update),
         tips: CLOCK,
         summary: c"Moves the end of a hold of a key that has not lapsed.",
         complexity: c"O(log H) with H holds.",
-        args: &[Param::key(), Param::string(c"id"), HOLD_TIME, AT],
+        ..USUAL
     },
     Command {
         name: c"rl.reset",
         handler: on_command(reset::reset),
-        flags: c"write fast",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Delete),
-        tips: c"",
+        key: KeyUse::Delete,
         summary: c"Forgets what a key consumed, keeps its block or exemption.",
         complexity: c"O(S) with S states.",
-        args: &[Param::key()],
+        ..USUAL
     },
     Command {
         name: c"rl.sync",
+        syntax: "key REMAINING remaining [AT unix-time-microseconds] rule",
         handler: on_command(sync::sync),
         flags: c"write fast deny-oom",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Update),
         tips: CLOCK,
         summary: c"Consumes what leaves a rule no more than an upstream says remains.",
         complexity: c"O(S) with S states; a log adds O(log N) with N requests in its window.",
-        args: &[Param::key(), Param::integer(c"remaining").after(c"REMAINING"), AT, RULE],
+        ..USUAL
     },
-    PAUSE,
+    Command {
+        name: c"rl.pause",
+        syntax: "key EX seconds|PX milliseconds|EXAT unix-time-seconds|\
+                 PXAT unix-time-milliseconds|FOR period [REASON reason]",
+        handler: on_command(pause::pause),
+        tips: CLOCK,
+        summary: c"Denies every check of a key until an upstream wants requests again.",
+        ..USUAL
+    },
     Command {
         name: c"rl.resume",
         handler: on_command(pause::resume),
-        keys: Keys::First(KeyUse::Delete),
+        key: KeyUse::Delete,
+        tips: CLOCK,
         summary: c"Ends the pause of a key.",
-        args: &[Param::key()],
-        ..PAUSE
+        ..USUAL
     },
     BLOCK,
-    Command {
-        name: c"rl.unblock",
-        handler: on_command(standing::unblock),
-        keys: Keys::First(KeyUse::Delete),
-        summary: c"Ends the block of a key, and forgets its bans.",
-        args: &[Param::key()],
-        ..BLOCK
-    },
+    UNBLOCK,
     Command {
         name: c"rl.exempt",
         handler: on_command(standing::exempt),
@@ -336,98 +256,89 @@ static TABLE: [Command; 30] = [
     Command {
         name: c"rl.unexempt",
         handler: on_command(standing::unexempt),
-        keys: Keys::First(KeyUse::Delete),
         summary: c"Ends the exemption of a key.",
-        args: &[Param::key()],
-        ..BLOCK
+        ..UNBLOCK
     },
     Command {
         name: c"rl.blocks",
+        syntax: "cursor [MATCH pattern] [COUNT count]",
         handler: on_command(blocks::blocks),
         flags: c"readonly",
         audience: Audience::Administrator,
-        keys: Keys::None,
+        key: KeyUse::None,
         tips: c"request_policy:special nondeterministic_output",
         summary: c"Scans the keyspace for keys that are blocked or exempt.",
         complexity: c"O(1) a step, O(N) for a whole scan with N keys in the database.",
-        args: &[
-            Param::integer(c"cursor"),
-            Param::pattern(c"pattern").after(c"MATCH").optional(),
-            COUNT,
-        ],
     },
     Command {
         name: c"rl.log",
+        syntax: "key [COUNT count]",
         handler: on_command(log::log),
         flags: c"readonly",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Read),
-        tips: c"",
+        key: KeyUse::Read,
         summary: c"Shows the last checks of a key, newest first.",
         complexity: c"O(N) with N checks shown.",
-        args: &[Param::key(), COUNT],
+        ..USUAL
     },
     Command {
         name: c"rl.info",
         handler: on_command(info::info),
         flags: c"readonly",
-        audience: Audience::Client,
-        keys: Keys::First(KeyUse::Read),
+        key: KeyUse::Read,
         tips: CLOCK,
         summary: c"Shows what a key holds: states, block or exemption, sizes.",
         complexity: c"O(S) with S states.",
-        args: &[Param::key()],
+        ..USUAL
     },
     Command {
         name: c"rl.top",
+        syntax: "[COUNT count] [RESET]",
         handler: on_command(top::top),
         flags: c"readonly",
         audience: Audience::Operator,
-        keys: Keys::None,
+        key: KeyUse::None,
         tips: c"request_policy:all_shards nondeterministic_output",
         summary: c"Shows the keys of this server that were most often denied lately.",
         complexity: c"O(K) with K the setting top-size.",
-        args: &[COUNT, Param::word(c"reset", c"RESET").optional()],
     },
     Command {
         name: c"rl.explain",
+        syntax: "rule [rule ...]",
         handler: on_command(explain::explain),
         flags: c"fast allow-loading allow-stale",
-        audience: Audience::Client,
-        keys: Keys::None,
-        tips: c"",
+        key: KeyUse::None,
         summary: c"Says in words what rules mean.",
         complexity: c"O(R) with R rules.",
-        args: &[RULES],
+        ..USUAL
     },
-    throttle(c"rl.throttle"),
-    throttle(CL_THROTTLE),
+    THROTTLE,
+    Command { name: CL_THROTTLE, ..THROTTLE },
     POLICY,
     Command {
         name: c"rl.policy|set",
+        syntax: "name rule [rule ...]",
         flags: c"write deny-oom",
         tips: EVERY_SHARD,
         summary: c"Sets or replaces a policy.",
         complexity: c"O(R) with R rules.",
-        args: &[NAME, RULES],
         ..POLICY
     },
     Command {
         name: c"rl.policy|get",
+        syntax: "name",
         flags: c"readonly fast",
         tips: c"",
         summary: c"Shows the rules of a policy.",
         complexity: c"O(R) with R rules.",
-        args: &[NAME],
         ..POLICY
     },
     Command {
         name: c"rl.policy|del",
+        syntax: "name",
         flags: c"write fast",
         tips: EVERY_SHARD,
         summary: c"Deletes a policy.",
         complexity: c"O(1)",
-        args: &[NAME],
         ..POLICY
     },
     Command {
@@ -448,29 +359,24 @@ static TABLE: [Command; 30] = [
     },
     Command {
         name: c"rl.apply",
+        syntax: "key effect [detail [detail ...]]",
         handler: on_command(internal::apply),
         flags: c"write admin",
         audience: Audience::Internal,
-        keys: Keys::First(KeyUse::Update),
-        tips: c"",
         summary: c"Internal: does what a command did on a primary.",
         complexity: c"As the command that did it.",
-        args: &[
-            Param::key(),
-            Param::string(c"effect"),
-            Param::string(c"detail").repeated().optional(),
-        ],
+        ..USUAL
     },
     Command {
         name: c"rl.load",
+        syntax: "key payload",
         handler: on_command(internal::load),
         flags: c"write admin",
         audience: Audience::Internal,
-        keys: Keys::First(KeyUse::Overwrite),
-        tips: c"",
+        key: KeyUse::Overwrite,
         summary: c"Internal: sets a key to a saved value.",
         complexity: c"O(N) with N bytes of payload.",
-        args: &[Param::key(), Param::string(c"payload")],
+        ..USUAL
     },
 ];
 

@@ -8,7 +8,7 @@ use crate::datatype::LIMITER;
 use crate::metrics;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
 use ratelimit_core::check::{CheckError, Decision, Outcome, RULES_A_HOLD, Refusal};
-use ratelimit_core::key::{Change, Check, Deadline, Expiry, Limiter};
+use ratelimit_core::key::{Change, Check, Expiry, Limiter};
 use ratelimit_core::rule::{Excerpt, Identity};
 use ratelimit_protocol::effect::{Action, BAN_EVENT, Effect, Head};
 use ratelimit_protocol::waiting::Cause;
@@ -31,6 +31,7 @@ impl<'c> Opened<'c> {
     ///
     /// # Errors
     /// [`CommandError::WrongArity`] and [`CommandError::WRONG_TYPE`]
+    #[inline(always)]
     pub fn first(call: &'c Call<'c>, at_us: Option<u64>) -> Result<Self, CommandError> {
         let clock_us = clock::now_us();
         let key = call.open_write(call.key_name()?, &LIMITER)?;
@@ -94,9 +95,10 @@ impl<'c> Opened<'c> {
         cause: Cause<'_>,
         args: impl FnOnce() -> EffectArgs<'e>,
     ) {
-        let expiry =
-            if action.takes_at() { self.move_expiry() } else { self.move_expiry_without_at() };
-        self.propagate(expiry, || Some((action, args())));
+        let expiry = self.move_expiry(action.takes_at());
+        if self.key.call().propagates() {
+            self.propagate(expiry, action, &args());
+        }
         self.key.call().signal_modified(self.key.name());
         line::changed(self.key.name(), cause);
     }
@@ -104,7 +106,7 @@ impl<'c> Opened<'c> {
     /// Counts a check of this key, and applies the consequences of its change. `decisions` are
     /// empty if a block or an exemption answered. `rules` returns the texts of its rules; it is
     /// only called if they are propagated.
-    #[inline]
+    #[inline(always)]
     pub fn checked<'e>(
         &mut self,
         check: &Check<'e>,
@@ -125,19 +127,20 @@ impl<'c> Opened<'c> {
         if !outcome.changed() {
             return;
         }
-        let expiry = self.move_expiry();
-        self.propagate(expiry, || {
-            let action = Action::of_check(check, outcome.change)?;
+        let expiry = self.move_expiry(true);
+        if self.key.call().propagates() {
             // Renewing a hold needs no rules.
             let renews = outcome.change == Change::Renewed;
-            Some((action, if renews { EffectArgs::default() } else { rules() }))
-        });
-        if outcome.ban_changed()
-            && let Some(limiter) = self.key.value()
-            && let Some(ban) = limiter.standing()
-        {
-            let ban = Action::set(ban, limiter.bans());
-            self.propagate(expiry, || Some((ban, EffectArgs::default())));
+            if let Some(action) = Action::of_check(check, outcome.change) {
+                let args = if renews { EffectArgs::None } else { rules() };
+                self.propagate(expiry, action, &args);
+            }
+            if outcome.ban_changed()
+                && let Some(limiter) = self.key.value()
+                && let Some(ban) = limiter.standing()
+            {
+                self.propagate(expiry, Action::set(ban, limiter.bans()), &EffectArgs::None);
+            }
         }
         self.key.call().signal_modified(self.key.name());
         if line::is_in_use() {
@@ -166,65 +169,41 @@ impl<'c> Opened<'c> {
     }
 
     /// Deletes the key if it is empty; otherwise moves its expiry if needed.
-    #[inline]
-    fn move_expiry(&mut self) -> Expiry {
-        self.move_expiry_to(|limiter, _, _| limiter.deadline())
-    }
-
-    /// The same after a command that takes no `AT`.
-    #[cold]
-    fn move_expiry_without_at(&mut self) -> Expiry {
-        self.move_expiry_to(Limiter::deadline_without_at)
-    }
-
     #[inline(always)]
-    fn move_expiry_to(
-        &mut self,
-        deadline: impl FnOnce(&Limiter, u64, Option<u64>) -> Deadline,
-    ) -> Expiry {
+    fn move_expiry(&mut self, command_takes_at: bool) -> Expiry {
         let Some(limiter) = self.key.value() else { return Expiry::Keep };
         if limiter.is_empty() {
             self.key.delete();
             return Expiry::Keep;
         }
-        let expiry = self.expiry_at(deadline, limiter);
+        let expiry = self.expiry(limiter, command_takes_at);
         self.set_expiry(expiry);
         expiry
     }
 
     /// What to do with the expiry of the key, whose value this is.
     #[inline(always)]
-    fn expiry_at(
-        &self,
-        deadline: impl FnOnce(&Limiter, u64, Option<u64>) -> Deadline,
-        limiter: &Limiter,
-    ) -> Expiry {
+    fn expiry(&self, limiter: &Limiter, command_takes_at: bool) -> Expiry {
         let expires_ms = self.key.expires_at_ms();
-        let deadline = deadline(limiter, self.clock_us, expires_ms);
+        let deadline = match command_takes_at {
+            true => limiter.deadline(),
+            false => limiter.deadline_without_at(self.clock_us, expires_ms),
+        };
         deadline.expiry(self.at_us, self.clock_us, expires_ms)
     }
 
     /// True if the key expires earlier than a command that takes no `AT` wants it to, or much later:
     /// a user has moved its expiry.
     pub fn expires_wrongly(&self) -> bool {
-        let without_at = Limiter::deadline_without_at;
-        let value = self.key.value();
-        value.is_some_and(|limiter| self.expiry_at(without_at, limiter) != Expiry::Keep)
+        self.key.value().is_some_and(|limiter| self.expiry(limiter, false) != Expiry::Keep)
     }
 
-    /// Sends an effect, if there is one, to the replicas and the append-only file.
+    /// Sends an effect to the replicas and the append-only file.
     #[inline]
-    fn propagate<'e>(
-        &self,
-        expiry: Expiry,
-        effect: impl FnOnce() -> Option<(Action<'e>, EffectArgs<'e>)>,
-    ) {
-        let call = self.key.call();
-        call.propagate(|| {
-            let Some((action, args)) = effect() else { return };
-            let head = Head::of(&Effect { at_us: self.at_us, expiry, action });
-            call.replicate(APPLY, self.key.name(), head.text(), action.texts(), args.args());
-        });
+    fn propagate(&self, expiry: Expiry, action: Action<'_>, args: &EffectArgs<'_>) {
+        let (call, name) = (self.key.call(), self.key.name());
+        let head = Head::of(&Effect { at_us: self.at_us, expiry, action });
+        call.replicate(APPLY, name, head.text(), action.texts(), args.args());
     }
 
     /// Moves the key's expiry as decided.

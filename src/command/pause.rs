@@ -10,7 +10,7 @@ use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;
 
-/// `RL.PAUSE key EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period [REASON text]`
+/// `RL.PAUSE`
 pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
     call.require_args(["RL.PAUSE", "key", "EX", "s"].len())?;
     let request = parse::pause(call.after_key().bytes(), &config::limits())?;
@@ -35,7 +35,7 @@ pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// `RL.RESUME key`
+/// `RL.RESUME`
 pub fn resume(call: &Call<'_>) -> Result<(), CommandError> {
     // Also a pause ahead of a clock that stepped back, which would come back with the clock.
     let paused =

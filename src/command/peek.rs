@@ -9,13 +9,13 @@ use ratelimit_core::check::{Decision, Outcome};
 use ratelimit_core::key::{Check, Limiter};
 use ratelimit_protocol::parse::{self, CheckRequest};
 
-/// `RL.PEEK key [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]`
+/// `RL.PEEK`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     unreadable::require_nothing_skipped(call)?;
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
-        look(call, &request, scratch, |outcome, check, decisions, limiter| {
+        evaluate(call, &request, scratch, |outcome, check, decisions, limiter| {
             answer::of_key(call, request.full, outcome.summary, check, decisions, limiter);
         })?;
         metrics::PEEKS.add(1);
@@ -29,7 +29,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
 /// # Errors
 /// [`CommandError::WRONG_TYPE`]
 #[inline(always)]
-pub fn look<T>(
+pub fn evaluate<T>(
     call: &Call<'_>,
     request: &CheckRequest<'_>,
     scratch: &mut Scratch,

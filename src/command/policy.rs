@@ -22,7 +22,7 @@ const HELP: [&str; 11] = [
     "    Print this help.",
 ];
 
-/// `RL.POLICY SET name rule [rule ...] | GET name | DEL name | LIST | HELP`
+/// `RL.POLICY`
 pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, .. }| {
         // The primary, or this server before a restart, checked the limits when the policy was set.

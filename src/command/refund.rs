@@ -10,7 +10,7 @@ use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;
 
-/// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
+/// `RL.REFUND`
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, resolver, .. }| {
         let request = parse::refund(call.after_key().bytes(), &config::limits(), resolver, rules)?;

@@ -7,7 +7,7 @@ use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;
 
-/// `RL.RESET key`
+/// `RL.RESET`
 pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
     parse::no_arguments(call.after_key().bytes())?;
     let mut opened = Opened::first(call, None)?;

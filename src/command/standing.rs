@@ -11,22 +11,22 @@ use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;
 
-/// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
+/// `RL.BLOCK`
 pub fn block(call: &Call<'_>) -> Result<(), CommandError> {
     set(call, Standing::Block)
 }
 
-/// `RL.EXEMPT key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
+/// `RL.EXEMPT`
 pub fn exempt(call: &Call<'_>) -> Result<(), CommandError> {
     set(call, Standing::Exempt)
 }
 
-/// `RL.UNBLOCK key`
+/// `RL.UNBLOCK`
 pub fn unblock(call: &Call<'_>) -> Result<(), CommandError> {
     lift(call, Action::Unblock, Limiter::can_be_pardoned, Limiter::pardon)
 }
 
-/// `RL.UNEXEMPT key`
+/// `RL.UNEXEMPT`
 pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
     let exempts = |standing: &StandingEntry| standing.kind == Standing::Exempt;
     let is_exempt = |limiter: &Limiter, now_us| limiter.standing_at(now_us).is_some_and(exempts);

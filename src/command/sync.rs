@@ -10,7 +10,7 @@ use ratelimit_protocol::effect::{Action, Recorded};
 use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;
 
-/// `RL.SYNC key REMAINING n [AT unix-us] rule`
+/// `RL.SYNC`
 pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
     call.require_args(["RL.SYNC", "key", "REMAINING", "n", "rule"].len())?;
     scratch::with(call, |Scratch { rules, resolver, .. }| {

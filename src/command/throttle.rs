@@ -16,21 +16,19 @@ use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::refund::give_back;
 use super::scratch::{self, Scratch};
-use crate::datatype::LIMITER;
-use crate::server::{Call, CommandError, Texts, clock};
+use crate::server::{Call, CommandError, Texts};
 use crate::{config, metrics};
 use ratelimit_core::check::Outcome;
 use ratelimit_core::key::{Check, Limiter, Standing, Verdict};
-use ratelimit_protocol::parse::{self, Bucket, ParseError, Quantity, ThrottleRequest};
+use ratelimit_protocol::parse::{self, Bucket, ParseError, ThrottleRequest};
 use std::cell::OnceCell;
 use std::slice;
 
-/// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
+/// `RL.THROTTLE`
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { decisions, buckets, .. }| {
-        let now_us = clock::now_us();
-        let key = call.open_write(call.key_name()?, &LIMITER);
         // The prefetch of the key's value runs while the request is parsed.
+        let opened = Opened::first(call, None);
         let ThrottleRequest { bucket, quantity } = parse::throttle(call.after_key().bytes())?;
         let make = || Ok::<_, ParseError>((bucket, (bucket.rule()?, OnceCell::new())));
         let is_cached = |cached: &Bucket| *cached == bucket;
@@ -38,26 +36,24 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let text = || text.get_or_init(|| Texts::new([rule.to_string()].iter())).args();
         let args = || EffectArgs::Borrowed(text());
         let rules = slice::from_ref(rule);
-        let mut opened = Opened { key: key?, at_us: now_us, clock_us: now_us };
+        let mut opened = opened?;
+        let now_us = opened.at_us;
         opened.lapse();
-        let outcome = match quantity {
-            Quantity::Take(cost) => {
-                let check = Check::new(rules, cost, now_us);
-                let mut new = Limiter::default();
-                let limiter = opened.key.value_mut().unwrap_or(&mut new);
-                let outcome = limiter
-                    .check_within(config::bounds(), &check, decisions)
-                    .map_err(|error| refused(call.args().from(1), &error))?;
-                opened.store(new)?;
-                metrics::checked(outcome.summary.verdict, now_us);
-                opened.checked(&check, decisions, &outcome, args);
-                outcome
-            }
-            Quantity::Refund(units) => {
-                give_back(&mut opened, units, rules, args);
-                let check = Check::new(rules, 0, now_us);
-                opened.key.value().unwrap_or(&Limiter::default()).peek(&check, decisions)
-            }
+        let outcome = if quantity < 0 {
+            give_back(&mut opened, quantity.unsigned_abs(), rules, args);
+            let check = Check::new(rules, 0, now_us);
+            opened.key.value().unwrap_or(&Limiter::default()).peek(&check, decisions)
+        } else {
+            let check = Check::new(rules, quantity.unsigned_abs(), now_us);
+            let mut new = Limiter::default();
+            let limiter = opened.key.value_mut().unwrap_or(&mut new);
+            let outcome = limiter
+                .check_within(config::bounds(), &check, decisions)
+                .map_err(|error| refused(call.args().from(1), &error))?;
+            opened.store(new)?;
+            metrics::checked(outcome.summary.verdict, now_us);
+            opened.checked(&check, decisions, &outcome, args);
+            outcome
         };
         call.reply_integers(&reply(bucket.limit.into(), &outcome));
         opened.close(event(&outcome));

@@ -2,23 +2,40 @@
 
 use crate::config;
 use crate::server::reply::Value::{Count, Text};
-use crate::server::{Arg, Call, CommandError, clock};
-use crate::top;
+use crate::server::{Arg, Call, CommandError, PerServer, clock};
 use ratelimit_protocol::parse;
+use ratelimit_protocol::top::Top;
+
+/// The server's one sketch, shared by all commands.
+static TOP: PerServer<Top> = PerServer::empty();
+
+/// Runs a body with the sketch, in the size that the setting gives it.
+#[inline(always)]
+fn with<R>(call: &Call<'_>, body: impl FnOnce(&mut Top) -> R) -> R {
+    TOP.with(call, |top| {
+        top.resize(config::top_size());
+        body(top)
+    })
+}
+
+/// Resizes the sketch when a setting changes, since the next denial, which would do it, may be far
+/// off.
+pub fn resize(call: &Call<'_>) {
+    with(call, |_| ());
+}
 
 /// Counts a denied check of a key.
 #[inline]
 pub fn denied(call: &Call<'_>, key: Arg<'_>, now_us: u64) {
-    let size = config::top_size();
-    if size > 0 {
-        top::with(call, size, |top| top.count(key.bytes(), now_us));
+    if config::top_size() > 0 {
+        with(call, |top| top.count(key.bytes(), now_us));
     }
 }
 
-/// `RL.TOP [COUNT n] [RESET]`
+/// `RL.TOP`
 pub fn top(call: &Call<'_>) -> Result<(), CommandError> {
     let request = parse::top(call.args().from(1).bytes())?;
-    top::with(call, config::top_size(), |top| {
+    with(call, |top| {
         let rows = top.largest(clock::now_us(), request.count);
         call.reply(|to| {
             to.list(rows, |to, row| {

@@ -56,7 +56,6 @@ impl KeyValue for Limiter {
 
 /// The memory of a key's value in bytes; 0 if the key is missing. Measuring visits the value's
 /// allocations through their owner, so it needs the only borrow of the key.
-#[must_use]
 pub fn bytes(key: &mut ReadKey<'_, Limiter>) -> usize {
     // SAFETY: the value is the module's or null, and the server does not touch it while
     // the key is open; the borrow of the handle rules out any other reference.

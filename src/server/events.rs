@@ -20,8 +20,7 @@ use super::callback::completes;
 use super::changes::{self, Changes};
 use super::clock;
 use super::module::end_if_child;
-use super::propagation;
-use super::server_info::ServerInfo;
+use super::propagation::{self, ServerInfo};
 
 /// What happens to the server's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

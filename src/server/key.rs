@@ -202,18 +202,15 @@ pub struct WriteKey<'c, T>(OpenKey<'c, T>);
 
 impl<'c, T: KeyValue> WriteKey<'c, T> {
     /// The call that opened the key.
-    #[must_use]
     pub const fn call(&self) -> &'c Call<'c> {
         self.0.call
     }
 
-    #[must_use]
     pub const fn name(&self) -> Arg<'c> {
         self.0.name
     }
 
     /// The value, if the key exists.
-    #[must_use]
     pub fn value(&self) -> Option<&T> {
         // SAFETY: a box of T by `NativeType::new`'s contract; this handle is the
         // only one, and it is borrowed.
@@ -221,7 +218,6 @@ impl<'c, T: KeyValue> WriteKey<'c, T> {
     }
 
     /// The value to change, if the key exists.
-    #[must_use]
     pub fn value_mut(&mut self) -> Option<&mut T> {
         // SAFETY: a box of T by `NativeType::new`'s contract; this handle is the
         // only one, and it is borrowed.

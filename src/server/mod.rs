@@ -15,11 +15,11 @@
 //!             -> callback::on_command_or_keys -> KeysRequest  where its keys are
 //!             -> callback::guarded            every other callback
 //!
-//!  module  commands, registration, usage  settings  info     what is registered at load
-//!  events  propagation  server_info  changes                 what happens to the server
+//!  module  commands, registration, syntax, usage  settings  info     what is registered at load
+//!  events  propagation  changes                            what happens to the server
 //!  waiting_clients  alarm                                  what is done later
 //!  io      payloads in RDB files, the AOF and digests
-//!  api  alloc  clock  log  per_server
+//!  api  alloc  clock  log
 //! ```
 //!
 //! Two rules hold everywhere. Every callback catches panics, because a panic that crosses into C
@@ -45,24 +45,22 @@ pub mod key;
 pub mod keys_request;
 pub mod log;
 mod module;
-mod per_server;
 pub mod propagation;
 mod registration;
 pub mod replicate;
 pub mod reply;
 pub mod scan;
-mod server_info;
 pub mod settings;
+mod syntax;
 mod usage;
 pub mod waiting_clients;
 
 pub use args::{Arg, Args, Texts};
-pub use call::{Call, CommandError};
+pub use call::{Call, CommandError, PerServer};
 pub use events::{EventContext, ReplicateTo, ServerEvent};
 pub use key::{KeyValue, NativeType, ReadKey, WriteKey};
 pub use keys_request::KeysRequest;
 pub use module::{declare_options, end_server, load, version};
-pub use per_server::PerServer;
 pub use registration::register as register_commands;
 pub use reply::Writer;
 pub use waiting_clients::{ClientId, WaitingClient, WhileWaiting};

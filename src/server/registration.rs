@@ -11,8 +11,9 @@ use redis_module::{Context, raw};
 use thiserror::Error;
 
 use super::api::{OK, api};
-use super::commands::{Audience, Command, KeyUse, Keys, Param};
+use super::commands::{Audience, Command, KeyUse};
 use super::log::{self, c_string};
+use super::syntax::{self, Param};
 use super::usage;
 
 /// The server did not register a command.
@@ -57,18 +58,17 @@ fn create(ctx: &Context, command: &'static Command, is_parent: bool) -> Result<(
 }
 
 fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> Option<c_int> {
-    let key = c_int::from(matches!(command.keys, Keys::First(_)));
+    let key = c_int::from(command.has_key_first());
     // SAFETY: the pointer is only looked at.
     let is_7_or_later = unsafe { raw::RedisModule_CreateSubcommand }.is_some();
     let handler = if is_parent && is_7_or_later { None } else { command.handler };
-    // Servers from 7.0 on find counted keys by the key specification. But when they redirect a client
-    // to another node, they only look at the first and the last key, unless the command reports its
-    // keys itself.
-    let reports_keys = matches!(command.keys, Keys::Counted(_));
     let flags = command.flags.to_string_lossy();
     // Servers before 7.0 refuse a command with a flag that they do not know.
     let flags = if is_7_or_later { flags } else { flags.replace(" blocking", "").into() };
-    let getkeys_api = if reports_keys { " getkeys-api" } else { "" };
+    // Servers from 7.0 on find counted keys by the key specification. But when they redirect a client
+    // to another node, they only look at the first and the last key, unless the command reports its
+    // keys itself.
+    let getkeys_api = if command.counts_keys() { " getkeys-api" } else { "" };
     let flags = c_string(&format!("{flags}{getkeys_api}"));
     // SAFETY: the context is the one the module is being loaded with; the
     // handler came from `on_command`; the server copies the texts.
@@ -100,13 +100,14 @@ fn find(ctx: &Context, name: &CStr) -> Option<*mut raw::RedisModuleCommand> {
 fn arity(command: &Command, is_parent: bool) -> c_int {
     // Servers from 7.0 on read the number of keys without checking that it is there (redis#15659),
     // and look up subcommands themselves.
-    let needs_a_second = matches!(command.keys, Keys::Counted(_)) || is_parent;
+    let needs_a_second = command.counts_keys() || is_parent;
     if needs_a_second || command.words().1.is_some() { -2 } else { -1 }
 }
 
 /// Describes arity, keys and arguments of a command, from 7.0 on.
 fn document(created: *mut raw::RedisModuleCommand, command: &Command, arity: c_int) {
-    let mut keys = key_specs(command.keys);
+    let mut keys = key_specs(command);
+    let params = syntax::params(command.syntax);
     let mut lists = Vec::new();
     let info = raw::RedisModuleCommandInfo {
         version: &raw const INFO_VERSION,
@@ -117,7 +118,7 @@ fn document(created: *mut raw::RedisModuleCommand, command: &Command, arity: c_i
         tips: if command.tips.is_empty() { ptr::null() } else { command.tips.as_ptr() },
         arity,
         key_specs: if keys.is_empty() { ptr::null_mut() } else { keys.as_mut_ptr() },
-        args: raw_args(command.args, &mut lists),
+        args: raw_args(&params, &mut lists),
     };
     // SAFETY: the server copies what the structure points to.
     let status =
@@ -150,10 +151,10 @@ fn raw_args(
     let raw_arg = |param: &Param| raw::RedisModuleCommandArg {
         name: param.name.as_ptr(),
         type_: param.kind,
-        key_spec_index: if param.is_key() { 0 } else { -1 },
-        token: param.token.map_or(ptr::null(), CStr::as_ptr),
+        key_spec_index: if *param.name == *c"key" { 0 } else { -1 },
+        token: param.token.as_ref().map_or(ptr::null(), |token| token.as_ptr()),
         flags: param.flags as c_int,
-        subargs: match param.parts {
+        subargs: match param.parts.as_slice() {
             [] => ptr::null_mut(),
             parts => raw_args(parts, lists),
         },
@@ -166,17 +167,17 @@ fn raw_args(
 }
 
 /// The specification of a command's keys, with the end of the list; empty if it has none.
-fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
-    let (key, find) = match keys {
-        Keys::None => return Vec::new(),
-        Keys::First(key) => (key, FindKeys::new_range(0, 1, 0)),
-        Keys::Counted(key) => (key, FindKeys::new_keys_num(0, 1, 1)),
-    };
-    let flags = match key {
+fn key_specs(command: &Command) -> Vec<raw::RedisModuleCommandKeySpec> {
+    let flags = match command.key {
+        KeyUse::None => return Vec::new(),
         KeyUse::Read => KeySpecFlags::READ_ONLY | KeySpecFlags::ACCESS,
         KeyUse::Update => KeySpecFlags::READ_WRITE | KeySpecFlags::ACCESS | KeySpecFlags::UPDATE,
         KeyUse::Delete => KeySpecFlags::READ_WRITE | KeySpecFlags::ACCESS | KeySpecFlags::DELETE,
         KeyUse::Overwrite => KeySpecFlags::OVERWRITE | KeySpecFlags::UPDATE,
+    };
+    let find = match command.counts_keys() {
+        true => FindKeys::new_keys_num(0, 1, 1),
+        false => FindKeys::new_range(0, 1, 0),
     };
     get_redis_key_spec(vec![KeySpec::new(None, flags, BeginSearch::new_index(1), find)])
 }

@@ -11,19 +11,17 @@ use super::call::Call;
 use super::propagation;
 
 impl Call<'_> {
-    /// Propagates a change through `replicate`, which is only called if a replica or the
-    /// append-only file needs it.
+    /// True if a replica or the append-only file needs the effects of this call, which has changed
+    /// something.
     #[inline]
-    pub fn propagate(&self, replicate: impl FnOnce()) {
-        if propagation::is_needed() {
-            #[cfg(feature = "fault-injection")]
-            let replicate = super::fault::around(replicate);
-            replicate();
-        } else if !self.counted.replace(true) {
+    pub fn propagates(&self) -> bool {
+        let is_needed = propagation::is_needed();
+        if !is_needed && !self.counted.replace(true) {
             // No receiver gets this. But the server counts a change, which save points (`save 60
             // 1000`) need.
             self.replicate_verbatim();
         }
+        is_needed
     }
 
     /// Replicates and persists `command key head [text] [text] [arg ...]`.
@@ -41,7 +39,7 @@ impl Call<'_> {
         // SAFETY: each format describes the arguments after it: `s` a string,
         // `b` a buffer with its length, `v` a vector of strings with its length.
         // All are alive.
-        unsafe {
+        let replicate = || unsafe {
             let replicate = api(raw::RedisModule_Replicate);
             match (texts, args.raw()) {
                 ([None, _], &[arg]) => {
@@ -63,7 +61,10 @@ impl Call<'_> {
                     )
                 }
             };
-        }
+        };
+        #[cfg(feature = "fault-injection")]
+        let replicate = super::fault::around(replicate);
+        replicate();
     }
 
     /// Replicates and persists the call unchanged.

@@ -7,6 +7,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis_module::{Context, raw};
@@ -35,11 +36,12 @@ pub struct Setting {
     /// The server's flags for the setting.
     flags: u32,
     value: AtomicI64,
-    /// Called with the new value after `CONFIG SET` has changed it.
-    changed: Option<ChangeHandler>,
 }
 
-type ChangeHandler = fn(&Call<'_>, i64);
+/// A function that is called after `CONFIG SET` has changed a setting.
+pub type OnChange = fn(&Call<'_>);
+
+static ON_CHANGE: OnceLock<OnChange> = OnceLock::new();
 
 impl Setting {
     pub const fn number(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
@@ -57,17 +59,12 @@ impl Setting {
 
     const fn new(name: &'static CStr, kind: Kind, default: i64) -> Self {
         let flags = raw::REDISMODULE_CONFIG_DEFAULT;
-        Self { name, kind, flags, value: AtomicI64::new(default), changed: None }
+        Self { name, kind, flags, value: AtomicI64::new(default) }
     }
 
     /// Forbids changes of the setting once the module is loaded.
     pub const fn set_at_load(self) -> Self {
         Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }
-    }
-
-    /// Calls a function after `CONFIG SET` has changed the setting.
-    pub const fn when_changed(self, changed: ChangeHandler) -> Self {
-        Self { changed: Some(changed), ..self }
     }
 
     /// The value of a number.
@@ -127,7 +124,7 @@ impl Setting {
         let data = ptr::from_ref(self).cast_mut().cast::<c_void>();
         let (ctx, name, flags, default) = (ctx.ctx, self.name.as_ptr(), self.flags, self.get());
         let index = c_int::try_from(default).unwrap_or(0);
-        let apply: raw::RedisModuleConfigApplyFunc = self.changed.is_some().then_some(apply_change);
+        let apply: raw::RedisModuleConfigApplyFunc = Some(apply_change);
         // SAFETY: the server copies the name and words; the setting lives forever and is only
         // accessed atomically.
         let status = unsafe {
@@ -213,11 +210,16 @@ pub fn apply<'a>(
 }
 
 /// Registers the settings with a server that has module configurations, and applies the lines of
-/// its configuration file.
+/// its configuration file. `on_change` hears of later changes.
 ///
 /// # Errors
 /// If the server refuses a setting, or its file has a value out of bounds.
-pub fn register(settings: &[&'static Setting], ctx: &Context) -> Result<(), SettingError> {
+pub fn register(
+    settings: &[&'static Setting],
+    ctx: &Context,
+    on_change: OnChange,
+) -> Result<(), SettingError> {
+    ON_CHANGE.get_or_init(|| on_change);
     settings.iter().try_for_each(|setting| setting.register(ctx))?;
     // SAFETY: the context is the one the module is being loaded with.
     let status = unsafe { raw::RedisModule_LoadConfigs.map(|load| load(ctx.ctx)) };
@@ -259,15 +261,14 @@ unsafe extern "C" fn set<T: Into<i64>>(
 /// them and calls it again.
 unsafe extern "C" fn apply_change(
     ctx: *mut raw::RedisModuleCtx,
-    data: *mut c_void,
+    _data: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     guarded(ERROR, || {
-        // SAFETY: `register` gave this `data`; the server executes `CONFIG SET`,
-        // and the context is alive until we return.
-        let (setting, call) = unsafe { (setting(data), Call::new(ctx, Args::default())) };
-        if let Some(changed) = setting.changed {
-            changed(&call, setting.get());
+        // SAFETY: the server executes `CONFIG SET`, and the context is alive until we return.
+        let call = unsafe { Call::new(ctx, Args::default()) };
+        if let Some(on_change) = ON_CHANGE.get() {
+            on_change(&call);
         }
         OK
     })

@@ -1,17 +1,9 @@
-//! The usage of a command in one line: the arguments that `COMMAND DOCS` shows, in redis-cli's
-//! notation.
-//!
-//! ```text
-//! RL.BLOCK key [EX seconds|PX milliseconds] [REASON reason]
-//! RL.EXPLAIN rule [rule ...]
-//! ```
+//! The usage of a command: its name and its syntax, for calls with a wrong number of arguments.
 
 use std::sync::OnceLock;
 
-use redis_module::raw;
-
 use super::args::Args;
-use super::commands::{Command, Param};
+use super::commands::Command;
 
 static COMMANDS: OnceLock<Vec<&'static Command>> = OnceLock::new();
 
@@ -45,79 +37,44 @@ fn usage(commands: &[&Command], name: &[u8], sub: Option<&[u8]>) -> Option<Strin
 /// The name, without its parent's, and the arguments.
 fn line(command: &Command) -> String {
     let (name, sub) = command.words();
-    let args = command.args.iter().map(notation);
-    std::iter::once(upper(sub.unwrap_or(name))).chain(args).collect::<Vec<_>>().join(" ")
+    let name = upper(sub.unwrap_or(name));
+    if command.syntax.is_empty() { name } else { format!("{name} {}", command.syntax) }
 }
 
 fn upper(name: &[u8]) -> String {
     String::from_utf8_lossy(name).to_uppercase()
 }
 
-fn notation(param: &Param) -> String {
-    let parts = |between| param.parts.iter().map(notation).collect::<Vec<_>>().join(between);
-    let value = match param.kind {
-        raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN => String::new(),
-        raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF => parts("|"),
-        raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK => parts(" "),
-        _ => param.name.to_string_lossy().into_owned(),
-    };
-    let one = match param.token {
-        None => value,
-        Some(token) if value.is_empty() => token.to_string_lossy().into_owned(),
-        Some(token) => format!("{} {value}", token.to_string_lossy()),
-    };
-    let has = |flag| param.flags & flag != 0;
-    let all =
-        if has(raw::REDISMODULE_CMD_ARG_MULTIPLE) { format!("{one} [{one} ...]") } else { one };
-    if has(raw::REDISMODULE_CMD_ARG_OPTIONAL) { format!("[{all}]") } else { all }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::commands::{Audience, Keys};
+    use crate::server::commands::{Audience, KeyUse};
     use std::ffi::CStr;
 
-    const RULES: Param = Param::string(c"rule").repeated();
-
-    const fn command(name: &'static CStr, args: &'static [Param]) -> Command {
+    const fn command(name: &'static CStr, syntax: &'static str) -> Command {
         Command {
             name,
+            syntax,
             handler: None,
             flags: c"",
             audience: Audience::Client,
-            keys: Keys::None,
+            key: KeyUse::None,
             tips: c"",
             summary: c"",
             complexity: c"",
-            args,
         }
     }
 
-    static CHECK: Command = command(
-        c"rl.check",
-        &[
-            Param::key(),
-            Param::integer(c"cost").after(c"COST").optional(),
-            Param::word(c"full", c"FULL").optional(),
-            RULES,
-            Param::group(c"next", &[Param::word(c"next", c"NEXT"), RULES]).repeated().optional(),
-        ],
-    );
-    static END: Param = Param::one_of(
-        c"end",
-        &[Param::integer(c"seconds").after(c"EX"), Param::integer(c"ms").after(c"PX")],
-    );
-    static BLOCK: Command = command(c"rl.block", &[Param::key(), END.optional()]);
-    static POLICY: Command = command(c"rl.policy", &[]);
-    static SET: Command = command(c"rl.policy|set", &[Param::string(c"name"), RULES]);
-    static LIST: Command = command(c"rl.policy|list", &[]);
+    static CHECK: Command = command(c"rl.check", "key [FULL] rule [rule ...]");
+    static BLOCK: Command = command(c"rl.block", "key [EX seconds|PX ms]");
+    static POLICY: Command = command(c"rl.policy", "");
+    static SET: Command = command(c"rl.policy|set", "name rule [rule ...]");
+    static LIST: Command = command(c"rl.policy|list", "");
 
     #[test]
-    fn usage_has_the_notation_of_redis_cli() {
+    fn a_command_is_found_by_its_name_in_any_case() {
         let commands = [&CHECK, &BLOCK, &POLICY, &SET, &LIST];
-        let check = "RL.CHECK key [COST cost] [FULL] rule [rule ...] \
-                     [NEXT rule [rule ...] [NEXT rule [rule ...] ...]]";
+        let check = "RL.CHECK key [FULL] rule [rule ...]";
         for (call, expected) in [
             ("rl.check", Some(check)),
             ("RL.Check x", Some(check)),

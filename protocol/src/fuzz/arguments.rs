@@ -7,7 +7,7 @@ use crate::parse::{
     check, explain, log, mcheck, no_arguments, pause, peek, policy, refund, renew, settle,
     standing, sync, throttle, top, wait, written_policy,
 };
-use ratelimit_core::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
+use ratelimit_core::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule};
 
 /// The settings of a new server, with times allowed or not.
 const DEFAULT: Limits = Limits {
@@ -40,8 +40,8 @@ impl RuleResolver for Policies {
         if name == b"p" { Ok(&self.rules) } else { Err(RuleArgError::UnknownPolicy) }
     }
 
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
-        self.cache.rule(text, rules)
+    fn cache(&mut self) -> Option<&mut RuleCache> {
+        Some(&mut self.cache)
     }
 }
 

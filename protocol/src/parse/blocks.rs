@@ -1,8 +1,4 @@
 //! `RL.BLOCKS`: a step of a scan for blocked and exempt keys.
-//!
-//! ```text
-//! RL.BLOCKS   cursor [MATCH pattern] [COUNT n]
-//! ```
 
 use super::cursor::Cursor;
 use super::error::Parsed;

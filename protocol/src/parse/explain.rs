@@ -1,8 +1,4 @@
 //! `RL.EXPLAIN`: rules to describe.
-//!
-//! ```text
-//! RL.EXPLAIN   rule [rule ...]
-//! ```
 
 use super::cursor::Cursor;
 use super::error::Parsed;

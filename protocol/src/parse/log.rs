@@ -1,8 +1,4 @@
 //! `RL.LOG`: how much of a key's history to show.
-//!
-//! ```text
-//! RL.LOG      [COUNT n]
-//! ```
 
 use super::cursor::Cursor;
 use super::error::Parsed;

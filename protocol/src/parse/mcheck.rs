@@ -1,11 +1,5 @@
 //! `RL.MCHECK`: one check of several keys.
 //!
-//! ```text
-//! RL.MCHECK numkeys key [key ...] [COST n|a..b|name=n ...] [META text]
-//!           [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL]
-//!           rule [rule ...] [NEXT rule [rule ...]] ...
-//! ```
-//!
 //! One group of rules for all keys, or one group per key, in the order of the keys.
 
 use super::check::{CHECK, CheckRequest, expected, options};

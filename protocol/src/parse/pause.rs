@@ -1,36 +1,24 @@
 //! `RL.PAUSE`: until when, and why.
-//!
-//! ```text
-//! RL.PAUSE     EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period [REASON text]
-//! ```
 
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;
 use super::standing::{Ends, StandingRequest, standing};
 use ratelimit_core::rule::{MAX_PERIOD_US, MS_US};
 
-/// An `RL.PAUSE`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PauseRequest<'a> {
-    ends: Ends,
-    /// At most [`Limits::max_meta`] bytes; empty if none was given.
-    pub reason: &'a [u8],
-}
-
-/// The request of an `RL.PAUSE`.
+/// The request of an `RL.PAUSE`, which has an end.
 pub fn pause<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-) -> Parsed<PauseRequest<'a>> {
-    let StandingRequest { ends, reason } = standing(args, limits)?;
-    if ends == Ends::Never {
+) -> Parsed<StandingRequest<'a>> {
+    let request = standing(args, limits)?;
+    if request.ends == Ends::Never {
         return Err(ParseError::missing("the pause", "end, expected EX, PX, EXAT, PXAT or FOR"));
     }
-    Ok(PauseRequest { ends, reason })
+    Ok(request)
 }
 
-impl PauseRequest<'_> {
-    /// When the pause ends, Unix microseconds: at most [`MAX_PERIOD_US`] after `now_us`.
+impl StandingRequest<'_> {
+    /// When a pause ends, Unix microseconds: at most [`MAX_PERIOD_US`] after `now_us`.
     ///
     /// # Errors
     /// [`ParseError::EndPassed`], [`ParseError::LongPause`]

@@ -1,12 +1,6 @@
 //! Policies: rules under a name.
 //!
 //! ```text
-//! RL.POLICY SET name rule [rule ...]
-//! RL.POLICY GET name
-//! RL.POLICY DEL name
-//! RL.POLICY LIST
-//! RL.POLICY HELP
-//!
 //! name=rule[;rule ...]     in an argument of loadmodule, and in saved policies
 //! ```
 //!

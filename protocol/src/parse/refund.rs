@@ -1,8 +1,4 @@
 //! `RL.REFUND`: units to give back.
-//!
-//! ```text
-//! RL.REFUND    units [AT unix-us] [rule [rule ...]]
-//! ```
 
 use super::cursor::Cursor;
 use super::error::Parsed;

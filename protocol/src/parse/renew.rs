@@ -1,8 +1,4 @@
 //! `RL.RENEW`: which hold to renew, and how long it lasts from now.
-//!
-//! ```text
-//! RL.RENEW     id EX s|PX ms [AT unix-us]
-//! ```
 
 use super::cursor::Cursor;
 use super::error::Parsed;

@@ -5,7 +5,7 @@ use super::error::RuleArgError;
 use ratelimit_core::rule::{Rule, RuleError, looks_like_rule};
 use std::slice;
 
-/// Turns the arguments of a request into rules.
+/// What the rules of a request are found in.
 pub trait RuleResolver {
     /// The rules of a policy.
     ///
@@ -18,16 +18,18 @@ pub trait RuleResolver {
         false
     }
 
+    /// The rules of earlier requests, if they are cached.
+    fn cache(&mut self) -> Option<&mut RuleCache> {
+        None
+    }
+
     /// Reads a rule and adds it; `false` if the text is not meant as a rule.
     ///
     /// # Errors
     /// Why the text is no rule.
+    #[inline(always)]
     fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
-        let is_rule = looks_like_rule(text);
-        if is_rule {
-            rules.push(Rule::from_text(text)?);
-        }
-        Ok(is_rule)
+        add_rule(text, self.cache(), rules)
     }
 }
 
@@ -48,29 +50,32 @@ pub struct RuleCache {
     rules: DirectMapped<Text, Rule>,
 }
 
-impl RuleCache {
-    /// Does what [`RuleResolver::rule`] does, through the cache.
-    ///
-    /// # Errors
-    /// Why the text is no rule.
-    #[inline(always)]
-    pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
-        if text.len() > Text::MAX {
-            return NoPolicies.rule(text, rules);
-        }
-        let make = || match looks_like_rule(text) {
-            true => Rule::from_text(text).map(|rule| (Text::new(text), rule)).map_err(Some),
-            false => Err(None),
-        };
-        match self.rules.get_or_try_insert(numbers(text), |cached| cached.is(text), make) {
-            Ok(rule) => {
-                // `push` would copy it twice.
-                rules.extend_from_slice(slice::from_ref(rule));
-                Ok(true)
-            }
-            Err(None) => Ok(false),
-            Err(Some(error)) => Err(error),
-        }
+/// Does what [`RuleResolver::rule`] does, through this cache.
+#[inline(always)]
+pub(crate) fn add_rule(
+    text: &[u8],
+    cache: Option<&mut RuleCache>,
+    rules: &mut Vec<Rule>,
+) -> Result<bool, RuleError> {
+    let read = || match looks_like_rule(text) {
+        true => Rule::from_text(text).map_err(Some),
+        false => Err(None),
+    };
+    let read = match cache.filter(|_| text.len() <= Text::MAX) {
+        // `push` would copy it twice.
+        Some(RuleCache { rules: cache }) => cache
+            .get_or_try_insert(
+                numbers(text),
+                |cached| cached.is(text),
+                || Ok((Text::new(text), read()?)),
+            )
+            .map(|rule| rules.extend_from_slice(slice::from_ref(rule))),
+        None => read().map(|rule| rules.push(rule)),
+    };
+    match read {
+        Ok(()) => Ok(true),
+        Err(None) => Ok(false),
+        Err(Some(error)) => Err(error),
     }
 }
 
@@ -129,8 +134,8 @@ mod tests {
             for text in texts {
                 let (mut cached, mut read) = (Vec::new(), Vec::new());
                 prop_assert_eq!(
-                    cache.rule(text.as_bytes(), &mut cached),
-                    NoPolicies.rule(text.as_bytes(), &mut read)
+                    add_rule(text.as_bytes(), Some(&mut cache), &mut cached),
+                    add_rule(text.as_bytes(), None, &mut read)
                 );
                 prop_assert_eq!(cached, read);
             }

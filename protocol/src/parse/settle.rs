@@ -1,8 +1,4 @@
 //! `RL.SETTLE`: which hold to settle, and what the request really cost.
-//!
-//! ```text
-//! RL.SETTLE    id [REFUND | COST n|name=n ...] [AT unix-us]
-//! ```
 
 use super::costs::Costs;
 use super::cursor::Cursor;
@@ -23,9 +19,6 @@ pub struct SettleRequest<'a> {
     /// The time of the settlement, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
-    /// How many arguments stand between the id and `AT`. They and those after the time settle the
-    /// hold.
-    pub before_at: usize,
 }
 
 /// How a hold is settled. The costs by name are kept beside it.
@@ -61,14 +54,29 @@ pub fn settle<'a>(
     let mut args = Cursor::new(args);
     let id = args.id()?;
     let mut options = Options::default();
-    let before_at = options.take(&mut args, limits.max_rules)?;
     let mut at_us = None;
-    while args.option("AT", &mut at_us, |args| args.at(limits))? {
-        options.take(&mut args, limits.max_rules)?;
-    }
+    while options.take(&mut args, limits.max_rules)?
+        || args.option("AT", &mut at_us, |args| args.at(limits))?
+    {}
     args.finish(options.expected())?;
     let (settled, named) = options.settled();
-    Ok(SettleRequest { id, settled, named, at_us, before_at })
+    Ok(SettleRequest { id, settled, named, at_us })
+}
+
+/// The arguments of a settlement after its id that settle the hold: all but `AT` and the time.
+pub fn without_at<'a, T: Copy>(
+    mut args: impl Iterator<Item = T>,
+    bytes: impl Fn(T) -> &'a [u8],
+) -> Vec<T> {
+    let mut kept = Vec::new();
+    while let Some(arg) = args.next() {
+        if bytes(arg).eq_ignore_ascii_case(b"AT") {
+            args.next();
+        } else {
+            kept.push(arg);
+        }
+    }
+    kept
 }
 
 /// Reads how an effect settles a hold.
@@ -76,7 +84,7 @@ pub(crate) fn settled<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
 ) -> Parsed<(Settled, Vec<NamedCost>)> {
     let mut options = Options::default();
-    options.take(args, usize::MAX)?;
+    while options.take(args, usize::MAX)? {}
     Ok(options.settled())
 }
 
@@ -88,25 +96,18 @@ struct Options {
 }
 
 impl Options {
-    /// Takes the options that come next, and returns how many arguments they were.
+    /// Takes an option; `false` if none comes next.
     fn take<'a, I: Iterator<Item = &'a [u8]>>(
         &mut self,
         args: &mut Cursor<'a, I>,
         max_names: usize,
-    ) -> Parsed<usize> {
-        let mut taken: usize = 0;
-        loop {
-            if args.option("REFUND", &mut self.refund, |_| Ok(()))? {
-                taken = taken.saturating_add(1);
-            } else if self.costs.take(args, max_names, false)? {
-                taken = taken.saturating_add(2);
-            } else {
-                return Ok(taken);
-            }
-            if self.refund.is_some() && !self.costs.is_empty() {
-                return Err(ParseError::RefundWithCost);
-            }
+    ) -> Parsed<bool> {
+        let taken = args.option("REFUND", &mut self.refund, |_| Ok(()))?
+            || self.costs.take(args, max_names, false)?;
+        if self.refund.is_some() && !self.costs.is_empty() {
+            return Err(ParseError::RefundWithCost);
         }
+        Ok(taken)
     }
 
     /// How the hold is settled, with the costs by name.
@@ -166,10 +167,8 @@ mod tests {
             assert_eq!(request.id, words[0].as_bytes(), "{line}");
             assert_eq!((request.settled, request.at_us), (settled, at_us), "{line}");
             assert_eq!(named, names, "{line}");
-            let before = request.before_at;
-            let after = words.get(before + 3..).unwrap_or_default();
-            let both = [&words[1..1 + before], after];
-            assert_eq!(both.concat().join(" "), written, "{line}");
+            let settles = without_at(words[1..].iter().copied(), str::as_bytes);
+            assert_eq!(settles.join(" "), written, "{line}");
         }
     }
 

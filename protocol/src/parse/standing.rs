@@ -1,8 +1,4 @@
 //! `RL.BLOCK` and `RL.EXEMPT`: until when, and why.
-//!
-//! ```text
-//! [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]
-//! ```
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
@@ -38,7 +34,7 @@ impl Ends {
     }
 }
 
-/// An `RL.BLOCK` or an `RL.EXEMPT`.
+/// An `RL.BLOCK`, an `RL.EXEMPT` or an `RL.PAUSE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StandingRequest<'a> {
     /// `Never` unless one of `EX`, `PX`, `EXAT`, `PXAT` and `FOR` was given.

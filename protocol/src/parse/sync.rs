@@ -1,8 +1,4 @@
 //! `RL.SYNC`: what a service that others use too, the upstream, says remains.
-//!
-//! ```text
-//! RL.SYNC      REMAINING n [AT unix-us] rule
-//! ```
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed, RuleArgError};

@@ -1,8 +1,6 @@
 //! `CL.THROTTLE` and `RL.THROTTLE`: three or four numbers that give a token bucket and a quantity.
 //!
 //! ```text
-//! max_burst count_per_period period_s [quantity]
-//!
 //! 15 30 60 1   is   RL.CHECK key COST 1 bucket:30/60s,burst=16,name=throttle
 //! ```
 //!
@@ -20,22 +18,14 @@ const MAX_BURST: RangeInclusive<u64> = 0..=MAX_UNITS as u64 - 1;
 /// Up to 366 days.
 const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
 
-/// Units to take from the bucket, or to give back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantity {
-    /// 0 ..= [`MAX_UNITS`] units, if the bucket holds as many.
-    Take(u32),
-    /// 1 ..= [`MAX_UNITS`] units, up to what the bucket lacks.
-    Refund(u32),
-}
-
 /// The arguments of an `RL.THROTTLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottleRequest {
     /// Which rule decides.
     pub bucket: Bucket,
-    /// 1 to take if none was given.
-    pub quantity: Quantity,
+    /// At most [`MAX_UNITS`] units to take, if the bucket holds as many, or, below 0, to give back, up
+    /// to what it lacks. 1 if none was given.
+    pub quantity: i32,
 }
 
 /// A token bucket, given by numbers.
@@ -53,7 +43,7 @@ pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<ThrottleRequ
     let max_burst: u32 = args.integer("max_burst", MAX_BURST)?;
     let count: u32 = args.integer("count_per_period", UNITS)?;
     let period_s: u32 = args.integer("period", PERIOD_S)?;
-    let quantity = args.take().map_or(Ok(Quantity::Take(1)), quantity)?;
+    let quantity = args.take().map_or(Ok(1), quantity)?;
     if args.take().is_some() {
         return Err(ParseError::Arity);
     }
@@ -80,13 +70,11 @@ impl Bucket {
     }
 }
 
-fn quantity(arg: &[u8]) -> Parsed<Quantity> {
+fn quantity(arg: &[u8]) -> Parsed<i32> {
+    let number = |text| i32::try_from(units(text)?).ok();
     let quantity = match arg.strip_prefix(b"-") {
-        None => units(arg).map(Quantity::Take),
-        Some(text) => match units(text) {
-            Some(0) => Some(Quantity::Take(0)),
-            units => units.map(Quantity::Refund),
-        },
+        Some(text) => number(text).map(i32::wrapping_neg),
+        None => number(arg),
     };
     let expected = "an integer -1000000000..1000000000";
     quantity.ok_or_else(|| ParseError::value("quantity", arg, expected))
@@ -96,9 +84,8 @@ fn quantity(arg: &[u8]) -> Parsed<Quantity> {
 mod tests {
     use super::*;
     use crate::parse::direct_mapped::{DirectMapped, SLOTS};
-    use Quantity::{Refund, Take};
 
-    fn parsed(args: &str) -> Result<(String, u32, Quantity), String> {
+    fn parsed(args: &str) -> Result<(String, u32, i32), String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
         let shown = |request: ThrottleRequest| {
             let ThrottleRequest { bucket, quantity } = request;
@@ -110,16 +97,16 @@ mod tests {
     #[test]
     fn numbers_give_a_bucket_and_a_quantity() {
         for (args, rule, limit, quantity) in [
-            ("15 30 60", "bucket:30/1m,burst=16,name=throttle", 16, Take(1)),
-            ("15 30 60 0", "bucket:30/1m,burst=16,name=throttle", 16, Take(0)),
-            ("29 30 61 1000000000", "bucket:30/61s,name=throttle", 30, Take(1_000_000_000)),
-            ("4 0 1 -0", "bucket:0/1s,burst=5,name=throttle", 5, Take(0)),
-            ("0 1 1 -1", "bucket:1/1s,name=throttle", 1, Refund(1)),
+            ("15 30 60", "bucket:30/1m,burst=16,name=throttle", 16, 1),
+            ("15 30 60 0", "bucket:30/1m,burst=16,name=throttle", 16, 0),
+            ("29 30 61 1000000000", "bucket:30/61s,name=throttle", 30, 1_000_000_000),
+            ("4 0 1 -0", "bucket:0/1s,burst=5,name=throttle", 5, 0),
+            ("0 1 1 -1", "bucket:1/1s,name=throttle", 1, -1),
             (
                 "999999999 1000000000 31622400 -1000000000",
                 "bucket:1000000000/366d,name=throttle",
                 1_000_000_000,
-                Refund(1_000_000_000),
+                -1_000_000_000,
             ),
         ] {
             assert_eq!(parsed(args), Ok((rule.to_string(), limit, quantity)), "{args}");

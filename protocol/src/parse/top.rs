@@ -1,8 +1,4 @@
 //! `RL.TOP`: how many of the most denied keys to show.
-//!
-//! ```text
-//! RL.TOP      [COUNT n] [RESET]
-//! ```
 
 use super::cursor::Cursor;
 use super::error::Parsed;

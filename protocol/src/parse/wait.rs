@@ -1,9 +1,4 @@
 //! `RL.WAIT`: a check, how long the client waits for it to pass, and where in the line.
-//!
-//! ```text
-//! RL.WAIT      ms [FLOW name [WEIGHT n]] [PRIORITY p] [COST n|a..b|name=n ...] [META text]
-//!              [HOLD id EX s|PX ms [REFUND]] [FULL] rule [rule ...]
-//! ```
 
 use super::check::{CheckRequest, check_with};
 use super::cursor::Cursor;

@@ -31,17 +31,17 @@ use ratelimit_core::rule::{Identity, Rule};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What is to be done next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Try this head.
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Due {
+    /// Decide this waiter: it is admitted or leaves, or the caller says why it is denied.
     Try(Ticket),
-    /// Read the rules of this head again.
+    /// Read this waiter's rules again, as a policy may have changed.
     Read(Ticket),
-    /// Take another step: this one began a wake, or passed a head that is not to be tried.
-    Next,
-    /// Nothing.
-    End,
+    /// A waiter's deadline has come, and it must leave.
+    Deadline(Ticket),
+    /// Ask again, after other work if that waits: not all that is due has been looked at.
+    More,
 }
 
 #[derive(Debug)]
@@ -145,37 +145,38 @@ impl Line {
         Some(waiter.rules)
     }
 
-    /// The next head to try. Takes a bounded time: it looks at one head, or begins a wake.
-    pub fn step(&mut self, now_us: u64) -> Step {
-        let step = self.step_of_wake(now_us);
-        self.steps = step != Step::End;
-        step
+    /// What is due next, or more steps if this one began a wake or passed a head that is not to be
+    /// tried. Takes a bounded time: it looks at one head at most.
+    pub fn step(&mut self, now_us: u64) -> Option<Due> {
+        let due = self.step_of_wake(now_us);
+        self.steps = due.is_some();
+        due
     }
 
-    fn step_of_wake(&mut self, now_us: u64) -> Step {
+    fn step_of_wake(&mut self, now_us: u64) -> Option<Due> {
         let due = self.due.range(self.next..).next().filter(|&&turn| turn <= self.last);
         let Some(&turn) = due else {
-            return if self.begin_wake() { Step::Next } else { Step::End };
+            return self.begin_wake().then_some(Due::More);
         };
         let Some(waiter) = self.flows.head(turn) else {
             self.due.remove(&turn);
-            return Step::Next;
+            return Some(Due::More);
         };
         if waiter.generation != self.generation {
             self.next = turn;
-            return Step::Read(turn.ticket());
+            return Some(Due::Read(turn.ticket()));
         }
         self.next = turn.next();
         if self.denials.keep_back(&waiter.rules, turn) {
-            return Step::Next;
+            return Some(Due::More);
         }
         let stands_until = self.stands_until(turn, waiter, now_us);
         self.due.remove(&turn);
-        let Some(until_us) = stands_until else { return Step::Try(turn.ticket()) };
+        let Some(until_us) = stands_until else { return Some(Due::Try(turn.ticket())) };
         if let Some(denying) = self.denials.stands(turn, until_us) {
             forget_told(&mut self.told, denying);
         }
-        Step::Next
+        Some(Due::More)
     }
 
     /// Makes the heads due that were woken meanwhile. Returns false if none is to be tried.

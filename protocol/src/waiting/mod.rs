@@ -51,7 +51,8 @@ mod turn;
 
 pub use cause::Cause;
 pub use denial::Denial;
-use line::{Line, Step};
+pub use line::Due;
+use line::Line;
 use request::Waiter;
 pub use request::{Flow, HoldId, Request, Ticket};
 pub use rules::Rules;
@@ -72,19 +73,6 @@ pub struct Place {
 const MOST_RENEWED: usize = 4;
 /// How many heads are passed before the caller may do something else.
 const MOST_STEPS: usize = 4;
-
-/// What is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Due {
-    /// Decide this waiter: it is admitted or leaves, or the caller says why it is denied.
-    Try(Ticket),
-    /// Read this waiter's rules again, as a policy may have changed.
-    Read(Ticket),
-    /// A waiter's deadline has come, and it must leave.
-    Deadline(Ticket),
-    /// Ask again, after other work if that waits: not all that is due has been looked at.
-    More,
-}
 
 /// What happens at an instant. At one time tries come before deadlines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -339,11 +327,7 @@ impl<W> Queues<W> {
     fn step(&mut self, place: &Arc<Place>) -> Option<Due> {
         let line = self.lines.get_mut(place)?;
         line.catch_up(self.seen, self.now_us);
-        let due = match line.step(self.now_us) {
-            Step::Try(ticket) => Some(Due::Try(ticket)),
-            Step::Read(ticket) => Some(Due::Read(ticket)),
-            Step::Next | Step::End => None,
-        };
+        let due = line.step(self.now_us).filter(|due| *due != Due::More);
         if due.is_some() {
             unplan(&mut self.instants, place, line);
         }

@@ -4,8 +4,8 @@
 //!  a key or a policy changes  ->  the line is told            (line)
 //!  time passes                ->  one timer, for what is due next   (alarm)
 //!
-//!  the timer   ->  look at the next that is due: would it pass?
-//!                  no    look again when its wait is over, or something lets it pass
+//!  the timer   ->  evaluate the next that is due: would it pass?
+//!                  no    evaluate it again when its wait is over, or something lets it pass
 //!                  yes   it leaves the line; call RL.WAIT in its place, which cannot wait
 //!                        there and so decides at once; its reply is the client's
 //! ```
@@ -14,7 +14,7 @@
 //! server, which tests that this node still serves the key's slot (migrating the slot deletes the
 //! key), and propagates, counts and reports what the command does.
 
-mod look;
+mod prospect;
 mod unserved;
 
 use std::ffi::CStr;
@@ -22,12 +22,13 @@ use std::sync::Arc;
 
 use super::check;
 use super::line::{Waiter, Waiters, set_alarm, waiters};
+use super::opened::Opened;
 use super::scratch::Scratch;
 use crate::config;
-use crate::metrics;
+use crate::metrics::{self, Counter};
 use crate::server::propagation::must_not_replicate;
 use crate::server::{Call, ClientId, CommandError, EventContext, Texts, WhileWaiting, clock};
-use look::Look;
+use prospect::Prospect;
 use ratelimit_protocol::parse::WaitRequest;
 use ratelimit_protocol::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
 pub use unserved::refuse_unserved;
@@ -43,14 +44,13 @@ const BUSY_US: u64 = 2_000;
 /// replies than the module takes to decide.
 const MOST_ANSWERS: usize = 64;
 
-/// `RL.WAIT key ms [FLOW name [WEIGHT n]] [PRIORITY p] [COST n|a..b|name=n ...] [META text]
-/// [HOLD id EX s|PX ms [REFUND]] [FULL] rule [rule ...]`
+/// `RL.WAIT`
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
-    look::with_request(call, |request, scratch| {
+    prospect::with_request(call, |request, scratch| {
         if call.may_wait() && waits_or_is_denied(call, &request, scratch)? {
             return Ok(());
         }
-        check::decide(call, scratch, |_, _| Ok(request.check))
+        check::decide(call, scratch, Opened::first(call, None)?, &request.check)
     })
 }
 
@@ -61,12 +61,13 @@ fn waits_or_is_denied(
     request: &WaitRequest<'_>,
     scratch: &mut Scratch,
 ) -> Result<bool, CommandError> {
-    let look = look::look(call, request, scratch)?;
-    let denial = match look {
-        Look::Passes { .. } if waiters().queues.waiting() == 0 => return Ok(false),
-        Look::Passes { .. } => None,
-        Look::Later { denial, in_time: true } => Some(denial),
-        Look::Decided | Look::Free | Look::Later { in_time: false, .. } => return Ok(false),
+    let denial = match prospect::of(call, request, scratch)? {
+        Prospect::Passes { .. } if waiters().queues.waiting() == 0 => return Ok(false),
+        Prospect::Passes { .. } => None,
+        Prospect::Later { denial, in_time: true } => Some(denial),
+        Prospect::Decided | Prospect::Free | Prospect::Later { in_time: false, .. } => {
+            return Ok(false);
+        }
     };
     let place = Place { key: call.key_name()?.bytes().into(), db: call.db() };
     let hold = request.check.options.as_ref().and_then(|options| options.hold);
@@ -91,7 +92,7 @@ fn waits_or_is_denied(
     if request.ms == 0 || !has_room {
         // If the rules deny, let them decide: the denial may be charged, and may ban.
         if passes {
-            look::deny(call, request, scratch, until(in_front_us))?;
+            prospect::deny(call, request, scratch, until(in_front_us))?;
         }
         return Ok(passes);
     }
@@ -142,74 +143,69 @@ pub fn serve(ctx: &EventContext) {
     set_alarm();
 }
 
+/// How a wait ends, and the waiter that has left the line.
+enum Ending {
+    /// `RL.WAIT`, called in its place, decides.
+    Decide(Waiter),
+    /// It is denied with this wait in milliseconds, although its rules may admit it.
+    Deny(Waiter, u64),
+}
+
+/// Takes a waiter out of the line, for whom `RL.WAIT` decides then, and counts how its wait ended.
+fn leave(ticket: Ticket, admitted: Option<u32>, ended: &Counter) -> Option<Ending> {
+    ended.add(1);
+    waiters().leave(ticket, admitted).map(Ending::Decide)
+}
+
 /// Answers a waiter if it would pass or never can. Otherwise it is due again after its wait, which
 /// may have become longer.
 fn attempt(ctx: &EventContext, ticket: Ticket) {
-    let waiter = match of_waiter(ctx, ticket, look::look) {
-        None => return,
-        Some(Ok(Look::Later { denial, .. })) => {
+    let Some(prospect) = of_waiter(ctx, ticket, prospect::of) else { return };
+    let ending = match prospect {
+        Ok(Prospect::Later { denial, .. }) => {
             return waiters().queues.deny(ticket, denial, clock::steady_us());
         }
-        Some(Ok(Look::Passes { cost })) => {
-            metrics::WAITS_ADMITTED.add(1);
-            waiters().admit(ticket, cost)
-        }
-        Some(Ok(Look::Free)) => {
-            metrics::WAITS_ADMITTED.add(1);
-            waiters().leave(ticket)
-        }
-        Some(Ok(Look::Decided) | Err(_)) => {
-            metrics::WAITS_REFUSED.add(1);
-            waiters().leave(ticket)
-        }
+        Ok(Prospect::Passes { cost }) => leave(ticket, Some(cost), &metrics::WAITS_ADMITTED),
+        Ok(Prospect::Free) => leave(ticket, None, &metrics::WAITS_ADMITTED),
+        Ok(Prospect::Decided) | Err(_) => leave(ticket, None, &metrics::WAITS_REFUSED),
     };
-    decide(ctx, waiter);
+    answer(ctx, ending);
 }
 
 /// Reads a waiter's rules again, after a change of a policy.
 fn read(ctx: &EventContext, ticket: Ticket) {
-    let rules =
-        |_: &Call<'_>, _: &WaitRequest<'_>, scratch: &mut Scratch| Ok(Rules::of(&scratch.rules));
-    match of_waiter(ctx, ticket, rules) {
+    match of_waiter(ctx, ticket, |_, _, scratch| Ok(Rules::of(&scratch.rules))) {
         None => {}
         Some(Ok(rules)) => waiters().queues.read(ticket, rules),
-        Some(Err(_)) => {
-            metrics::WAITS_REFUSED.add(1);
-            let waiter = waiters().leave(ticket);
-            decide(ctx, waiter);
-        }
+        Some(Err(_)) => answer(ctx, leave(ticket, None, &metrics::WAITS_REFUSED)),
     }
 }
 
 /// Answers a waiter whose deadline has passed.
 fn expire(ctx: &EventContext, ticket: Ticket) {
-    let Some(look) = of_waiter(ctx, ticket, look::look) else { return };
-    match end(ticket, &look) {
-        (Some(waiter), Some(wait_ms)) => waiter.client.answer(move |call| deny(call, wait_ms)),
-        (waiter, _) => decide(ctx, waiter),
+    if let Some(prospect) = of_waiter(ctx, ticket, prospect::of) {
+        answer(ctx, end(ticket, &prospect));
     }
 }
 
-/// Takes a waiter whose time is over out of the line. Returns with it the wait with which it is
-/// denied, if the rules may not decide.
-fn end(ticket: Ticket, look: &Result<Look, CommandError>) -> (Option<Waiter>, Option<u64>) {
-    let mut waiters = waiters();
-    let in_front_us = waiters.queues.behind(ticket);
-    let denied = match look {
+/// Takes a waiter whose time is over out of the line.
+fn end(ticket: Ticket, prospect: &Result<Prospect, CommandError>) -> Option<Ending> {
+    let in_front_us = waiters().queues.behind(ticket);
+    let is_denied = match prospect {
         // While clients are paused, nothing may be written, not even a charged denial.
         _ if must_not_replicate() => true,
-        Ok(Look::Passes { cost }) if in_front_us.is_none() => {
-            metrics::WAITS_ADMITTED.add(1);
-            return (waiters.admit(ticket, *cost), None);
+        Ok(Prospect::Passes { cost }) if in_front_us.is_none() => {
+            return leave(ticket, Some(*cost), &metrics::WAITS_ADMITTED);
         }
-        Ok(Look::Free) => {
-            metrics::WAITS_ADMITTED.add(1);
-            return (waiters.leave(ticket), None);
-        }
-        look => matches!(look, Ok(Look::Passes { .. })),
+        Ok(Prospect::Free) => return leave(ticket, None, &metrics::WAITS_ADMITTED),
+        prospect => matches!(prospect, Ok(Prospect::Passes { .. })),
     };
     metrics::WAITS_EXPIRED.add(1);
-    (waiters.leave(ticket), denied.then(|| until(in_front_us)))
+    let waiter = waiters().leave(ticket, None)?;
+    Some(match is_denied {
+        true => Ending::Deny(waiter, until(in_front_us)),
+        false => Ending::Decide(waiter),
+    })
 }
 
 /// Runs a body with a waiter's request; `None` if nobody waits with this ticket.
@@ -224,49 +220,53 @@ fn of_waiter<T>(
         (waiter.db, Arc::clone(&waiter.args))
     };
     Some(ctx.with_call(db, args.args(), |call| {
-        look::with_request(call, |request, scratch| body(call, &request, scratch))
+        prospect::with_request(call, |request, scratch| body(call, &request, scratch))
     }))
 }
 
 /// Denies a waiter's request.
 fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
-    look::with_request(call, |request, scratch| look::deny(call, &request, scratch, wait_ms))
+    prospect::with_request(call, |request, scratch| {
+        prospect::deny(call, &request, scratch, wait_ms)
+    })
 }
 
-/// Looks at the request of a waiter's call.
-fn looked(call: &Call<'_>) -> Result<Look, CommandError> {
-    look::with_request(call, |request, scratch| look::look(call, &request, scratch))
-}
-
-/// Answers one that has left the line, by calling `RL.WAIT` in its place.
-fn decide(ctx: &EventContext, waiter: Option<Waiter>) {
-    if let Some(Waiter { client, db, args }) = waiter {
-        let reply = ctx.call(db, WAIT, args.args().from(1));
-        client.answer(move |call| {
-            call.repeat(reply.as_ref().map_err(Clone::clone)?);
-            Ok(())
-        });
+/// Answers a waiter that has left the line.
+fn answer(ctx: &EventContext, ending: Option<Ending>) {
+    match ending {
+        Some(Ending::Decide(Waiter { client, db, args })) => {
+            let reply = ctx.call(db, WAIT, args.args().from(1));
+            client.answer(move |call| {
+                call.repeat(reply.as_ref().map_err(Clone::clone)?);
+                Ok(())
+            });
+        }
+        Some(Ending::Deny(waiter, wait_ms)) => {
+            waiter.client.answer(move |call| deny(call, wait_ms));
+        }
+        None => {}
     }
 }
 
 impl WhileWaiting for Waiters {
     fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError> {
         let ticket = *waiters().tickets.get(&id).ok_or(CommandError::Internal)?;
-        let (waiter, denied_ms) = end(ticket, &looked(call));
+        let prospect =
+            prospect::with_request(call, |request, scratch| prospect::of(call, &request, scratch));
+        let ending = end(ticket, &prospect);
         set_alarm();
-        let answered = match denied_ms {
-            Some(wait_ms) => deny(call, wait_ms),
-            None => call.call(WAIT).map(|reply| call.repeat(&reply)),
-        };
-        drop(waiter);
-        answered
+        // The waiter is dropped after the reply.
+        match ending.ok_or(CommandError::Internal)? {
+            Ending::Deny(_waiter, wait_ms) => deny(call, wait_ms),
+            Ending::Decide(_waiter) => call.call(WAIT).map(|reply| call.repeat(&reply)),
+        }
     }
 
     fn gone(id: ClientId) {
         let waiter = {
             let mut waiters = waiters();
             let ticket = waiters.tickets.get(&id).copied();
-            ticket.and_then(|ticket| waiters.leave(ticket))
+            ticket.and_then(|ticket| waiters.leave(ticket, None))
         };
         set_alarm();
         drop(waiter);

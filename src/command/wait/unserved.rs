@@ -31,7 +31,7 @@ pub fn refuse_unserved(ctx: &EventContext) {
         match ctx.call(db, EXISTS, args.args().from(1).first(1)) {
             Err(error) if error.is_of_cluster() => {
                 metrics::WAITS_REFUSED.add(1);
-                let waiter = waiters().leave(ticket);
+                let waiter = waiters().leave(ticket, None);
                 if let Some(waiter) = waiter {
                     waiter.client.answer(move |_| Err(error.clone()));
                 }

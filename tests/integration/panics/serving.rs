@@ -41,7 +41,7 @@ fn a_panic_before_propagation_loses_a_change_on_replicas_alone() {
         let mut c = server.connect();
         let replica = replica_of(server);
         let mut r = replica.connect();
-        let propagate = "command::opened::Opened<'_>::propagate";
+        let propagate = "server::replicate";
         for (moment, on_replica) in [(Moment::BeforeItsBody, 3), (Moment::AfterItsBody, 2)] {
             assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 4);
             while_panicking(server, moment, propagate, || {

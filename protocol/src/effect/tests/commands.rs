@@ -3,7 +3,7 @@
 //! A replica that reads the effects equals its primary, and what either saves can be loaded.
 
 use super::*;
-use crate::parse::{self, Limits, NoPolicies, ParseError, Quantity};
+use crate::parse::{self, Limits, NoPolicies, ParseError};
 use proptest::test_runner::{TestCaseError, TestCaseResult};
 use ratelimit_core::check::Bounds;
 use ratelimit_core::key::{decode, encode};
@@ -93,11 +93,11 @@ impl Key {
                 let request = parse::throttle(args)?;
                 let rule = request.bucket.rule()?;
                 let (rules, texts) = ([rule], [rule.to_string()]);
-                match request.quantity {
-                    Quantity::Take(cost) => {
-                        self.check(&Check::new(&rules, cost, now_us), &texts)?
-                    }
-                    Quantity::Refund(units) => self.refund(units, &rules, &texts)?,
+                let units = request.quantity.unsigned_abs();
+                if request.quantity < 0 {
+                    self.refund(units, &rules, &texts)?;
+                } else {
+                    self.check(&Check::new(&rules, units, now_us), &texts)?;
                 }
             }
             "SYNC" => {

@@ -1,11 +1,5 @@
 //! `RL.CHECK` and `RL.PEEK`.
 //!
-//! ```text
-//! RL.CHECK     [COST n|a..b|name=n ...] [META text]
-//!              [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL] rule [rule ...]
-//! RL.PEEK      [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]
-//! ```
-//!
 //! Options stand before the rules, in any order. No option can be taken for a
 //! rule, since a rule has a `/` or a `:`, or starts with `@` or a digit.
 

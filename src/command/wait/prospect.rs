@@ -1,4 +1,4 @@
-//! Decides what a waiting request would be told now, without changing anything.
+//! The prospect of a request that may wait: what it would be told now. Nothing here changes a key.
 
 use crate::command::scratch::{self, Scratch};
 use crate::command::{answer, peek};
@@ -10,7 +10,7 @@ use ratelimit_protocol::waiting::Denial;
 
 /// What the request would be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Prospect {
     /// An answer that waiting does not change, and that the waiters in front do not affect.
     Decided,
     /// The request is allowed and consumes nothing: it repeats a live hold, or the key is exempt.
@@ -43,38 +43,37 @@ fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>,
     parse::wait(call.after_key().bytes(), &config::limits(), resolver, rules)
 }
 
-/// Looks at a request.
+/// What a request would be told now.
 ///
 /// # Errors
 /// The error that the request would get.
-pub fn look(
+pub fn of(
     call: &Call<'_>,
     request: &WaitRequest<'_>,
     scratch: &mut Scratch,
-) -> Result<Look, CommandError> {
+) -> Result<Prospect, CommandError> {
     if call.is_on_replica() {
         // Clients queued before the demotion get -UNBLOCKED from the server.
-        return Ok(Look::Decided);
+        return Ok(Prospect::Decided);
     }
-    peek::look(call, &request.check, scratch, |outcome, check, decisions, limiter| {
+    peek::evaluate(call, &request.check, scratch, |outcome, check, decisions, limiter| {
         let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
         let limiter = limiter.as_deref();
         let holds = limiter.map_or(0, |limiter| limiter.live_holds(check.now_us));
         let now_us = check.now_us;
+        let has_standing = || limiter.and_then(|key| key.standing_at(now_us)).is_some();
+        if limiter.is_some_and(|limiter| limiter.repeats_until(check).is_some()) {
+            return Prospect::Free;
+        }
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
-            _ if limiter.is_some_and(|limiter| limiter.repeats_until(check).is_some()) => {
-                Look::Free
-            }
-            (Verdict::Allowed, _) if limiter.and_then(|key| key.standing_at(now_us)).is_some() => {
-                Look::Free
-            }
-            (Verdict::Allowed, _) => Look::Passes { cost: check.greatest_cost() },
+            (Verdict::Allowed, _) if has_standing() => Prospect::Free,
+            (Verdict::Allowed, _) => Prospect::Passes { cost: check.greatest_cost() },
             // Only a settled hold can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
                 let in_time = wait_ms <= request.ms || holds > 0;
-                Look::Later { denial: Denial::of(wait_ms, check, decisions, limiter), in_time }
+                Prospect::Later { denial: Denial::of(wait_ms, check, decisions, limiter), in_time }
             }
-            (Verdict::Limited | Verdict::Blocked, _) => Look::Decided,
+            (Verdict::Limited | Verdict::Blocked, _) => Prospect::Decided,
         }
     })
 }
@@ -90,7 +89,7 @@ pub fn deny(
     scratch: &mut Scratch,
     wait_ms: u64,
 ) -> Result<(), CommandError> {
-    peek::look(call, &request.check, scratch, |outcome, check, decisions, limiter| {
+    peek::evaluate(call, &request.check, scratch, |outcome, check, decisions, limiter| {
         let mut summary = outcome.summary;
         if summary.verdict == Verdict::Allowed {
             summary.verdict = Verdict::Limited;
