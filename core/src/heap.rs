@@ -4,9 +4,7 @@
 //! allocator, so `datatype` does it; a value only exposes its allocations.
 
 use crate::header_slice::{Count, HeaderSlice};
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::ptr;
 
 /// Visits each heap allocation of a value, through its owner. It may move an allocation, but not

@@ -1,8 +1,10 @@
 //! What an algorithm does, whichever it is.
 
-use super::list::{Meter, Params, each_meter, each_params};
-use super::reading::{Moment, Reading};
-use super::{Algorithm, Details, Excess, Held, Memory, Reported, Shape, Words};
+use super::list::{each_meter, each_params};
+use super::{
+    Algorithm, Details, Excess, Held, Memory, Meter, Moment, Params, Reading, Reported, Shape,
+    Words,
+};
 use crate::rule::{Kind, Name, Rule};
 use alloc::string::String;
 use core::fmt;

@@ -38,16 +38,27 @@ pub(crate) mod state;
 pub(crate) mod uint48;
 pub(crate) mod window;
 
-use alloc::string::String;
-use alloc::vec::Vec;
-pub use log::LogReport;
-pub use window::WindowReport;
-
-use self::log::series::needs::Needs;
-use self::reading::{Moment, Reading};
 use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{Kind, Name, OwnOption, Period, Rule, RuleError, bounded};
+use alloc::{string::String, vec::Vec};
 use core::fmt;
+
+pub(crate) use bucket::{BucketParams, Interval, Refill};
+pub(crate) use debt::Debt;
+pub(crate) use fixed::{Fixed, FixedParams, FixedWithPast};
+pub(crate) use leaky::LeakyParams;
+pub(crate) use list::{Meter, Params};
+pub use log::LogReport;
+pub(crate) use log::series::Take;
+pub(crate) use log::series::needs::{Needs, PackedWindow};
+pub(crate) use log::{Log, LogParams};
+pub(crate) use open_window::OpenWindow;
+pub(crate) use reading::{Moment, Reading, effective_time, not_before_us};
+pub(crate) use slots::{Slots, SlotsParams};
+pub(crate) use state::State;
+pub(crate) use uint48::Uint48;
+pub use window::WindowReport;
+pub(crate) use window::{Window, WindowParams};
 
 /// The algorithm and the options that shape its state, as a number. Two rules without a name read one
 /// state if their shapes and their periods are equal.

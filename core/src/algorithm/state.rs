@@ -19,13 +19,10 @@
 //! bucket:1/h,name=n   consumes               |=====...    until an hour later
 //! ```
 
-use super::list::Meter;
-use super::log::Log;
-use super::reading::{Moment, Reading, effective_time};
+use super::{Log, Meter, Moment, Reading, effective_time};
 use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{Kind, MAX_NAME, Name, Rule, THROTTLE};
-use alloc::borrow::Cow;
-use alloc::boxed::Box;
+use alloc::{borrow::Cow, boxed::Box};
 
 /// 16 bytes, the size of the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A decision: how one rule answers a cost, and in the end how the whole check does.
 
-use crate::algorithm::reading::{Moment, Reading};
-use crate::key::check::{Check, Verdict};
+use crate::algorithm::{Moment, Reading};
+use crate::key::{Check, Verdict};
 use crate::rule::Rule;
 
 /// The five integers of a reply.

@@ -15,15 +15,9 @@
 //! bucket` takes 23 % more instructions, `bucket, denied` 22 %, `log, 60 entries` 19 %,
 //! `four log rules` 14 %, `blocked` 13 %, and `RL.PEEK bucket` 15 %.
 
-use super::decision::Decision;
-use super::outcome::Outcome;
-use crate::algorithm::Algorithm;
-use crate::algorithm::list::Meter;
-use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::reading::effective_time;
-use crate::algorithm::state::State;
-use crate::key::check::{Change, Check, Verdict};
-use crate::key::limiter::Limiter;
+use super::{Decision, Outcome};
+use crate::algorithm::{Algorithm, Meter, Needs, State, effective_time};
+use crate::key::{Change, Check, Limiter, Verdict};
 use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 

@@ -7,9 +7,8 @@
 //! A wait that depends on later lapses ends where the command stopped looking ahead: the check
 //! cannot pass before, and a retry then looks further. A reset ignores the lapses beyond.
 
-use crate::algorithm::log::Log;
-use crate::algorithm::state::State;
-use crate::key::holds::Holds;
+use crate::algorithm::{Log, State};
+use crate::key::Holds;
 use core::cell::Cell;
 
 /// Charges in the budget of a command: about 10 ms.

@@ -5,13 +5,9 @@
 //! `r + 1`. So the algorithms need no second formula: each reads its state with that
 //! cost.
 
-use super::decision::Decision;
-use super::foresight::Foresight;
-use super::view::View;
-use crate::algorithm::list::Meter;
-use crate::algorithm::reading::Moment;
-use crate::key::check::Check;
-use crate::key::limiter::Limiter;
+use super::{Decision, Foresight, View};
+use crate::algorithm::{Meter, Moment};
+use crate::key::{Check, Limiter};
 use crate::rule::{MS_US, Rule};
 
 /// What a reply to `FULL` adds for one rule.

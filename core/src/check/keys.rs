@@ -24,16 +24,11 @@
 //! least of their `remaining`, which is exact. A rule with its own cost must admit that cost, and a
 //! shadow never lowers the grant.
 
-use super::decision::{Decision, longer};
-use super::foresight::Foresight;
-use super::later_denials::until_all_admit;
-use super::outcome::Outcome;
-use super::refusal::{Bounds, CheckError, Refusal};
-use super::view::View;
-use crate::algorithm::reading::Moment;
-use crate::key::check::{Change, Check};
-use crate::key::limiter::Limiter;
-use crate::key::standing::Standing;
+use super::{
+    Bounds, CheckError, Decision, Foresight, Outcome, Refusal, View, longer, until_all_admit,
+};
+use crate::algorithm::Moment;
+use crate::key::{Change, Check, Limiter, Standing};
 use crate::rule::Rule;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};

@@ -17,11 +17,9 @@
 //! A rule of `slots` knows when holds lapse without this search. A key without holds that give back
 //! charges skips it. With very many such holds, a wait is only a lower bound: see `foresight`.
 
-use super::decision::Decision;
-use super::view::View;
-use crate::algorithm::reading::{Moment, Reading};
-use crate::key::check::Verdict;
-use crate::key::holds::{Foreseen, Holds};
+use super::{Decision, View};
+use crate::algorithm::{Moment, Reading};
+use crate::key::{Foreseen, Holds, Verdict};
 use crate::rule::{Kind, Rule};
 use core::slice;
 

@@ -20,16 +20,12 @@
 //! one sort and one pass find it, however many intervals overlap. A look that exceeds the budget is
 //! skipped: the wait is then a lower bound, see `foresight`.
 
-use super::decision::{length, longer};
-use super::view::View;
-use crate::algorithm::reading::Moment;
+use super::{View, length, longer};
+use crate::algorithm::Moment;
 use crate::exact::millis_up;
-use crate::key::check::{Check, Verdict};
-use crate::key::holds::Holds;
-use crate::key::limiter::Limiter;
+use crate::key::{Check, Holds, Limiter, Verdict};
 use crate::rule::MS_US;
-use alloc::borrow::Cow;
-use alloc::vec::Vec;
+use alloc::{borrow::Cow, vec::Vec};
 
 /// After how many milliseconds a denial starts, and its wait from then on; -1: never.
 type LaterDenial = (i64, i64);

@@ -39,8 +39,12 @@ mod view;
 
 pub use ban::Ban;
 pub use decision::Decision;
+pub(crate) use decision::{length, longer};
 pub use foresight::Foresight;
 pub use full::Outlook;
+pub(crate) use keys::peek_key;
 pub use keys::{KeyCheck, check_keys};
+pub(crate) use later_denials::until_all_admit;
 pub use outcome::Outcome;
 pub use refusal::{Bounds, CheckError, RULES_A_HOLD, Refusal};
+pub(crate) use view::View;

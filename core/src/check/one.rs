@@ -1,13 +1,7 @@
 //! A check of one key: on the fast path if it can take it, else on the general one.
 
-use super::decision::Decision;
-use super::foresight::Foresight;
-use super::keys::{KeyCheck, check_keys, peek_key};
-use super::outcome::Outcome;
-use super::refusal::{Bounds, CheckError};
-use crate::key::check::Check;
-use crate::key::limiter::Limiter;
-use crate::key::standing::Standing;
+use super::{Bounds, CheckError, Decision, Foresight, KeyCheck, Outcome, check_keys, peek_key};
+use crate::key::{Check, Limiter, Standing};
 use alloc::vec::Vec;
 use core::slice;
 

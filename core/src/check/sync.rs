@@ -1,11 +1,8 @@
 //! `RL.SYNC`: follows an upstream, a service that other programs use too. Consumes here what the
 //! upstream says that they have consumed there.
 
-use super::foresight::Foresight;
-use super::refusal::{Bounds, Refusal};
-use super::view::View;
-use crate::key::check::{Change, Check};
-use crate::key::limiter::Limiter;
+use super::{Bounds, Foresight, Refusal, View};
+use crate::key::{Change, Check, Limiter};
 use crate::rule::{MAX_UNITS, Rule};
 use core::slice;
 

@@ -1,12 +1,8 @@
 //! What the rules of a check read in a key, and decide.
 
-use super::decision::Decision;
-use super::foresight::Foresight;
-use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::reading::{Moment, Reading};
-use crate::key::check::Check;
-use crate::key::limiter::Limiter;
-use crate::key::slots::Slots;
+use super::{Decision, Foresight};
+use crate::algorithm::{Moment, Needs, Reading};
+use crate::key::{Check, Limiter, Slots};
 use crate::rule::{Kind, Rule};
 
 /// A key at the time of a check, and the budget of the command for looking ahead.

@@ -1,7 +1,6 @@
 //! Blocks, exemptions and bans of a key.
 
-use super::limiter::Limiter;
-use super::standing::{BanCount, Standing, StandingEntry};
+use super::{BanCount, Limiter, Standing, StandingEntry};
 use alloc::boxed::Box;
 
 impl Limiter {

@@ -3,7 +3,7 @@
 //! A key never expires early: it lives as long as anything in it matters. It may expire a little
 //! late, so that a busy key's expiry does not move at every call.
 
-use crate::algorithm::reading::Moment;
+use crate::algorithm::Moment;
 use crate::exact::millis_up;
 use crate::rule::SECOND_US;
 

@@ -9,18 +9,11 @@
 //! limiter is as large as the server's smallest objects, so an allocator with size classes places
 //! it next to those of its key.
 
-use super::check::Check;
-use super::deadline::Deadline;
-use super::history::History;
-use super::pause::Pause;
-use super::standing::{BanCount, StandingEntry};
-use crate::algorithm::reading::Moment;
-use crate::algorithm::state::State;
+use super::{BanCount, Check, Deadline, History, Holds, Pause, StandingEntry};
+use crate::algorithm::{Moment, State};
 use crate::heap::{HeapVisitor, address_of};
-use crate::key::holds::Holds;
 use crate::rule::{HOUR_US, Rule};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 /// The value of one key. `Default` is that of a key never checked.
 #[derive(Clone, Debug, Default)]

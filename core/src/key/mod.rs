@@ -38,7 +38,7 @@ pub(crate) mod slots;
 pub(crate) mod standing;
 
 #[cfg(feature = "saved")]
-pub use crate::saved::error::DecodeError;
+pub use crate::saved::DecodeError;
 pub use check::{Change, Check, CheckOptions, Meta, Verdict};
 #[cfg(any(test, feature = "testing"))]
 pub use codec::parts;
@@ -47,7 +47,10 @@ pub use codec::{decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};
 pub use holds::request::{HoldRequest, MAX_ID, Settlement};
+pub(crate) use holds::{Charge, Foreseen, Hold, Holds, Length, MOST_HOLDS};
+pub(crate) use limiter::Compound;
 pub use limiter::Limiter;
 pub use pause::Pause;
 pub use report::{HoldReport, StateReport};
+pub(crate) use slots::Slots;
 pub use standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};

@@ -1,7 +1,6 @@
 //! What a pause does to a key.
 
-use super::limiter::Limiter;
-use super::pause::Pause;
+use super::{Limiter, Pause};
 use crate::rule::MAX_PERIOD_US;
 use alloc::boxed::Box;
 

@@ -1,11 +1,7 @@
 //! What a check does to a key's value, once it is decided: here, and on every replica.
 
-use super::check::{Change, Check, Verdict};
-use super::history::Entry;
-use super::limiter::Limiter;
-use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::reading::{Moment, effective_time};
-use crate::algorithm::state::State;
+use super::{Change, Check, Entry, Limiter, Verdict};
+use crate::algorithm::{Moment, Needs, State, effective_time};
 use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 

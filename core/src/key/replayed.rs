@@ -13,11 +13,8 @@
 //! So such a command never moves the expiry to before the present one, unless the key has longer
 //! left than anything in it lasts after a check: then the present expiry was another block's.
 
-use super::deadline::Deadline;
-use super::limiter::Limiter;
-use crate::algorithm::reading::Moment;
-use crate::algorithm::state::State;
-use crate::key::holds::Hold;
+use super::{Deadline, Hold, Limiter};
+use crate::algorithm::{Moment, State};
 use crate::rule::MS_US;
 use core::num::NonZeroU64;
 

@@ -1,8 +1,7 @@
 //! Which states of a key get something back, for the clients that wait for it.
 
-use super::limiter::Limiter;
-use crate::algorithm::state::State;
-use crate::key::holds::request::Settlement;
+use super::{Limiter, Settlement};
+use crate::algorithm::State;
 use crate::rule::{Identity, Kind, Rule};
 use alloc::vec::Vec;
 

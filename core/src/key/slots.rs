@@ -15,9 +15,8 @@
 //! The wait lasts until enough holds have lapsed for the cost to fit; the reset, until the last has
 //! lapsed. Settling a hold frees its slots earlier.
 
-use crate::algorithm::reading::{Moment, Reading};
-use crate::algorithm::state::State;
-use crate::key::holds::{Hold, Holds};
+use super::{Hold, Holds};
+use crate::algorithm::{Moment, Reading, State};
 use crate::rule::Rule;
 
 /// The holds on a rule's slots, read at one time. None of them lies ahead of a clock that stepped

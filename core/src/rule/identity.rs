@@ -1,8 +1,7 @@
 //! Which state a rule reads.
 
 use super::{Kind, MAX_NAME, Name, Rule, Shape};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 /// The key under which a rule finds its state. Two rules of one identity read one state, or one
 /// window of the log.

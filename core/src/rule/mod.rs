@@ -24,13 +24,9 @@ mod option;
 mod spec;
 mod text;
 
-use crate::algorithm::Shape;
-use crate::algorithm::bucket::BucketParams;
 pub use crate::algorithm::bucket::Refill;
-use crate::algorithm::fixed::FixedParams;
-use crate::algorithm::leaky::LeakyParams;
 pub use crate::algorithm::list::Kind;
-use crate::algorithm::list::Params;
+use crate::algorithm::{BucketParams, FixedParams, LeakyParams, Params, Shape};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 pub use cost::Cost;

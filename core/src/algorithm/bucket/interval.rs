@@ -9,11 +9,10 @@
 //! The period starts with the first request that takes a token, and at its end all
 //! tokens come back. Admits `c` iff `used + c <= burst`.
 
-use super::{BucketParams, Refill};
-use crate::algorithm::list::Params;
-use crate::algorithm::open_window::OpenWindow;
-use crate::algorithm::reading::{Moment, Reading};
-use crate::algorithm::{Algorithm, Excess, Held, Reported, Shape};
+use crate::algorithm::{
+    Algorithm, BucketParams, Excess, Held, Moment, OpenWindow, Params, Reading, Refill, Reported,
+    Shape,
+};
 use crate::rule::{Kind, Name, Rule};
 use alloc::string::{String, ToString};
 

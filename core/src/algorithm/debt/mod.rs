@@ -23,12 +23,10 @@ pub mod naive;
 #[cfg(feature = "saved")]
 pub mod saved;
 
-use super::bucket::{BucketParams, Refill};
-use super::leaky::LeakyParams;
-use super::list::Params;
-use super::reading::{Moment, Reading};
-use super::uint48::Uint48;
-use super::{Algorithm, Excess, Held, Memory, Reported, Shape};
+use super::{
+    Algorithm, BucketParams, Excess, Held, LeakyParams, Memory, Moment, Params, Reading, Refill,
+    Reported, Shape, Uint48,
+};
 use crate::exact::{ceil_div, floor_div, narrow, product};
 use crate::rule::{Kind, Name, Rule};
 use alloc::string::{String, ToString};

@@ -15,19 +15,17 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use alloc::boxed::Box;
+use super::{
+    Algorithm, Details, Excess, Held, Meter, Moment, OpenWindow, Params, Reading, Reported, Shape,
+    Uint48,
+};
+use crate::heap::HeapVisitor;
+use crate::rule::{Kind, MS_US, Name, Rule};
 use alloc::string::{String, ToString};
+use alloc::{boxed::Box, collections::VecDeque};
 pub use words::FixedParams;
 
 pub use self::calendar::Anchor;
-use super::list::{Meter, Params};
-use super::open_window::OpenWindow;
-use super::reading::{Moment, Reading};
-use super::uint48::Uint48;
-use super::{Algorithm, Details, Excess, Held, Reported, Shape};
-use crate::heap::HeapVisitor;
-use crate::rule::{Kind, MS_US, Name, Rule};
-use alloc::collections::VecDeque;
 
 /// 32 bytes, a size class of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

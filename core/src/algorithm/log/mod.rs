@@ -23,16 +23,17 @@ pub mod saved;
 pub mod series;
 mod words;
 
-use alloc::string::String;
-pub use words::LogParams;
-
-use self::series::needs::{self, MAX_HELD, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention};
-use self::series::{Series, Take};
-use super::reading::{Moment, Reading, effective_time};
-use super::{Algorithm, Details, Excess, Held, Memory, Reported, Shape};
+use self::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, PastNeeds, Retention};
+use self::series::{Series, needs};
+use super::{
+    Algorithm, Details, Excess, Held, Memory, Moment, Needs, Reading, Reported, Shape, Take,
+    effective_time,
+};
 use crate::heap::HeapVisitor;
 use crate::rule::{DisplayPeriod, Kind, MAX_UNITS, MS_US, Name, Rule};
+use alloc::string::String;
 use core::slice;
+pub use words::LogParams;
 
 #[derive(Clone, Debug, Default, Eq)]
 pub struct Log {

@@ -5,14 +5,11 @@
 pub mod saved;
 mod words;
 
-use alloc::string::{String, ToString};
-pub use words::SlotsParams;
-
-use super::list::Params;
-use super::reading::{Moment, Reading};
-use super::{Algorithm, Excess, Held, Reported, Shape};
+use super::{Algorithm, Excess, Held, Moment, Params, Reading, Reported, Shape};
 use crate::rule::{Kind, Name, Rule};
+use alloc::string::{String, ToString};
 use core::ptr;
+pub use words::SlotsParams;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {

@@ -22,19 +22,15 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use alloc::string::{String, ToString};
-pub use words::WindowParams;
-#[cfg(test)]
-pub use words::worst;
-
-use super::list::Params;
-use super::reading::{Moment, Reading};
-use super::uint48::Uint48;
-use super::{Algorithm, Details, Excess, Held, Reported, Shape};
+use super::{Algorithm, Details, Excess, Held, Moment, Params, Reading, Reported, Shape, Uint48};
 use crate::exact::{ceil_div, floor_div, product};
 use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
 use crate::rule::{Kind, MAX_RES, Name, Rule};
+use alloc::string::{String, ToString};
+pub use words::WindowParams;
+#[cfg(test)]
+pub use words::worst;
 
 /// One allocation: a header, then the counts of the last request's sub-interval and of the `res`
 /// before it, newest first. With `res=1` it has 32 bytes, a size class of the allocator.

@@ -1,12 +1,10 @@
 //! The saved form of a window.
 
-use super::Window;
-use crate::algorithm::list::Meter;
-use crate::algorithm::{Algorithm, Saved};
+use crate::algorithm::{Algorithm, Meter, Saved, Window};
 use crate::rule::MAX_RES;
-use crate::saved::bounds::{check_period, check_time, check_units};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{load_items, put, save_items, take, within};
+use crate::saved::{
+    DecodeError, check_period, check_time, check_units, load_items, put, save_items, take, within,
+};
 use alloc::vec::Vec;
 
 const COUNTERS: &str = "a number of counters";

@@ -1,17 +1,16 @@
 //! Saves and loads holds. A saved charge names its state, not the numbers of rows, tracks and
 //! positions, which differ between servers.
 
-use crate::algorithm::state::State;
-use crate::key::holds::request::{HoldRequest, MAX_ID};
-use crate::key::holds::{
-    Charge, Detail, Hold, Holds, Id, Length, MOST_HOLDS, NO_TRACK, Position, TrackKind,
-};
+use crate::algorithm::State;
+use crate::key::holds::request::MAX_ID;
+use crate::key::holds::{Detail, Id, NO_TRACK, Position, TrackKind};
+use crate::key::{Charge, Hold, HoldRequest, Holds, Length, MOST_HOLDS};
 use crate::rule::{MAX_PERIOD_US, Name};
-use crate::saved::bounds::{MAX_END_US, check_time, check_units, check_window, load_name};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{SavedDetail, load_items, save_items, within};
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use crate::saved::{
+    DecodeError, MAX_END_US, SavedDetail, check_time, check_units, check_window, load_items,
+    load_name, save_items, within,
+};
+use alloc::{collections::BTreeMap, vec::Vec};
 
 /// An id, the end, the length, whether it refunds, its charges, and the names of its log rules.
 type SavedHold<'a> = (&'a [u8], u64, u64, bool, &'a [u8], &'a [u8]);

@@ -25,17 +25,14 @@ mod states;
 
 use self::holds::{load_holds, save_holds};
 use self::states::{load_states, save_states};
-use super::check::Verdict;
-use super::history::{Entry, History};
-use super::limiter::{Compound, Limiter};
-use super::pause::Pause;
-use super::standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};
+use super::standing::{MAX_FORGOTTEN_US, MAX_SPAN_US};
+use super::{BanCount, Compound, Entry, History, Limiter, Pause, Standing, StandingEntry, Verdict};
 use crate::rule::{MAX_PERIOD_US, MAX_UNITS};
-use crate::saved::bounds::{MAX_END_US, check_time};
-use crate::saved::error::{DecodeError, VERSION};
-use crate::saved::form::{load_items, load_text, put, save_items, take, within};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use crate::saved::{
+    DecodeError, MAX_END_US, VERSION, check_time, load_items, load_text, put, save_items, take,
+    within,
+};
+use alloc::{boxed::Box, vec::Vec};
 use core::num::NonZeroU64;
 
 /// Whether it is an exemption, its end, the length of the ban, and the reason.

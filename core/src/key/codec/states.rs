@@ -1,11 +1,8 @@
 //! Saves and loads states.
 
-use crate::algorithm::list::Meter;
-use crate::algorithm::state::State;
+use crate::algorithm::{Meter, State};
 use crate::rule::Name;
-use crate::saved::bounds::load_name;
-use crate::saved::error::DecodeError;
-use crate::saved::form::{put, take, within};
+use crate::saved::{DecodeError, load_name, put, take, within};
 use alloc::vec::Vec;
 
 pub fn save_states(states: &[State]) -> Vec<u8> {

@@ -5,13 +5,10 @@
 //!
 //! If a charge turns out too low, settling consumes the difference unconditionally.
 
-use super::request::Settlement;
-use super::{Charge, Detail, Hold, Holds, Track, TrackKind};
-use crate::algorithm::log::series::Take;
-use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::reading::effective_time;
-use crate::algorithm::state::State;
+use super::{Detail, Track, TrackKind};
+use crate::algorithm::{Needs, State, Take, effective_time};
 use crate::exact::{ceil_div, floor_div, millis_up, product};
+use crate::key::{Charge, Hold, Holds, Settlement};
 use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 

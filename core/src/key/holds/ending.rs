@@ -4,7 +4,8 @@
 //! they are corrected and [released](Holds::release).
 
 use super::lapse::{Length, Row};
-use super::{Charge, Hold, Holds, Id, Track};
+use super::{Id, Track};
+use crate::key::{Charge, Hold, Holds};
 use alloc::vec::Vec;
 
 /// If 1/n of the holds or more have lapsed, where n is this number, they end in one pass instead of

@@ -4,14 +4,11 @@
 //! then. So these holds lapse in a copy, which has only the state that the rule reads and its
 //! track. The holds themselves, by far the largest part, are not copied.
 
-use super::request::Settlement;
-use super::{Holds, Track};
-use crate::algorithm::Algorithm;
-use crate::algorithm::log::series::Take;
-use crate::algorithm::state::State;
+use super::Track;
+use crate::algorithm::{Algorithm, State, Take};
+use crate::key::{Holds, Settlement};
 use crate::rule::Rule;
-use alloc::borrow::Cow;
-use alloc::vec::Vec;
+use alloc::{borrow::Cow, vec::Vec};
 use core::ops::Range;
 
 /// A state and its track, copied when the first hold with `REFUND` lapses in them.

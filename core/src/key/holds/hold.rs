@@ -5,13 +5,11 @@
 //! ```
 
 use super::least::Position;
-use super::request::{HoldRequest, Settlement};
-use crate::algorithm::Excess;
-use crate::algorithm::log::series::needs::{Needs, PackedWindow};
+use crate::algorithm::{Excess, Needs, PackedWindow};
 use crate::heap::HeapVisitor;
+use crate::key::{HoldRequest, Settlement};
 use crate::rule::Name;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::slice;
 
 /// A hold of a key.

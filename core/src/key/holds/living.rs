@@ -12,8 +12,8 @@
 //! no hold lies ahead. So while the clock only moves forward, one comparison shows that none does.
 
 use super::lapse::{Lapse, Length};
-use super::{Hold, Holds};
-use crate::algorithm::reading::not_before_us;
+use crate::algorithm::not_before_us;
+use crate::key::{Hold, Holds};
 
 impl Holds {
     /// The live hold with this id.

@@ -33,19 +33,16 @@ mod living;
 pub mod request;
 mod track;
 
-use alloc::vec::Vec;
+use self::lapse::{Lapse, Row};
+use crate::algorithm::{Meter, Moment};
+use crate::heap::HeapVisitor;
+use alloc::{collections::VecDeque, vec::Vec};
+use core::ops::Range;
 pub use foreseen::Foreseen;
 pub use hold::{Charge, Detail, Hold, Id};
 pub use lapse::Length;
 pub use least::{Leasts, Position};
 pub use track::{Track, TrackKind};
-
-use crate::algorithm::list::Meter;
-use crate::algorithm::reading::Moment;
-use crate::heap::HeapVisitor;
-use alloc::collections::VecDeque;
-use core::ops::Range;
-use lapse::{Lapse, Row};
 
 /// The most holds of a key, whatever the setting.
 pub const MOST_HOLDS: usize = 50_000;

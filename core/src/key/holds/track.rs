@@ -5,8 +5,7 @@
 
 use super::hold::{Hold, Id};
 use super::least::Leasts;
-use crate::algorithm::Memory;
-use crate::algorithm::list::Meter;
+use crate::algorithm::{Memory, Meter};
 use crate::heap::HeapVisitor;
 
 #[derive(Clone, Debug)]

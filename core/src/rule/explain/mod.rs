@@ -6,8 +6,7 @@
 //! any `t`, starting with nothing consumed. The words of each algorithm have its formula.
 
 use super::{CommonOption, Kind, MS_US, Period, Rule, Unit, memory};
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 
 /// What a rule means, its worst burst and its memory, in a few sentences.
 pub fn explain(rule: &Rule) -> String {

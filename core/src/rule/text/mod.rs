@@ -23,7 +23,8 @@ use super::{
     meant,
 };
 use alloc::vec::Vec;
-use core::fmt::{self, Display, Formatter};
+use core::fmt;
+use core::fmt::{Display, Formatter};
 
 impl Rule {
     /// Reads a rule from its text.
