@@ -21,8 +21,8 @@
 //! uint48        a number in six bytes
 //! ```
 //!
-//! An algorithm is what its state implements, `Algorithm`, `Held`, `Saved` and `Reported`, and
-//! what its parameters do, `Words`.
+//! An algorithm is what its state implements, `Algorithm`, `Held` and `Saved`, and what its
+//! parameters do, `Words`.
 
 pub(crate) mod bucket;
 pub(crate) mod debt;
@@ -39,7 +39,7 @@ pub(crate) mod uint48;
 pub(crate) mod window;
 
 use crate::heap::{HeapVisitor, address_of};
-use crate::rule::{Kind, Name, OwnOption, Period, Rule, RuleError, bounded};
+use crate::rule::{OwnOption, Period, Rule, RuleError, bounded};
 use alloc::{string::String, vec::Vec};
 use core::fmt;
 
@@ -59,14 +59,6 @@ pub(crate) use state::State;
 pub(crate) use uint48::Uint48;
 pub use window::WindowReport;
 pub(crate) use window::{Window, WindowParams};
-
-/// The algorithm and the options that shape its state, as a number. Two rules without a name read one
-/// state if their shapes and their periods are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Shape {
-    pub kind: Kind,
-    pub options: u32,
-}
 
 /// What was written of a rule that its algorithm reads.
 #[derive(Clone, Debug)]
@@ -141,8 +133,11 @@ pub(crate) trait Words: Copy {
 /// What an algorithm does with what its rules consumed. A rule can read and consume from it if it
 /// has the rule's shape and period.
 pub(crate) trait Algorithm {
-    /// The options that it was made for, as far as they shape it.
-    fn shape(&self) -> Shape;
+    /// The parameters of the rule that consumed last.
+    fn params(&self) -> Params;
+
+    /// The limit of the rule that consumed last; a log stores none.
+    fn limit(&self) -> Option<u32>;
 
     /// The length of its window.
     fn period_us(&self) -> u64;
@@ -160,8 +155,9 @@ pub(crate) trait Algorithm {
     /// reshaping, the meter would no longer know when it ends.
     #[inline]
     fn fits(&self, rule: &Rule) -> bool {
-        let same = rule.period_us() == self.period_us() && rule.params().shape() == self.shape();
-        same || rule.never_drains() && rule.name().is_some() && rule.kind() == self.shape().kind
+        let params = self.params();
+        let same = rule.period_us() == self.period_us() && rule.params().shape() == params.shape();
+        same || rule.never_drains() && rule.name().is_some() && rule.kind() == params.kind()
     }
 
     /// True if it holds nothing that could matter.
@@ -194,6 +190,12 @@ pub(crate) trait Algorithm {
     /// because a refund that gave nothing back is not propagated. `window_us` is how far back.
     fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64;
 
+    /// What only this algorithm tells in a report; `at_us` is `None` if it lies too far ahead of the
+    /// clock to count.
+    fn details(&self, _at_us: Option<u64>) -> Option<Details> {
+        None
+    }
+
     /// The first address to read, for a prefetch.
     #[inline]
     fn address(&self) -> *const u8
@@ -205,19 +207,6 @@ pub(crate) trait Algorithm {
 
     /// Visits each heap allocation inside it.
     fn visit_heap(&mut self, _to: &mut impl HeapVisitor) {}
-}
-
-/// What the holds on one state must remember to give back the right units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
-    /// Nothing: units are given back by the time when they were consumed, if at all.
-    Nothing,
-    /// What the log rules of each hold need.
-    Needs,
-    /// The least level since each hold was taken.
-    Leasts,
-    /// Which hold queued last.
-    Last,
 }
 
 /// What a settled hold cost beyond its charge.
@@ -246,11 +235,6 @@ impl Excess {
 /// How holds correct what an algorithm counts: what was charged too much is given back *as if the
 /// check had cost less*, as far as it has not come back by itself.
 pub(crate) trait Held {
-    /// What the holds on it must remember together.
-    fn memory(&self) -> Memory {
-        Memory::Nothing
-    }
-
     /// What one unit is in its [`level`](Self::level); `None` if each check takes its full cost.
     fn unit(&self) -> Option<u64> {
         None
@@ -286,18 +270,6 @@ pub(crate) trait Saved {
     }
 
     fn save(&self, to: &mut Vec<u8>);
-}
-
-/// What `RL.INFO` tells of it.
-pub(crate) trait Reported {
-    /// The text of the rule that consumed last, as far as this stores it.
-    fn rule(&self, name: Option<Name>) -> String;
-
-    /// What only this algorithm tells; `at_us` is `None` if it lies too far ahead of the clock to
-    /// count.
-    fn details(&self, _at_us: Option<u64>) -> Option<Details> {
-        None
-    }
 }
 
 /// The part of a report that only some algorithms have.

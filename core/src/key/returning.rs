@@ -53,7 +53,7 @@ fn identity(state: &State) -> Identity {
     if meter.is_of_kind(Kind::Log) {
         return Identity::LOG;
     }
-    Identity::of_state(state.name().as_ref(), meter.shape(), meter.period_us())
+    Identity::of_state(state.name().as_ref(), meter.params(), meter.period_us())
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ mod text;
 
 pub use crate::algorithm::bucket::Refill;
 pub use crate::algorithm::list::Kind;
-use crate::algorithm::{BucketParams, FixedParams, LeakyParams, Params, Shape};
+use crate::algorithm::{BucketParams, FixedParams, LeakyParams, Params};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 pub use cost::Cost;

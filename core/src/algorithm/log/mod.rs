@@ -26,12 +26,10 @@ mod words;
 use self::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, PastNeeds, Retention};
 use self::series::{Series, needs};
 use super::{
-    Algorithm, Details, Excess, Held, Memory, Moment, Needs, Reading, Reported, Shape, Take,
-    effective_time,
+    Algorithm, Details, Excess, Held, Moment, Needs, Params, Reading, Take, effective_time,
 };
 use crate::heap::HeapVisitor;
-use crate::rule::{DisplayPeriod, Kind, MAX_UNITS, MS_US, Name, Rule};
-use alloc::string::String;
+use crate::rule::{Kind, MAX_UNITS, MS_US, Rule};
 use core::slice;
 pub use words::LogParams;
 
@@ -284,8 +282,12 @@ impl Log {
 }
 
 impl Algorithm for Log {
-    fn shape(&self) -> Shape {
-        Shape { kind: Kind::Log, options: 0 }
+    fn params(&self) -> Params {
+        Params::Log(LogParams)
+    }
+
+    fn limit(&self) -> Option<u32> {
+        None
     }
 
     /// The longest window that it keeps.
@@ -326,6 +328,16 @@ impl Algorithm for Log {
         let leaves_us = newest.map_or(0, |us| us.saturating_add(rule.period_us()));
         let ends_before = self.may_end_before(rule);
         Moment::At(if ends_before { leaves_us.min(self.matters_until_us()) } else { leaves_us })
+    }
+
+    fn details(&self, at_us: Option<u64>) -> Option<Details> {
+        let all = [Some(&self.admitted), self.charged()].into_iter().flatten();
+        let oldest_us = all.filter_map(Series::oldest_us).min().unwrap_or(self.last_us());
+        Some(Details::Log(LogReport {
+            entries: self.len() as u64,
+            denied: at_us.map_or(0, |at_us| self.denied(at_us)),
+            span_ms: self.last_us().saturating_sub(oldest_us) / MS_US,
+        }))
     }
 
     #[inline]
@@ -370,10 +382,6 @@ impl Algorithm for Log {
 
 /// What holds give back is found by the time when it was taken.
 impl Held for Log {
-    fn memory(&self) -> Memory {
-        Memory::Needs
-    }
-
     fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
         let given = self.admitted.take_at(stamp_us, units);
         self.admitted.tidy();
@@ -385,23 +393,6 @@ impl Held for Log {
     fn consume_excess(&mut self, Excess { units, needs, .. }: Excess, at_us: u64) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
         self.add(Needs { units: most, ..needs }, at_us, units, false, true);
-    }
-}
-
-impl Reported for Log {
-    /// A log stores no limit, so this is no whole rule.
-    fn rule(&self, _name: Option<Name>) -> String {
-        format!("log/{}", DisplayPeriod(self.window_us()))
-    }
-
-    fn details(&self, at_us: Option<u64>) -> Option<Details> {
-        let all = [Some(&self.admitted), self.charged()].into_iter().flatten();
-        let oldest_us = all.filter_map(Series::oldest_us).min().unwrap_or(self.last_us());
-        Some(Details::Log(LogReport {
-            entries: self.len() as u64,
-            denied: at_us.map_or(0, |at_us| self.denied(at_us)),
-            span_ms: self.last_us().saturating_sub(oldest_us) / MS_US,
-        }))
     }
 }
 

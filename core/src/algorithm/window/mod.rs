@@ -22,12 +22,11 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use super::{Algorithm, Details, Excess, Held, Moment, Params, Reading, Reported, Shape, Uint48};
+use super::{Algorithm, Details, Excess, Held, Moment, Params, Reading, Uint48};
 use crate::exact::{ceil_div, floor_div, product};
 use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
-use crate::rule::{Kind, MAX_RES, Name, Rule};
-use alloc::string::{String, ToString};
+use crate::rule::{MAX_RES, Rule};
 pub use words::WindowParams;
 #[cfg(test)]
 pub use words::worst;
@@ -109,11 +108,6 @@ impl Window {
         }
         let counts = counts.get(..=usize::from(res)).unwrap_or_default();
         Self::new(last_us, rule.period_us(), rule.limit(), counts)
-    }
-
-    /// The limit of the rule that consumed last.
-    pub fn limit(&self) -> u32 {
-        u32::from_le_bytes(self.counts.header().limit)
     }
 
     /// Newest first.
@@ -208,8 +202,14 @@ impl Window {
 }
 
 impl Algorithm for Window {
-    fn shape(&self) -> Shape {
-        Shape { kind: Kind::Window, options: self.res().into() }
+    #[inline]
+    fn params(&self) -> Params {
+        Params::Window(WindowParams { res: self.res() })
+    }
+
+    /// The limit of the rule that consumed last.
+    fn limit(&self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.counts.header().limit))
     }
 
     fn period_us(&self) -> u64 {
@@ -254,6 +254,11 @@ impl Algorithm for Window {
         self.counts.header_mut().limit = rule.limit().to_le_bytes();
     }
 
+    fn details(&self, at_us: Option<u64>) -> Option<Details> {
+        let (current, previous) = at_us.map(|us| self.sight(us).counted()).unwrap_or_default();
+        Some(Details::Window(WindowReport { current, previous }))
+    }
+
     #[inline]
     fn address(&self) -> *const u8 {
         self.counts.start()
@@ -287,18 +292,6 @@ impl Held for Window {
 
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {
         self.add(at_us, excess.units);
-    }
-}
-
-impl Reported for Window {
-    fn rule(&self, name: Option<Name>) -> String {
-        let params = Params::Window(WindowParams { res: self.res() });
-        Rule::new(params, self.limit(), self.period_us()).named(name).to_string()
-    }
-
-    fn details(&self, at_us: Option<u64>) -> Option<Details> {
-        let (current, previous) = at_us.map(|us| self.sight(us).counted()).unwrap_or_default();
-        Some(Details::Window(WindowReport { current, previous }))
     }
 }
 

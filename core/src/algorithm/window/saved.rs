@@ -14,7 +14,8 @@ impl Saved for Window {
 
     fn save(&self, to: &mut Vec<u8>) {
         let counts = save_items(self.counts());
-        put(to, &(self.last_us(), self.period_us(), self.limit(), counts));
+        let limit = u32::from_le_bytes(self.counts.header().limit);
+        put(to, &(self.last_us(), self.period_us(), limit, counts));
     }
 }
 

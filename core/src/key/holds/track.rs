@@ -5,7 +5,7 @@
 
 use super::hold::{Hold, Id};
 use super::least::Leasts;
-use crate::algorithm::{Memory, Meter};
+use crate::algorithm::Meter;
 use crate::heap::HeapVisitor;
 
 #[derive(Clone, Debug)]
@@ -37,11 +37,15 @@ impl Track {
     pub const UNUSED: Self = Self { place: None, charges: 0, units: 0, kind: TrackKind::Plain };
 
     pub fn of(place: u16, meter: &Meter) -> Self {
-        let kind = match meter.memory() {
-            Memory::Nothing => TrackKind::Plain,
-            Memory::Needs => TrackKind::Log,
-            Memory::Leasts => TrackKind::Bucket(Leasts::default()),
-            Memory::Last => TrackKind::Queue { last: None },
+        let kind = match meter {
+            Meter::Log(_) => TrackKind::Log,
+            Meter::Debt(debt) if debt.is_leaky() => TrackKind::Queue { last: None },
+            Meter::Debt(_) => TrackKind::Bucket(Leasts::default()),
+            Meter::Window(_)
+            | Meter::Fixed(_)
+            | Meter::FixedWithPast(_)
+            | Meter::Interval(_)
+            | Meter::Slots(_) => TrackKind::Plain,
         };
         Self { kind, place: Some(place), ..Self::UNUSED }
     }
