@@ -138,6 +138,12 @@ impl Series {
         Entries { ring: self.ring.items(), front, newest_us }
     }
 
+    /// Where in the ring an entry begins.
+    fn position(&self, index: u32) -> usize {
+        let (ring, front) = (self.ring.items().len(), self.head().front as usize);
+        position(ring, front, index, self.width().bytes() as usize)
+    }
+
     /// How much older an entry is than the newest.
     #[inline]
     fn age(&self, index: u32) -> u64 {
