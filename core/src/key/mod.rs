@@ -3,9 +3,8 @@
 //! ```text
 //! limiter    the value: states, and what else a key may hold
 //! standing   a block or an exemption, and how often the key was banned
-//! blocking   blocks, exemptions and bans of a key
+//! blocking   blocks, exemptions, bans and pauses of a key
 //! pause      a pause of a key's upstream
-//! pausing    pauses of a key
 //! holds      receipts of checks, by which charges are corrected
 //! check      a check's arguments, and what a check did
 //! record     what a check does to the value, once it is decided
@@ -29,7 +28,6 @@ mod holding;
 pub(crate) mod holds;
 pub(crate) mod limiter;
 pub(crate) mod pause;
-mod pausing;
 mod record;
 mod replayed;
 pub(crate) mod report;
