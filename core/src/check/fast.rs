@@ -148,7 +148,7 @@ fn check_log(
     let cost = check.rules.first().map_or(0, |rule| check.cost_of(rule));
     let change = change(cost, denied);
     if change == Change::Admitted {
-        state.log_mut()?.add(needs, at_us, cost, false, false);
+        state.log_mut()?.admit(needs, at_us, cost);
         for decision in decisions.iter_mut() {
             decision.take(cost);
         }

@@ -40,6 +40,23 @@ pub struct Log {
     admitted: Series,
 }
 
+/// What a log gets an entry for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    Admitted,
+    /// A charged denial.
+    Denied,
+}
+
+/// Which admitted requests a log evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// Those that no rule can see any more.
+    ByNeed,
+    /// Only old ones, because a live hold may give units back to the log.
+    ByAge,
+}
+
 impl PartialEq for Log {
     fn eq(&self, other: &Self) -> bool {
         self.admitted == other.admitted
@@ -154,10 +171,22 @@ impl Log {
         self.charged().map_or(0, |series| series.units_after(out_us))
     }
 
-    /// Adds a request, and drops entries that no rule can see any more. If `held`, a live hold may
-    /// give units back to the log, so admitted requests are evicted by age only.
+    /// Adds an admitted request to a log on which there is no hold.
     #[inline]
-    pub fn add(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: bool) {
+    pub fn admit(&mut self, needs: Needs, at_us: u64, cost: u32) {
+        self.add(needs, at_us, cost, Request::Admitted, Eviction::ByNeed);
+    }
+
+    /// Adds a request, and drops entries that no rule can see any more.
+    #[inline]
+    pub fn add(
+        &mut self,
+        needs: Needs,
+        at_us: u64,
+        cost: u32,
+        request: Request,
+        eviction: Eviction,
+    ) {
         let kept = self.remember(needs, at_us);
         if let Some(out_us) = at_us.checked_sub(kept.window_us) {
             self.admitted.drop_until(out_us);
@@ -165,18 +194,17 @@ impl Log {
                 charged.drop_until(out_us);
             }
         }
-        let series = if denied {
-            self.admitted.extras_or_new().charged.get_or_insert_default()
-        } else {
-            &mut self.admitted
+        let series = match request {
+            Request::Admitted => &mut self.admitted,
+            Request::Denied => self.admitted.extras_or_new().charged.get_or_insert_default(),
         };
-        if held {
+        if eviction == Eviction::ByAge {
             let entries = kept.units.max(kept.admitted_units).saturating_add(MAX_HELD);
             series.keep_newest_entries(entries.saturating_sub(1));
             series.keep_newest(MAX_RETAINED_UNITS.saturating_sub(cost.into()));
         }
         series.push(at_us, cost);
-        if !held {
+        if eviction == Eviction::ByNeed {
             self.keep_newest(kept);
         } else if let Some(charged) = self.charged_mut() {
             // Holds never give back denials, so the denials kept are only those that rules need.
@@ -356,7 +384,7 @@ impl Algorithm for Log {
     /// Keeps only what this rule needs, so no other rule may read it then.
     #[inline(always)]
     fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
-        self.add(Needs::of(slice::from_ref(rule)), at_us, cost, false, false);
+        self.admit(Needs::of(slice::from_ref(rule)), at_us, cost);
     }
 
     fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
@@ -392,7 +420,8 @@ impl Held for Log {
     /// it.
     fn consume_excess(&mut self, Excess { units, needs, .. }: Excess, at_us: u64) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
-        self.add(Needs { units: most, ..needs }, at_us, units, false, true);
+        let needs = Needs { units: most, ..needs };
+        self.add(needs, at_us, units, Request::Admitted, Eviction::ByAge);
     }
 }
 

@@ -34,6 +34,7 @@ pub mod request;
 mod track;
 
 use self::lapse::{Lapse, Row};
+use crate::algorithm::log::Request;
 use crate::algorithm::{Meter, Moment};
 use crate::heap::HeapVisitor;
 use alloc::{collections::VecDeque, vec::Vec};
@@ -234,11 +235,11 @@ impl Holds {
         self.track(charge.track)?.place.map(usize::from)
     }
 
-    /// Records that a check consumed from the state at a place, whose [level](Meter::level) was
+    /// Records that a request consumed from the state at a place, whose [level](Meter::level) was
     /// `before`.
-    pub fn note_consumption(&mut self, place: usize, before: u128, queues: bool) {
+    pub fn note_consumption(&mut self, place: usize, before: u128, request: Request) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
-            track.note_consumption(before, queues);
+            track.note_consumption(before, request);
         }
     }
 

@@ -6,6 +6,7 @@
 use super::hold::{Hold, Id};
 use super::least::Leasts;
 use crate::algorithm::Meter;
+use crate::algorithm::log::Request;
 use crate::heap::HeapVisitor;
 
 #[derive(Clone, Debug)]
@@ -54,13 +55,13 @@ impl Track {
         self.place.is_some() || self.charges > 0
     }
 
-    /// Records a consumption from the state, whose [level](Meter::level) was `before`. `queues` is
-    /// false for charged denials, which are promised no turn.
-    pub fn note_consumption(&mut self, before: u128, queues: bool) {
+    /// Records a consumption from the state, whose [level](Meter::level) was `before`. Charged denials
+    /// are promised no turn.
+    pub fn note_consumption(&mut self, before: u128, request: Request) {
         match &mut self.kind {
             TrackKind::Plain | TrackKind::Log => {}
             TrackKind::Bucket(leasts) => leasts.cut_to(before),
-            TrackKind::Queue { last } if queues => *last = None,
+            TrackKind::Queue { last } if request == Request::Admitted => *last = None,
             TrackKind::Queue { .. } => {}
         }
     }
