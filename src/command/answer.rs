@@ -2,7 +2,7 @@
 
 use crate::server::reply::Value::{Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
-use ratelimit_core::check::{Decision, Foresight};
+use ratelimit_core::check::{Budget, Decision};
 use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry};
 use std::ops::Range;
 
@@ -77,26 +77,26 @@ pub fn full(
 ) {
     let Some(first) = keys.first() else { return };
     let (now_us, granted) = (first.check.now_us, first.check.granted(summary.verdict));
-    let foresight = &Foresight::of_command();
+    let budget = &Budget::of_command();
     for key in keys {
         if let Some(limiter) = key.limiter {
             let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();
-            limiter.fill_resets(&key.check, decisions, foresight);
+            limiter.fill_resets(&key.check, decisions, budget);
         }
     }
     let untouched = Limiter::default();
     let mut rules = Vec::new();
     for key in keys {
         let limiter = key.limiter.unwrap_or(&untouched);
-        let outlooks: Vec<_> = limiter.outlooks(&key.check, foresight).collect();
+        let full: Vec<_> = limiter.full(&key.check, budget).collect();
         let decisions = decisions.get(key.decisions.clone()).unwrap_or_default();
-        let answers = decisions.iter().zip(outlooks);
+        let answers = decisions.iter().zip(full);
         rules.extend(key.check.rules.iter().zip(answers).map(|(rule, answer)| (key, rule, answer)));
     }
     let decider = decider.and_then(|decider| keys.get(decider)?.name);
     let decider = decider.map_or(Null, |name| Text(name.bytes()));
     let show_rules = |to: &Writer<'_>| {
-        to.list(&rules, |to, (key, rule, (decision, outlook))| {
+        to.list(&rules, |to, (key, rule, (decision, addition))| {
             let name = rule.name();
             to.map([
                 key.name.map(|key| ("key", Text(key.bytes()))),
@@ -106,10 +106,10 @@ pub fn full(
                 Some(("verdict", Integer(decision.verdict.code()))),
                 Some(("limit", Integer(decision.limit))),
                 Some(("quota", Integer(rule.limit().into()))),
-                Some(("period_ms", Integer(outlook.period_ms))),
+                Some(("period_ms", Integer(addition.period_ms))),
                 Some(("remaining", Integer(decision.remaining))),
                 Some(("wait_ms", Integer(decision.wait_ms))),
-                Some(("next_ms", Integer(outlook.next_ms))),
+                Some(("next_ms", Integer(addition.next_ms))),
                 Some(("reset_ms", Integer(decision.reset_ms))),
                 Some(("shadow", Integer(rule.is_shadow().into()))),
             ]);

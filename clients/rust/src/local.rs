@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ratelimit_core::check;
-use ratelimit_core::check::{Bounds, Decision, Foresight, KeyCheck};
+use ratelimit_core::check::{Bounds, Budget, Decision, KeyCheck};
 use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::rule::{Rule, RuleError, looks_like_rule};
 use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
@@ -254,11 +254,11 @@ fn reply(
 
 fn rules_of(key: &Shown<'_>, decisions: &mut [Decision]) -> Vec<Value> {
     let Shown { name, check, limiter, .. } = key;
-    let foresight = &Foresight::of_command();
+    let budget = &Budget::of_command();
     let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();
-    limiter.fill_resets(check, decisions, foresight);
-    let answers = check.rules.iter().zip(decisions).zip(limiter.outlooks(check, foresight));
-    let rule = |((rule, decision), outlook): ((&Rule, &mut Decision), check::Outlook)| {
+    limiter.fill_resets(check, decisions, budget);
+    let answers = check.rules.iter().zip(decisions).zip(limiter.full(check, budget));
+    let rule = |((rule, decision), full): ((&Rule, &mut Decision), check::Full)| {
         let label = rule.name().map_or(Value::Nil, |name| text(name.as_bytes()));
         map([
             name.map(|key| ("key", text(key))),
@@ -268,10 +268,10 @@ fn rules_of(key: &Shown<'_>, decisions: &mut [Decision]) -> Vec<Value> {
             Some(("verdict", Value::Int(decision.verdict.code()))),
             Some(("limit", Value::Int(decision.limit))),
             Some(("quota", Value::Int(rule.limit().into()))),
-            Some(("period_ms", Value::Int(outlook.period_ms))),
+            Some(("period_ms", Value::Int(full.period_ms))),
             Some(("remaining", Value::Int(decision.remaining))),
             Some(("wait_ms", Value::Int(decision.wait_ms))),
-            Some(("next_ms", Value::Int(outlook.next_ms))),
+            Some(("next_ms", Value::Int(full.next_ms))),
             Some(("reset_ms", Value::Int(decision.reset_ms))),
             Some(("shadow", Value::Int(rule.is_shadow().into()))),
         ])

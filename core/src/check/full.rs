@@ -5,14 +5,14 @@
 //! `r + 1`. So the algorithms need no second formula: each reads its state with that
 //! cost.
 
-use super::{Decision, Foresight, View};
+use super::{Budget, Decision, View};
 use crate::algorithm::{Meter, Moment};
 use crate::key::{Check, Limiter};
 use crate::rule::{MS_US, Rule};
 
 /// What a reply to `FULL` adds for one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outlook {
+pub struct Full {
     /// The period; of a calendar month, the length of the present one; of slots, 0.
     pub period_ms: i64,
     /// Until `remaining` is larger by at least one if nothing else happens; 0 if
@@ -22,26 +22,21 @@ pub struct Outlook {
 
 impl Limiter {
     /// Fills in each rule's reset after the check.
-    pub fn fill_resets(
-        &self,
-        check: &Check<'_>,
-        decisions: &mut [Decision],
-        foresight: &Foresight,
-    ) {
-        let view = View { limiter: self, check, foresight };
+    pub fn fill_resets(&self, check: &Check<'_>, decisions: &mut [Decision], budget: &Budget) {
+        let view = View { limiter: self, check, budget };
         for (rule, decision) in check.rules.iter().zip(decisions) {
             decision.reset_ms = view.reset_ms(rule);
         }
     }
 
-    /// The outlook of each rule of a check, after it.
-    pub fn outlooks<'a>(
+    /// What a reply to `FULL` adds for each rule of a check, after it.
+    pub fn full<'a>(
         &'a self,
         check: &'a Check<'_>,
-        foresight: &'a Foresight,
-    ) -> impl Iterator<Item = Outlook> + 'a {
-        let view = View { limiter: self, check, foresight };
-        check.rules.iter().map(move |rule| Outlook {
+        budget: &'a Budget,
+    ) -> impl Iterator<Item = Full> + 'a {
+        let view = View { limiter: self, check, budget };
+        check.rules.iter().map(move |rule| Full {
             period_ms: i64::try_from(window_us(rule, check.now_us) / MS_US).unwrap_or(i64::MAX),
             next_ms: view.next(rule).ms_after(check.now_us),
         })
@@ -83,14 +78,14 @@ mod tests {
     const NOW_US: u64 = 1_707_566_400_000_000;
     const DAY_MS: i64 = 86_400_000;
 
-    fn outlook(text: &str, consumed: u32, later_us: u64) -> (i64, i64) {
+    fn period_and_next(text: &str, consumed: u32, later_us: u64) -> (i64, i64) {
         let (mut limiter, rules) = (Limiter::default(), rules_of_line(text));
         limiter.record(&Check::new(&rules, consumed, NOW_US), Change::Admitted);
-        let outlook = limiter
-            .outlooks(&Check::new(&rules, 0, NOW_US + later_us), &Foresight::of_command())
+        let full = limiter
+            .full(&Check::new(&rules, 0, NOW_US + later_us), &Budget::of_command())
             .next()
             .unwrap();
-        (outlook.period_ms, outlook.next_ms)
+        (full.period_ms, full.next_ms)
     }
 
     #[test]
@@ -99,12 +94,12 @@ mod tests {
             ["5/w", "fixed:5/w", "fixed:5/d,tz=+14:00", "fixed:5/d,align=first", "leaky:5/d"]
         {
             let rules = rules_of_line(rule);
-            let outlook = Limiter::default()
-                .outlooks(&Check::new(&rules, 0, 1), &Foresight::of_command())
+            let full = Limiter::default()
+                .full(&Check::new(&rules, 0, 1), &Budget::of_command())
                 .next()
                 .unwrap();
             let period_ms = rules[0].period_us().cast_signed() / 1_000;
-            assert_eq!((outlook.period_ms, outlook.next_ms), (period_ms, 0), "{rule}");
+            assert_eq!((full.period_ms, full.next_ms), (period_ms, 0), "{rule}");
         }
     }
 
@@ -129,7 +124,7 @@ mod tests {
             // By then it is March.
             ("fixed:5/month", 0, 20 * 86_400_000_000, (31 * DAY_MS, 0)),
         ] {
-            assert_eq!(outlook(rule, consumed, later_us), expected, "{rule} {consumed}");
+            assert_eq!(period_and_next(rule, consumed, later_us), expected, "{rule} {consumed}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the rules of a check read in a key, and decide.
 
-use super::{Decision, Foresight};
+use super::{Budget, Decision};
 use crate::algorithm::{Moment, Needs, Reading};
 use crate::key::{Check, Limiter, Slots};
 use crate::rule::{Kind, Rule};
@@ -10,7 +10,7 @@ use crate::rule::{Kind, Rule};
 pub(crate) struct View<'a> {
     pub limiter: &'a Limiter,
     pub check: &'a Check<'a>,
-    pub foresight: &'a Foresight,
+    pub budget: &'a Budget,
 }
 
 impl<'a> View<'a> {

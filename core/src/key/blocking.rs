@@ -62,13 +62,13 @@ impl Limiter {
     }
 
     /// True if the key is blocked, or its bans are remembered, at `now_us`.
-    pub fn can_be_pardoned(&self, now_us: u64) -> bool {
+    pub fn can_unblock(&self, now_us: u64) -> bool {
         let blocks = |standing: &StandingEntry| standing.kind == Standing::Block;
         self.standing_at(now_us).is_some_and(blocks) || self.bans_at(now_us).is_some()
     }
 
     /// Lifts a block or a ban, and forgets all bans.
-    pub fn pardon(&mut self) {
+    pub fn unblock(&mut self) {
         self.change(|compound| {
             compound.standing.take_if(|standing| standing.kind == Standing::Block);
             compound.bans = None;

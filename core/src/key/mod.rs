@@ -45,7 +45,7 @@ pub use codec::{decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};
 pub use holds::request::{HoldRequest, MAX_ID, Settlement};
-pub(crate) use holds::{Charge, Foreseen, Hold, Holds, Length, MOST_HOLDS};
+pub(crate) use holds::{Charge, Hold, Holds, LapsedCopy, Length, MOST_HOLDS};
 pub(crate) use limiter::Compound;
 pub use limiter::Limiter;
 pub use pause::Pause;

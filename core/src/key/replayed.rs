@@ -113,7 +113,7 @@ mod tests {
         let (mut limiter, _) = replayed("log:5/h", CheckOptions::default());
         limiter.set_standing(Some(block(None)));
         assert_eq!(after(&limiter, NOW_US, Some(9)), u64::MAX);
-        limiter.pardon();
+        limiter.unblock();
         let later_us = NOW_US + DAY_US;
         let lasts_ms = (later_us + HOUR_US) / MS_US..(later_us + HOUR_US + HOUR_US / 8) / MS_US;
         for expires_ms in [None, Some((NOW_US + 9 * DAY_US) / MS_US)] {

@@ -15,6 +15,7 @@
 //! The wait lasts until enough holds have lapsed for the cost to fit; the reset, until the last has
 //! lapsed. Settling a hold frees its slots earlier.
 
+use super::holds::TrackNumber;
 use super::{Hold, Holds};
 use crate::algorithm::{Moment, Reading, State};
 use crate::rule::Rule;
@@ -24,7 +25,7 @@ use crate::rule::Rule;
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'a> {
     holds: &'a Holds,
-    track: u16,
+    track: TrackNumber,
     now_us: u64,
 }
 

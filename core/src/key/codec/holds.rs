@@ -3,7 +3,7 @@
 
 use crate::algorithm::State;
 use crate::key::holds::request::MAX_ID;
-use crate::key::holds::{Detail, Id, NO_TRACK, Position, TrackKind};
+use crate::key::holds::{Detail, Id, Position, TrackKind, TrackNumber};
 use crate::key::{Charge, Hold, HoldRequest, Holds, Length, MOST_HOLDS};
 use crate::rule::{MAX_PERIOD_US, Name};
 use crate::saved::{
@@ -40,8 +40,8 @@ pub fn save_holds(holds: &Holds) -> Vec<u8> {
 }
 
 /// For each token bucket's track, the sorted positions of the least debts of its live holds.
-fn live_positions(holds: &Holds) -> BTreeMap<u16, Vec<Position>> {
-    let mut positions: BTreeMap<u16, Vec<Position>> = BTreeMap::new();
+fn live_positions(holds: &Holds) -> BTreeMap<TrackNumber, Vec<Position>> {
+    let mut positions: BTreeMap<TrackNumber, Vec<Position>> = BTreeMap::new();
     for charge in holds.in_order_of_ids().flat_map(Hold::charges) {
         let kind = holds.track(charge.track).map(|track| &track.kind);
         if let (Some(position), Some(TrackKind::Bucket(_))) = (charge.detail.position(), kind) {
@@ -56,7 +56,7 @@ fn save_charge(
     holds: &Holds,
     hold: &Hold,
     charge: &Charge,
-    positions: &BTreeMap<u16, Vec<Position>>,
+    positions: &BTreeMap<TrackNumber, Vec<Position>>,
 ) -> SavedCharge {
     let Charge { stamp_us, units, limit, by_default, shadow, detail, track } = *charge;
     let place = holds.place_of(charge);
@@ -128,8 +128,8 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
 
 /// True if each charge of a hold is on a different state.
 fn each_on_its_own_state(charges: &[Charge]) -> bool {
-    let mut tracks: Vec<u16> = charges.iter().map(|charge| charge.track).collect();
-    tracks.retain(|&track| track != NO_TRACK);
+    let mut tracks: Vec<TrackNumber> = charges.iter().map(|charge| charge.track).collect();
+    tracks.retain(|&track| track != TrackNumber::NONE);
     tracks.sort_unstable();
     tracks.is_sorted_by(|one, next| one < next)
 }
@@ -143,7 +143,7 @@ fn load_charge(
     holds: &mut Holds,
 ) -> Result<(Charge, Option<(u32, u128)>), DecodeError> {
     let (place, stamp_us, units, limit, by_default, shadow, detail) = saved;
-    let mut track = NO_TRACK;
+    let mut track = TrackNumber::NONE;
     if let Some(place) = place {
         let state = states.get(place as usize).ok_or(DecodeError::OutOfRange("a state"))?;
         let number = holds.track_for(place as usize, state.meter());

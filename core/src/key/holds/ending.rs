@@ -15,10 +15,10 @@ const MANY: usize = 64;
 impl Holds {
     /// Ends the hold with an id.
     pub fn end(&mut self, id: &[u8]) -> Option<Hold> {
-        let by_id = self.place_of_id(id).ok()?;
+        let by_id = self.rank_of_id(id).ok()?;
         let row = self.by_id.get(by_id).copied()?;
         let end_us = self.hold(row)?.end_us();
-        let by_end = self.place_of_end(end_us, id).ok()?;
+        let by_end = self.rank_of_end(end_us, id).ok()?;
         self.by_id.remove(by_id);
         self.by_end.remove(by_end);
         let last = u16::try_from(self.rows.len().checked_sub(1)?).ok()?;
@@ -70,7 +70,7 @@ impl Holds {
 
     /// Removes the charge of an ended hold from its track.
     pub fn release(&mut self, hold: &Hold, charge: &Charge) {
-        let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return };
+        let Some(track) = self.tracks.get_mut(usize::from(charge.track.0)) else { return };
         track.forget_last(hold);
         track.charges = track.charges.saturating_sub(1);
         track.units = track.units.saturating_sub(charge.units.into());
@@ -86,12 +86,12 @@ impl Holds {
     /// Renumbers a hold's row in both orders.
     fn renumber(&mut self, from: Row, to: Row) {
         let Some(hold) = self.hold(from) else { return };
-        let by_id = self.place_of_id(hold.id());
-        let by_end = self.place_of_end(hold.end_us(), hold.id());
-        if let Some(row) = by_id.ok().and_then(|place| self.by_id.get_mut(place)) {
+        let by_id = self.rank_of_id(hold.id());
+        let by_end = self.rank_of_end(hold.end_us(), hold.id());
+        if let Some(row) = by_id.ok().and_then(|rank| self.by_id.get_mut(rank)) {
             *row = to;
         }
-        if let Some(lapse) = by_end.ok().and_then(|place| self.by_end.get_mut(place)) {
+        if let Some(lapse) = by_end.ok().and_then(|rank| self.by_end.get_mut(rank)) {
             lapse.row = to;
         }
     }

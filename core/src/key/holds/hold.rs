@@ -37,11 +37,20 @@ pub struct Charge {
     pub limit: u32,
     pub detail: Detail,
     /// The number of its state's track, see `track`.
-    pub track: u16,
+    pub track: TrackNumber,
     /// True if it took the check's default cost.
     pub by_default: bool,
     /// True if the rule was a shadow, which adds no debt beyond the capacity.
     pub shadow: bool,
+}
+
+/// The number of a track among those of a key's holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TrackNumber(pub u16);
+
+impl TrackNumber {
+    /// That of a charge whose state is gone, and of a state without holds.
+    pub const NONE: Self = Self(u16::MAX);
 }
 
 /// Data that only charges of some algorithms have, in 4 bytes.

@@ -5,7 +5,7 @@
 use super::rules::{rule_set, uncosted};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{act, cases, check, later, peek, unblocked, would_pass};
-use crate::check::{Decision, Foresight};
+use crate::check::{Budget, Decision};
 use crate::key::{Check, Limiter, Verdict};
 use crate::rule::{MAX_UNITS, Rule};
 use crate::tests::naive::model::Voice;
@@ -62,11 +62,10 @@ pub(super) fn next_is_exact(
     decisions: &[Decision],
     now_us: u64,
 ) -> TestCaseResult {
-    let outlooks: Vec<_> =
-        limiter.outlooks(&Check::new(rules, 0, now_us), &Foresight::of_command()).collect();
-    prop_assert_eq!(outlooks.len(), rules.len());
-    for (i, (decision, outlook)) in decisions.iter().zip(outlooks).enumerate() {
-        let next_ms = outlook.next_ms;
+    let full: Vec<_> = limiter.full(&Check::new(rules, 0, now_us), &Budget::of_command()).collect();
+    prop_assert_eq!(full.len(), rules.len());
+    for (i, (decision, addition)) in decisions.iter().zip(full).enumerate() {
+        let next_ms = addition.next_ms;
         if decision.limit == 0 || decision.remaining == decision.limit {
             prop_assert_eq!(next_ms, if decision.limit == 0 { -1 } else { 0 });
             continue;
