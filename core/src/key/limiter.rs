@@ -267,25 +267,11 @@ impl Limiter {
         if let Contents::Compound(compound) = &mut self.contents {
             to.boxed(compound);
             to.vec(&mut compound.states);
-            if let Some(standing) = &mut compound.standing {
-                to.boxed(standing);
-                to.slice(&mut standing.reason);
-            }
-            if let Some(pause) = &mut compound.pause {
-                to.boxed(pause);
-                to.slice(&mut pause.reason);
-            }
-            if let Some(bans) = &mut compound.bans {
-                to.boxed(bans);
-            }
-            if let Some(history) = &mut compound.history {
-                to.boxed(history);
-                history.visit_heap(to);
-            }
-            if let Some(holds) = &mut compound.holds {
-                to.boxed(holds);
-                holds.visit_heap(to);
-            }
+            to.optional(&mut compound.standing, |standing, to| to.slice(&mut standing.reason));
+            to.optional(&mut compound.pause, |pause, to| to.slice(&mut pause.reason));
+            to.optional(&mut compound.bans, |_, _| {});
+            to.optional(&mut compound.history, History::visit_heap);
+            to.optional(&mut compound.holds, Holds::visit_heap);
         }
         for state in self.states_mut() {
             state.visit_heap(to);

@@ -346,9 +346,7 @@ impl Series {
     /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.header_slice(&mut self.ring);
-        let Some(extras) = &mut self.head_mut().extras else { return };
-        to.boxed(extras);
-        extras.visit_heap(to);
+        to.optional(&mut self.head_mut().extras, Extras::visit_heap);
     }
 }
 
