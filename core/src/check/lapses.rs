@@ -112,7 +112,7 @@ impl<'a> View<'a> {
             let Some(at_us) = holds.end_at(ranks.start.saturating_add(step.min(half))) else {
                 break;
             };
-            let lapse = ranks.start..holds.ended(at_us);
+            let lapse = ranks.start..holds.count_ended(at_us);
             let guesses = to_guess.is_some() && guessed > ranks.start;
             let guess = to_guess.zip(holds.end_at(lapse.end)).filter(|_| guesses);
             let copied = if guess.is_some() { &[] } else { slice::from_ref(state) };

@@ -202,7 +202,7 @@ impl Limiter {
     /// Ends the holds that have lapsed at `now_us`.
     #[inline]
     pub fn lapse(&mut self, now_us: u64) {
-        if self.holds().is_some_and(|holds| holds.any_lapsed(now_us)) {
+        if self.holds().is_some_and(|holds| holds.lapsed(now_us).next().is_some()) {
             self.end_lapsed(now_us);
         }
     }

@@ -33,14 +33,11 @@ impl Holds {
 
     /// Ends the holds that have lapsed at `now_us`, in the order of their ends.
     pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
-        let (ended, ahead) = (self.ended(now_us), self.ahead(now_us).count());
-        let lapsed = ended.saturating_add(ahead);
-        if lapsed.saturating_mul(MANY) < self.len() {
-            let ended = self.in_order_of_ends().take(ended);
-            let lapsed = ended.chain(self.ahead(now_us)).map(|hold| Id::new(hold.id()));
-            let ids: Vec<Id> = lapsed.collect();
+        if self.lapsed(now_us).count().saturating_mul(MANY) < self.len() {
+            let any_ahead = self.ahead(now_us).next().is_some();
+            let ids: Vec<Id> = self.lapsed(now_us).map(|hold| Id::new(hold.id())).collect();
             let lapsed = ids.iter().filter_map(|id| self.end(id.as_bytes())).collect();
-            if ahead > 0 {
+            if any_ahead {
                 self.note_lengths();
             }
             return lapsed;

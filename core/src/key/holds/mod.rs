@@ -97,11 +97,6 @@ impl Holds {
         self.by_id.get(self.rank_of_id(id).ok()?).copied()
     }
 
-    /// When the hold with this id lapses.
-    fn lapse_of(&self, id: &[u8]) -> Option<&Lapse> {
-        self.by_end.get(self.rank_of_end(self.find(id)?.end_us(), id).ok()?)
-    }
-
     /// The hold with this id, lapsed or not.
     pub fn find(&self, id: &[u8]) -> Option<&Hold> {
         self.hold(self.row_of(id)?)
@@ -125,10 +120,10 @@ impl Holds {
     /// The ranks in the lapse order of the holds that lapse after `now_us` and before `until`.
     pub fn lapses_between(&self, now_us: u64, until: Moment) -> Range<usize> {
         let end = match until {
-            Moment::At(us) => self.ended(us.saturating_sub(1)),
+            Moment::At(us) => self.count_ended(us.saturating_sub(1)),
             Moment::Never => self.len(),
         };
-        self.ended(now_us)..end
+        self.count_ended(now_us)..end
     }
 
     /// When the hold of a rank in the lapse order lapses.
@@ -147,7 +142,7 @@ impl Holds {
     }
 
     /// The number of stored holds that have reached their end at `now_us`.
-    pub fn ended(&self, now_us: u64) -> usize {
+    pub fn count_ended(&self, now_us: u64) -> usize {
         let has_ended = |lapse: &Lapse| self.hold(lapse.row).is_some_and(|it| it.has_ended(now_us));
         self.by_end.partition_point(has_ended)
     }
