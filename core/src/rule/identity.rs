@@ -1,14 +1,14 @@
 //! Which state a rule reads.
 
-use super::{Kind, MAX_NAME, Name, Params, Rule};
+use super::{Kind, Name, Params, Rule};
 use alloc::{boxed::Box, vec::Vec};
 
 /// The key under which a rule finds its state. Two rules of one identity read one state, or one
 /// window of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
-    /// The name, padded with zeros.
-    Name([u8; MAX_NAME]),
+    /// The name.
+    Name(Name),
     /// The algorithm and the options that shape the state, as a number, and the period in
     /// microseconds.
     Shape((Kind, u32), u64),
@@ -29,7 +29,7 @@ impl Identity {
     /// The identity of the rules that read a state of this name, or else of this shape and period.
     pub(crate) fn of_state(name: Option<&Name>, params: Params, period_us: u64) -> Self {
         match name {
-            Some(name) => Self::Name(*name.padded()),
+            Some(name) => Self::Name(*name),
             None => Self::Shape(params.shape(), period_us),
         }
     }

@@ -56,8 +56,8 @@ impl Words for FixedParams {
         let Self { calendar, tz_min, keep } = self;
         match calendar {
             Some(Calendar::Months) => f.write_str("/1month")?,
-            Some(Calendar::Weeks) => write_period(f, rule, true)?,
-            Some(Calendar::Epoch) | None => write_period(f, rule, false)?,
+            Some(Calendar::Weeks) => write_period(f, rule, Unit::Week)?,
+            Some(Calendar::Epoch) | None => write_period(f, rule, Unit::Day)?,
         }
         write_option(f, ALIGN.name, calendar.is_none().then_some("first"))?;
         write_option(f, TZ.name, (tz_min != 0).then_some(TimeZone(tz_min)))?;

@@ -2,7 +2,7 @@
 
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{at_worst, per, requests};
-use crate::rule::{OwnOption, Rule, RuleError, memory, write_period};
+use crate::rule::{OwnOption, Rule, RuleError, Unit, memory, write_period};
 use alloc::string::{String, ToString};
 use core::fmt;
 
@@ -18,7 +18,7 @@ impl Words for LogParams {
     }
 
     fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_period(f, rule, true)
+        write_period(f, rule, Unit::Week)
     }
 
     fn worst_in_period(self, rule: &Rule) -> u64 {

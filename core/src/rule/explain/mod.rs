@@ -127,7 +127,7 @@ pub(crate) fn per(us: u64) -> String {
 }
 
 fn count_and_noun(us: u64) -> (u64, &'static str) {
-    let Some(Period { count, unit }) = Period::of_micros(us, true) else {
+    let Some(Period { count, unit }) = Period::of_micros(us, Unit::Week) else {
         return (us, "microsecond");
     };
     let noun = match unit {

@@ -304,7 +304,7 @@ pub(crate) struct DisplayPeriod(pub u64);
 
 impl Display for DisplayPeriod {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write_length(f, self.0, true)
+        write_length(f, self.0, Unit::Week)
     }
 }
 
@@ -312,21 +312,21 @@ impl Display for Ladder {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, rung_us) in self.rungs_us().enumerate() {
             f.write_str(if index == 0 { "" } else { ":" })?;
-            write_length(f, rung_us, true)?;
+            write_length(f, rung_us, Unit::Week)?;
         }
         Ok(())
     }
 }
 
-/// Writes the period of a rule, in weeks only if `weeks`.
-pub(crate) fn write_period(f: &mut Formatter<'_>, rule: &Rule, weeks: bool) -> fmt::Result {
+/// Writes the period of a rule, in the longest unit up to this that divides it.
+pub(crate) fn write_period(f: &mut Formatter<'_>, rule: &Rule, longest: Unit) -> fmt::Result {
     f.write_str("/")?;
-    write_length(f, rule.period_us, weeks)
+    write_length(f, rule.period_us, longest)
 }
 
-/// Writes a length of time in the longest unit that divides it; in weeks only if `weeks`.
-fn write_length(f: &mut Formatter<'_>, us: u64, weeks: bool) -> fmt::Result {
-    let Some(Period { count, unit }) = Period::of_micros(us, weeks) else {
+/// Writes a length of time in the longest unit up to this that divides it.
+fn write_length(f: &mut Formatter<'_>, us: u64, longest: Unit) -> fmt::Result {
+    let Some(Period { count, unit }) = Period::of_micros(us, longest) else {
         return write!(f, "{us}us");
     };
     f.write_str(itoa::Buffer::new().format(count))?;
