@@ -43,8 +43,11 @@ impl<'a> View<'a> {
         reading.unwrap_or_else(|| Reading::untouched(rule, now_us))
     }
 
+    /// The slots of a rule; `None` if no live hold is on them.
     fn slots(self, rule: &Rule) -> Option<Slots<'a>> {
-        Slots::of(rule, self.limiter.states(), self.limiter.holds(), self.check.now_us)
+        let Self { limiter, check: &Check { now_us, .. }, .. } = self;
+        let place = limiter.states().iter().position(|state| state.fits(rule))?;
+        Slots::at(place, limiter.holds().filter(|holds| holds.last_end_us() > now_us)?, now_us)
     }
 
     /// When a rule admits its cost if no hold lapses before.

@@ -42,7 +42,7 @@ impl Limiter {
 
     /// Shortens a ban to its length from now if the clock stepped back since the ban was set,
     /// because it would otherwise last longer by that step. Returns true if it did.
-    pub fn shorten_ban(&mut self, now_us: u64) -> bool {
+    pub(crate) fn shorten_ban(&mut self, now_us: u64) -> bool {
         let Some(compound) = self.compound_mut() else { return false };
         let shortened = compound.standing.as_mut().is_some_and(|standing| standing.shorten(now_us));
         if shortened && let Some(count) = &mut compound.bans {

@@ -28,7 +28,7 @@ pub enum Expiry {
 
 impl Deadline {
     /// The deadline of a value that does not matter any more.
-    pub const PASSED: Self = Self { until: Moment::At(0), window_us: 0 };
+    pub(crate) const PASSED: Self = Self { until: Moment::At(0), window_us: 0 };
 
     pub(crate) const fn new(until: Moment, window_us: u64) -> Self {
         Self { until, window_us }

@@ -17,7 +17,7 @@
 
 use super::holds::TrackNumber;
 use super::{Hold, Holds};
-use crate::algorithm::{Moment, Reading, State};
+use crate::algorithm::{Moment, Reading};
 use crate::rule::Rule;
 
 /// The holds on a rule's slots, read at one time. None of them lies ahead of a clock that stepped
@@ -30,17 +30,6 @@ pub struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// The slots of a rule; `None` if no live hold is on them.
-    pub fn of(
-        rule: &Rule,
-        states: &[State],
-        holds: Option<&'a Holds>,
-        now_us: u64,
-    ) -> Option<Self> {
-        let place = states.iter().position(|state| state.fits(rule))?;
-        Self::at(place, holds.filter(|holds| holds.last_end_us() > now_us)?, now_us)
-    }
-
     /// The slots of the state at a place.
     pub fn at(place: usize, holds: &'a Holds, now_us: u64) -> Option<Self> {
         Some(Self { holds, track: holds.track_of(place)?, now_us })

@@ -42,7 +42,7 @@ pub(crate) use names::named;
 pub use option::{CommonOption, OwnOption, RuleOption};
 pub use spec::RuleSpec;
 pub(crate) use spec::bounded;
-pub(crate) use text::{DisplayPeriod, Number, TimeZone, write_option, write_period};
+pub(crate) use text::{DisplayPeriod, Number, write_option, write_period};
 pub use text::{digits, looks_like_rule, span_us, split};
 
 /// The largest limit, burst, queue and cost.
@@ -143,7 +143,7 @@ pub(crate) enum Calendar {
 
 named! {
     /// When a window of `fixed` opens: the value of `align=`.
-    pub enum Align {
+    pub(crate) enum Align {
         /// By the calendar.
         Epoch = "epoch",
         /// At the first request.
@@ -182,7 +182,7 @@ impl Name {
     }
 
     /// Whether this is the name that `RL.THROTTLE` gives its buckets.
-    pub fn is_throttle(&self) -> bool {
+    pub(crate) fn is_throttle(&self) -> bool {
         let after = self.bytes.strip_prefix(THROTTLE.as_bytes());
         after.is_some_and(|after| after.first() == Some(&0))
     }
@@ -343,7 +343,7 @@ impl Rule {
 
     /// Whether a cost fits an untouched state. A cost of 0 always fits; a cost that does
     /// not fit never passes.
-    pub fn can_ever_admit(&self, cost: u32) -> bool {
+    pub(crate) fn can_ever_admit(&self, cost: u32) -> bool {
         cost == 0 || u64::from(cost) <= self.capacity()
     }
 }

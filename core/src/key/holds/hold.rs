@@ -91,16 +91,13 @@ impl Detail {
 }
 
 impl Charge {
-    /// What the hold's log rules need of the log. The hold does not store whether they count
-    /// denials. This assumes that they do not, so the log keeps at least as much.
-    pub fn needs(&self) -> Needs {
-        Needs { window_us: self.detail.window_us(), units: self.limit, admitted: true }
-    }
-
     /// What the request cost beyond this charge, if its real cost is this.
     pub fn excess(&self, cost: u32) -> Excess {
-        let units = cost.saturating_sub(self.units);
-        Excess { units, limit: self.limit, shadow: self.shadow, needs: self.needs() }
+        let (units, limit) = (cost.saturating_sub(self.units), self.limit);
+        // The hold does not store whether its log rules count denials. If they do not, the log
+        // keeps at least as much.
+        let needs = Needs { window_us: self.detail.window_us(), units: limit, admitted: true };
+        Excess { units, limit, shadow: self.shadow, needs }
     }
 
     /// The request's real cost on this state.

@@ -289,16 +289,6 @@ impl Display for Number {
     }
 }
 
-/// Minutes east of UTC as `+HH:MM` or `-HH:MM`.
-pub(crate) struct TimeZone(pub i16);
-
-impl Display for TimeZone {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (sign, minutes) = (if self.0 < 0 { '-' } else { '+' }, self.0.unsigned_abs());
-        write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
-    }
-}
-
 /// A period in microseconds, in the longest unit that divides it.
 pub(crate) struct DisplayPeriod(pub u64);
 

@@ -63,8 +63,7 @@ impl Series {
         let bytes = ring_for(entries, width);
         let mut series = Self { ring: HeaderSlice::try_new(head, 0, bytes)? };
         if weighted {
-            let weights = Weights::with_room(entries).ok()?;
-            series.extras_or_new().weights = Some(weights);
+            series.extras_or_new().weights = Some(Weights::with_room(entries)?);
         }
         Some(series)
     }
