@@ -95,7 +95,7 @@ impl OwnWords {
 /// What an algorithm reads and tells of its parameters.
 pub(crate) trait Words: Copy {
     /// The options that only this algorithm takes, in the order of the canonical text.
-    const OPTIONS: &'static [OwnOption];
+    const OPTIONS: &'static [OwnOption] = &[];
 
     /// The parameters that were written; every bound is tested.
     fn read(words: &OwnWords) -> Result<Self, RuleError>;
@@ -123,7 +123,9 @@ pub(crate) trait Words: Copy {
     fn explain(self, rule: &Rule) -> String;
 
     /// The most units that can pass within one period, by a limit that is not 0.
-    fn worst_in_period(self, rule: &Rule) -> u64;
+    fn worst_in_period(self, rule: &Rule) -> u64 {
+        rule.limit().into()
+    }
 
     /// What the identity of a rule without a name is made of, and what is free to change; `None` if
     /// all rules of a key read one state.

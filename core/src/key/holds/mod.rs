@@ -12,15 +12,15 @@
 //! take 16 more bytes per hold and are no faster.
 //!
 //! ```text
-//! request  what callers ask of holds
-//! hold     a hold and its charges
-//! lapse    how long a hold is, and its place in the order of ends
-//! living   which holds live at a time
-//! ending   a hold ends: it is settled, or has lapsed
-//! track    what the holds of one state have in common
-//! least    the least debt of a token bucket since each of its holds was taken
+//! request      what callers ask of holds
+//! hold         a hold and its charges
+//! lapse        how long a hold is, and its rank in the order of ends
+//! living       which holds live at a time
+//! ending       a hold ends: it is settled, or has lapsed
+//! track        what the holds of one state have in common
+//! least        the least debt of a token bucket since each of its holds was taken
 //! lapsed_copy  a copy of a state in which holds have lapsed
-//! charging what a state is charged for a hold, and how settling corrects it
+//! charging     what a state is charged for a hold, and how settling corrects it
 //! ```
 
 mod charging;
