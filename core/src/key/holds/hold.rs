@@ -54,7 +54,7 @@ impl TrackNumber {
 }
 
 /// Data that only charges of some algorithms have, in 4 bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail(u32);
 
 impl Detail {
