@@ -10,11 +10,10 @@
 //! takes two words, which do not fit into a 16-byte limiter.
 
 use alloc::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use core::fmt;
 use core::marker::PhantomData;
 use core::mem::offset_of;
-use core::ptr::{self, NonNull};
-use core::slice;
+use core::ptr::NonNull;
+use core::{fmt, ptr, slice};
 
 /// A header and a fixed number of plain items. `N` is the type of the count.
 pub struct HeaderSlice<H, T: Copy, N: Count = u32> {

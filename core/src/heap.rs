@@ -4,9 +4,7 @@
 //! allocator, so `datatype` does it; a value only exposes its allocations.
 
 use crate::header_slice::{Count, HeaderSlice};
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::ptr;
 
 /// Visits each heap allocation of a value, through its owner. It may move an allocation, but not
@@ -20,6 +18,14 @@ pub trait HeapVisitor {
     fn slice<T>(&mut self, owner: &mut Box<[T]>);
     /// Visits the allocation of a vector, which has none if its capacity is 0.
     fn vec<T>(&mut self, owner: &mut Vec<T>);
+
+    /// Visits the allocation of a value that there may be, and then those inside it.
+    fn optional<T>(&mut self, owner: &mut Option<Box<T>>, inner: impl FnOnce(&mut T, &mut Self)) {
+        if let Some(value) = owner {
+            self.boxed(value);
+            inner(value, self);
+        }
+    }
 
     /// Visits a ring as a vector, because a vector's elements start where its allocation does, and
     /// a ring's need not. Neither conversion copies the allocation.

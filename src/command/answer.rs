@@ -2,7 +2,7 @@
 
 use crate::server::reply::Value::{self, Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
-use ratelimit_core::check::{Decision, Field, Foresight};
+use ratelimit_core::check::{Budget, Decision, Field};
 use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry};
 use std::iter;
 use std::ops::Range;
@@ -78,11 +78,11 @@ pub fn full(
 ) {
     let Some(first) = keys.first() else { return };
     let (now_us, granted) = (first.check.now_us, first.check.granted(summary.verdict));
-    let foresight = &Foresight::of_command();
+    let budget = &Budget::of_command();
     for key in keys {
         if let Some(limiter) = key.limiter {
             let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();
-            limiter.fill_resets(&key.check, decisions, foresight);
+            limiter.fill_resets(&key.check, decisions, budget);
         }
     }
     let untouched = Limiter::default();
@@ -90,7 +90,7 @@ pub fn full(
     for key in keys {
         let limiter = key.limiter.unwrap_or(&untouched);
         let decisions = decisions.get(key.decisions.clone()).unwrap_or_default();
-        let reports = limiter.rule_reports(&key.check, decisions, foresight);
+        let reports = limiter.rule_reports(&key.check, decisions, budget);
         rules.extend(reports.map(|report| (key.name, report)));
     }
     let decider = decider.and_then(|decider| keys.get(decider)?.name);

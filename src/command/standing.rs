@@ -23,7 +23,7 @@ pub fn exempt(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// `RL.UNBLOCK`
 pub fn unblock(call: &Call<'_>) -> Result<(), CommandError> {
-    lift(call, Action::Unblock, Limiter::can_be_pardoned, Limiter::pardon)
+    lift(call, Action::Unblock, Limiter::can_unblock, Limiter::unblock)
 }
 
 /// `RL.UNEXEMPT`

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ratelimit_core::check::{Bounds, Decision, Field, Foresight, KeyCheck, check_keys};
+use ratelimit_core::check::{Bounds, Decision, Field, Budget, KeyCheck, check_keys};
 use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::rule::looks_like_rule;
 use ratelimit_core::{Rule, RuleError};
@@ -243,10 +243,10 @@ fn reply(
 
 fn rules_of(key: &Shown<'_>, decisions: &mut [Decision]) -> Vec<Value> {
     let Shown { name, check, limiter, .. } = key;
-    let foresight = &Foresight::of_command();
+    let budget = &Budget::of_command();
     let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();
-    limiter.fill_resets(check, decisions, foresight);
-    let rules = limiter.rule_reports(check, decisions, foresight).map(|rule| {
+    limiter.fill_resets(check, decisions, budget);
+    let rules = limiter.rule_reports(check, decisions, budget).map(|rule| {
         let key = name.map(|key| ("key", text(key)));
         map(key.into_iter().chain(rule.fields().map(|(name, field)| (name, value(field)))))
     });

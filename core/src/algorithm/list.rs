@@ -1,14 +1,10 @@
 //! The list of algorithms. Another one is a folder, and a line in each part of this file, to which
 //! compile errors lead.
 
-use super::bucket::{BucketParams, Interval, Refill};
-use super::debt::Debt;
-use super::fixed::{Fixed, FixedParams, FixedWithPast};
-use super::leaky::LeakyParams;
-use super::log::{Log, LogParams};
-use super::slots::{Slots, SlotsParams};
-use super::window::{Window, WindowParams};
-use super::{Algorithm, OwnWords, Words};
+use super::{
+    Algorithm, BucketParams, Debt, Fixed, FixedParams, FixedWithPast, Interval, LeakyParams, Log,
+    LogParams, OwnWords, Refill, Slots, SlotsParams, Window, WindowParams, Words,
+};
 use crate::heap::HeapVisitor;
 use crate::rule::{OwnOption, Rule, RuleError, named};
 use alloc::boxed::Box;

@@ -1,10 +1,9 @@
 //! What an algorithm does, whichever it is.
 
-use super::list::{Meter, Params, each_meter, each_params};
-use super::reading::{Moment, Reading};
-use super::{Algorithm, Details, Excess, Held, Memory, Reported, Shape, Words};
-use crate::rule::{Kind, Name, Rule};
-use alloc::string::String;
+use super::list::{each_meter, each_params};
+use super::{Algorithm, Details, Excess, Held, Meter, Moment, Params, Reading, Words};
+use crate::rule::{DisplayPeriod, Kind, Name, Rule};
+use alloc::string::{String, ToString};
 use core::fmt;
 
 impl Meter {
@@ -16,12 +15,12 @@ impl Meter {
 
     /// True if it was made for a rule of this kind, whatever the rule's options.
     pub fn is_of_kind(&self, kind: Kind) -> bool {
-        kind == self.shape().kind
+        kind == self.params().kind()
     }
 
-    /// The options that it was made for, as far as they shape it.
-    pub fn shape(&self) -> Shape {
-        each_meter!(self, it => it.shape())
+    /// The parameters of the rule that consumed last.
+    pub fn params(&self) -> Params {
+        each_meter!(self, it => it.params())
     }
 
     /// True if `rule` can read this without reshaping.
@@ -107,11 +106,6 @@ impl Meter {
         each_meter!(self, it => it.refund(window_us, at_us, units))
     }
 
-    /// What the holds on it must remember together.
-    pub fn memory(&self) -> Memory {
-        each_meter!(self, it => it.memory())
-    }
-
     /// What one unit is in its [`level`](Self::level); `None` if each check takes its full cost.
     pub fn unit(&self) -> Option<u64> {
         each_meter!(self, it => it.unit())
@@ -145,9 +139,13 @@ impl Meter {
         }
     }
 
-    /// The text of the rule that consumed last, as far as it is stored here.
+    /// The text of the rule that consumed last, as far as it is stored here: a log stores no limit.
     pub fn rule(&self, name: Option<Name>) -> String {
-        each_meter!(self, it => it.rule(name))
+        let (params, period_us) = (self.params(), self.period_us());
+        match each_meter!(self, it => it.limit()) {
+            Some(limit) => Rule::new(params, limit, period_us).named(name).to_string(),
+            None => format!("{}/{}", params.kind().name(), DisplayPeriod(period_us)),
+        }
     }
 
     /// The part of a report that only this algorithm has; `at_us` is `None` if it lies too far ahead
@@ -158,10 +156,11 @@ impl Meter {
 }
 
 impl Params {
-    /// The algorithm and the options that shape its state.
+    /// The algorithm, and the options that shape its state as a number. Two rules without a name
+    /// read one state if their shapes and their periods are equal.
     #[inline]
-    pub(crate) fn shape(self) -> Shape {
-        Shape { kind: self.kind(), options: each_params!(self, it => it.shape()) }
+    pub(crate) fn shape(self) -> (Kind, u32) {
+        (self.kind(), each_params!(self, it => it.shape()))
     }
 
     /// The most units that a rule of this limit, which is not 0, can ever let pass at once.

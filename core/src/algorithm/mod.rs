@@ -21,8 +21,8 @@
 //! uint48        a number in six bytes
 //! ```
 //!
-//! An algorithm is what its state implements, `Algorithm`, `Held`, `Saved` and `Reported`, and
-//! what its parameters do, `Words`.
+//! An algorithm is what its state implements, `Algorithm`, `Held` and `Saved`, and what its
+//! parameters do, `Words`.
 
 pub(crate) mod bucket;
 pub(crate) mod debt;
@@ -38,24 +38,27 @@ pub(crate) mod state;
 pub(crate) mod uint48;
 pub(crate) mod window;
 
-use alloc::string::String;
-use alloc::vec::Vec;
-pub use log::LogReport;
-pub use window::WindowReport;
-
-use self::log::series::needs::Needs;
-use self::reading::{Moment, Reading};
 use crate::heap::{HeapVisitor, address_of};
-use crate::rule::{Kind, Name, OwnOption, Period, Rule, RuleError, bounded};
+use crate::rule::{OwnOption, Period, Rule, RuleError, bounded};
+use alloc::{string::String, vec::Vec};
 use core::fmt;
 
-/// The algorithm and the options that shape its state, as a number. Two rules without a name read one
-/// state if their shapes and their periods are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Shape {
-    pub kind: Kind,
-    pub options: u32,
-}
+pub(crate) use bucket::{BucketParams, Interval, Refill};
+pub(crate) use debt::Debt;
+pub(crate) use fixed::{Fixed, FixedParams, FixedWithPast};
+pub(crate) use leaky::LeakyParams;
+pub(crate) use list::{Meter, Params};
+pub use log::LogReport;
+pub(crate) use log::series::Take;
+pub(crate) use log::series::needs::{Needs, PackedWindow};
+pub(crate) use log::{Log, LogParams};
+pub(crate) use open_window::OpenWindow;
+pub(crate) use reading::{Moment, Reading, effective_time, not_before_us};
+pub(crate) use slots::{Slots, SlotsParams};
+pub(crate) use state::State;
+pub(crate) use uint48::Uint48;
+pub use window::WindowReport;
+pub(crate) use window::{Window, WindowParams};
 
 /// What was written of a rule that its algorithm reads.
 #[derive(Clone, Debug)]
@@ -92,7 +95,7 @@ impl OwnWords {
 /// What an algorithm reads and tells of its parameters.
 pub(crate) trait Words: Copy {
     /// The options that only this algorithm takes, in the order of the canonical text.
-    const OPTIONS: &'static [OwnOption];
+    const OPTIONS: &'static [OwnOption] = &[];
 
     /// The parameters that were written; every bound is tested.
     fn read(words: &OwnWords) -> Result<Self, RuleError>;
@@ -120,7 +123,9 @@ pub(crate) trait Words: Copy {
     fn explain(self, rule: &Rule) -> String;
 
     /// The most units that can pass within one period, by a limit that is not 0.
-    fn worst_in_period(self, rule: &Rule) -> u64;
+    fn worst_in_period(self, rule: &Rule) -> u64 {
+        rule.limit().into()
+    }
 
     /// What the identity of a rule without a name is made of, and what is free to change; `None` if
     /// all rules of a key read one state.
@@ -130,8 +135,11 @@ pub(crate) trait Words: Copy {
 /// What an algorithm does with what its rules consumed. A rule can read and consume from it if it
 /// has the rule's shape and period.
 pub(crate) trait Algorithm {
-    /// The options that it was made for, as far as they shape it.
-    fn shape(&self) -> Shape;
+    /// The parameters of the rule that consumed last.
+    fn params(&self) -> Params;
+
+    /// The limit of the rule that consumed last; a log stores none.
+    fn limit(&self) -> Option<u32>;
 
     /// The length of its window.
     fn period_us(&self) -> u64;
@@ -149,8 +157,9 @@ pub(crate) trait Algorithm {
     /// reshaping, the meter would no longer know when it ends.
     #[inline]
     fn fits(&self, rule: &Rule) -> bool {
-        let same = rule.period_us() == self.period_us() && rule.params().shape() == self.shape();
-        same || rule.never_drains() && rule.name().is_some() && rule.kind() == self.shape().kind
+        let params = self.params();
+        let same = rule.period_us() == self.period_us() && rule.params().shape() == params.shape();
+        same || rule.never_drains() && rule.name().is_some() && rule.kind() == params.kind()
     }
 
     /// True if it holds nothing that could matter.
@@ -183,6 +192,12 @@ pub(crate) trait Algorithm {
     /// because a refund that gave nothing back is not propagated. `window_us` is how far back.
     fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64;
 
+    /// What only this algorithm tells in a report; `at_us` is `None` if it lies too far ahead of the
+    /// clock to count.
+    fn details(&self, _at_us: Option<u64>) -> Option<Details> {
+        None
+    }
+
     /// The first address to read, for a prefetch.
     #[inline]
     fn address(&self) -> *const u8
@@ -194,19 +209,6 @@ pub(crate) trait Algorithm {
 
     /// Visits each heap allocation inside it.
     fn visit_heap(&mut self, _to: &mut impl HeapVisitor) {}
-}
-
-/// What the holds on one state must remember to give back the right units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
-    /// Nothing: units are given back by the time when they were consumed, if at all.
-    Nothing,
-    /// What the log rules of each hold need.
-    Needs,
-    /// The least level since each hold was taken.
-    Leasts,
-    /// Which hold queued last.
-    Last,
 }
 
 /// What a settled hold cost beyond its charge.
@@ -235,11 +237,6 @@ impl Excess {
 /// How holds correct what an algorithm counts: what was charged too much is given back *as if the
 /// check had cost less*, as far as it has not come back by itself.
 pub(crate) trait Held {
-    /// What the holds on it must remember together.
-    fn memory(&self) -> Memory {
-        Memory::Nothing
-    }
-
     /// What one unit is in its [`level`](Self::level); `None` if each check takes its full cost.
     fn unit(&self) -> Option<u64> {
         None
@@ -275,18 +272,6 @@ pub(crate) trait Saved {
     }
 
     fn save(&self, to: &mut Vec<u8>);
-}
-
-/// What `RL.INFO` tells of it.
-pub(crate) trait Reported {
-    /// The text of the rule that consumed last, as far as this stores it.
-    fn rule(&self, name: Option<Name>) -> String;
-
-    /// What only this algorithm tells; `at_us` is `None` if it lies too far ahead of the clock to
-    /// count.
-    fn details(&self, _at_us: Option<u64>) -> Option<Details> {
-        None
-    }
 }
 
 /// The part of a report that only some algorithms have.

@@ -12,7 +12,7 @@
 //! end opens another window. A month ends by the calendar instead, but within the 31 days stored as
 //! its period.
 
-use super::uint48::Uint48;
+use super::Uint48;
 #[cfg(feature = "saved")]
 use crate::saved::{bounds, error::DecodeError};
 

@@ -19,13 +19,10 @@
 //! bucket:1/h,name=n   consumes               |=====...    until an hour later
 //! ```
 
-use super::list::Meter;
-use super::log::Log;
-use super::reading::{Moment, Reading, effective_time};
+use super::{Log, Meter, Moment, Reading, effective_time};
 use crate::heap::{HeapVisitor, address_of};
-use crate::rule::{Kind, MAX_NAME, Name, Rule, THROTTLE};
-use alloc::borrow::Cow;
-use alloc::boxed::Box;
+use crate::rule::{Kind, Name, Rule, THROTTLE};
+use alloc::{borrow::Cow, boxed::Box};
 
 /// 16 bytes, the size of the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +36,7 @@ pub enum State {
 /// A meter found by its name. 48 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    name: [u8; MAX_NAME],
+    name: Name,
     /// Never a log, which belongs to the key.
     meter: Meter,
 }
@@ -64,7 +61,7 @@ impl State {
                 debt.mark_as_throttle();
                 Self::Plain(meter)
             }
-            (Some(name), _) => Self::Named(Box::new(Named { name: *name.padded(), meter })),
+            (Some(name), _) => Self::Named(Box::new(Named { name: *name, meter })),
         }
     }
 
@@ -86,7 +83,7 @@ impl State {
 
     pub fn name(&self) -> Option<Name> {
         match self {
-            Self::Named(named) => Name::of_padded(named.name),
+            Self::Named(named) => Some(named.name),
             Self::Plain(meter) if is_throttle(meter) => Name::new(THROTTLE.as_bytes()),
             Self::Plain(_) => None,
         }
@@ -114,7 +111,7 @@ impl State {
 
     fn is_named(&self, name: &Name) -> bool {
         match self {
-            Self::Named(named) => *name.padded() == named.name,
+            Self::Named(named) => named.name == *name,
             Self::Plain(meter) => is_throttle(meter) && name.is_throttle(),
         }
     }

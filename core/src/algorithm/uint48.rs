@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// 0 ..= 2^48 - 1: microseconds of almost nine years.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Uint48([u8; 6]);
 
 impl Uint48 {

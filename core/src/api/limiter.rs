@@ -5,7 +5,7 @@ use super::hold::{Hold, HoldError, Settlement};
 use super::report::RuleReport;
 use super::rules::Rules;
 use super::time::micros;
-use crate::check::{Bounds, Foresight};
+use crate::check::{Bounds, Budget};
 use crate::key::holds::MOST_HOLDS;
 use crate::key::{self, Check, CheckOptions};
 use crate::rule::MAX_UNITS;
@@ -83,12 +83,12 @@ impl Limiter {
         cost: u32,
         now: Duration,
     ) -> Vec<RuleReport<'r>> {
-        let (check, foresight) = (check_of(rules, cost, now), Foresight::of_command());
+        let (check, budget) = (check_of(rules, cost, now), Budget::of_command());
         let limiter = self.0.as_of(check.now_us);
         let mut decisions = Vec::new();
         let _ = limiter.peek(&check, &mut decisions);
-        limiter.fill_resets(&check, &mut decisions, &foresight);
-        limiter.rule_reports(&check, &decisions, &foresight).map(RuleReport::from).collect()
+        limiter.fill_resets(&check, &mut decisions, &budget);
+        limiter.rule_reports(&check, &decisions, &budget).map(RuleReport::from).collect()
     }
 
     /// Gives back up to `units` that these rules consumed last, and returns how many came back: the

@@ -1,7 +1,7 @@
 //! These types answer exactly as the engine does, and no rules that it must not get can be made.
 
 use super::*;
-use crate::check::{Bounds, Decision, Foresight};
+use crate::check::{Bounds, Budget, Decision};
 use crate::key::{self, Check, CheckOptions, HoldRequest, Verdict};
 use crate::rule::{Kind, MAX_TIME_US, Rule};
 use crate::tests::laws::cases;
@@ -96,7 +96,7 @@ proptest! {
                     let mut decisions = Vec::new();
                     let summary = engine.peek(&check, &mut decisions).summary;
                     prop_assert_eq!(peeked, expected(&check, summary, &decisions));
-                    engine.fill_resets(&check, &mut decisions, &Foresight::of_command());
+                    engine.fill_resets(&check, &mut decisions, &Budget::of_command());
                     let reports = limiter.peek_all(&rules, cost, now);
                     prop_assert_eq!(reports.len(), decisions.len());
                     for (report, decision) in reports.iter().zip(&decisions) {

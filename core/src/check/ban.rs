@@ -1,10 +1,7 @@
 //! The ban of a key by a rule that denies.
 
-use super::decision::Decision;
-use crate::key::check::Check;
-use crate::key::limiter::Limiter;
-use crate::key::standing::BanCount;
-use crate::key::standing::StandingEntry;
+use super::Decision;
+use crate::key::{BanCount, Check, Limiter, StandingEntry};
 use crate::rule::{Ladder, Rule};
 
 /// A block set by a rule's `ban=`.

@@ -1,7 +1,7 @@
 //! A decision: how one rule answers a cost, and in the end how the whole check does.
 
-use crate::algorithm::reading::{Moment, Reading};
-use crate::key::check::{Check, Verdict};
+use crate::algorithm::{Moment, Reading};
+use crate::key::{Check, Verdict};
 use crate::rule::Rule;
 
 /// The five integers of a reply.
@@ -13,7 +13,7 @@ pub struct Decision {
     pub limit: i64,
     /// Units that would be allowed now; -1 if no rule decided.
     pub remaining: i64,
-    /// Denied: retry after this. Allowed: proceed after this. -1: never. `decide/mod.rs`
+    /// Denied: retry after this. Allowed: proceed after this. -1: never. `check/mod.rs`
     /// explains where it comes from.
     pub wait_ms: i64,
     /// Until nothing is consumed any more; -1: never.

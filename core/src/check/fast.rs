@@ -15,15 +15,9 @@
 //! bucket` takes 23 % more instructions, `bucket, denied` 22 %, `log, 60 entries` 19 %,
 //! `four log rules` 14 %, `blocked` 13 %, and `RL.PEEK bucket` 15 %.
 
-use super::decision::Decision;
-use super::outcome::Outcome;
-use crate::algorithm::Algorithm;
-use crate::algorithm::list::Meter;
-use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::reading::effective_time;
-use crate::algorithm::state::State;
-use crate::key::check::{Change, Check, Verdict};
-use crate::key::limiter::Limiter;
+use super::{Decision, Outcome};
+use crate::algorithm::{Algorithm, Meter, Needs, State, effective_time};
+use crate::key::{Change, Check, Limiter, Verdict};
 use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 
@@ -154,7 +148,7 @@ fn check_log(
     let cost = check.rules.first().map_or(0, |rule| check.cost_of(rule));
     let change = change(cost, denied);
     if change == Change::Admitted {
-        state.log_mut()?.add(needs, at_us, cost, false, false);
+        state.log_mut()?.admit(needs, at_us, cost);
         for decision in decisions.iter_mut() {
             decision.take(cost);
         }

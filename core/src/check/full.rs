@@ -5,13 +5,9 @@
 //! `r + 1`. So the algorithms need no second formula: each reads its state with that
 //! cost.
 
-use super::decision::Decision;
-use super::foresight::Foresight;
-use super::view::View;
-use crate::algorithm::list::Meter;
-use crate::algorithm::reading::Moment;
-use crate::key::check::Check;
-use crate::key::limiter::Limiter;
+use super::{Budget, Decision, View};
+use crate::algorithm::{Meter, Moment};
+use crate::key::{Check, Limiter};
 use crate::rule::{MS_US, Rule};
 use alloc::borrow::Cow;
 use alloc::string::ToString;
@@ -68,13 +64,8 @@ impl<'a> RuleReport<'a> {
 
 impl Limiter {
     /// Fills in each rule's reset after the check.
-    pub fn fill_resets(
-        &self,
-        check: &Check<'_>,
-        decisions: &mut [Decision],
-        foresight: &Foresight,
-    ) {
-        let view = View { limiter: self, check, foresight };
+    pub fn fill_resets(&self, check: &Check<'_>, decisions: &mut [Decision], budget: &Budget) {
+        let view = View { limiter: self, check, budget };
         for (rule, decision) in check.rules.iter().zip(decisions) {
             decision.reset_ms = view.reset_ms(rule);
         }
@@ -86,9 +77,9 @@ impl Limiter {
         &'a self,
         check: &'a Check<'r>,
         decisions: &'a [Decision],
-        foresight: &'a Foresight,
+        budget: &'a Budget,
     ) -> impl Iterator<Item = RuleReport<'r>> + use<'a, 'r> {
-        let view = View { limiter: self, check, foresight };
+        let view = View { limiter: self, check, budget };
         check.rules.iter().zip(decisions).map(move |(rule, decision)| RuleReport {
             rule,
             cost: check.cost_of(rule),
@@ -136,8 +127,8 @@ mod tests {
 
     /// The period and the next unit of the only rule.
     fn outlook(limiter: &Limiter, rules: &[Rule], now_us: u64) -> (i64, i64) {
-        let (check, foresight) = (Check::new(rules, 0, now_us), Foresight::of_command());
-        let mut reports = limiter.rule_reports(&check, &[Decision::UNDECIDED], &foresight);
+        let (check, budget) = (Check::new(rules, 0, now_us), Budget::of_command());
+        let mut reports = limiter.rule_reports(&check, &[Decision::UNDECIDED], &budget);
         let RuleReport { period_ms, next_ms, .. } = reports.next().unwrap();
         (period_ms, next_ms)
     }

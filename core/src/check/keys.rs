@@ -24,16 +24,11 @@
 //! least of their `remaining`, which is exact. A rule with its own cost must admit that cost, and a
 //! shadow never lowers the grant.
 
-use super::decision::{Decision, longer};
-use super::foresight::Foresight;
-use super::later_denials::until_all_admit;
-use super::outcome::Outcome;
-use super::refusal::{Bounds, CheckError, Refusal};
-use super::view::View;
-use crate::algorithm::reading::Moment;
-use crate::key::check::{Change, Check};
-use crate::key::limiter::Limiter;
-use crate::key::standing::Standing;
+use super::{
+    Bounds, Budget, CheckError, Decision, Outcome, Refusal, View, longer, until_all_admit,
+};
+use crate::algorithm::Moment;
+use crate::key::{Change, Check, Limiter, Standing};
 use crate::rule::Rule;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
@@ -71,10 +66,10 @@ pub fn check_keys(
     decisions: &mut Vec<Decision>,
 ) -> Result<Option<usize>, CheckError> {
     decisions.clear();
-    let foresight = &Foresight::of_command();
+    let budget = &Budget::of_command();
     for (index, key) in keys.iter_mut().enumerate() {
         key.limiter.lapse_if_due(key.check.now_us);
-        key.evaluate(decisions, foresight);
+        key.evaluate(decisions, budget);
         if key.repeats {
             let tested = key.limiter.test_costs_of_repeat(&key.check);
             tested.map_err(|why| CheckError { key: index, why })?;
@@ -84,16 +79,16 @@ pub fn check_keys(
     if keys.iter().any(|key| key.pause.is_some()) {
         keys.iter_mut().for_each(KeyCheck::deny_by_pause);
     }
-    grant(keys, denied, decisions, foresight);
+    grant(keys, denied, decisions, budget);
     let charges = denied && keys.iter().all(KeyCheck::may_be_charged);
     for (index, key) in keys.iter_mut().enumerate() {
         key.outcome.change = key.change_by(denied, charges);
         key.test(bounds).map_err(|why| CheckError { key: index, why })?;
     }
     for key in keys.iter_mut() {
-        key.consume(denied, decisions, foresight);
+        key.consume(denied, decisions, budget);
     }
-    let (summary, decider) = conclude(keys, denied, decisions, foresight);
+    let (summary, decider) = conclude(keys, denied, decisions, budget);
     for key in keys.iter_mut() {
         key.finish(summary);
     }
@@ -104,13 +99,13 @@ pub fn check_keys(
 pub(crate) fn peek_key(
     mut key: KeyCheck<'_, &Limiter>,
     decisions: &mut Vec<Decision>,
-    foresight: &Foresight,
+    budget: &Budget,
 ) -> Outcome {
     decisions.clear();
-    key.evaluate(decisions, foresight);
+    key.evaluate(decisions, budget);
     let (denied, keys) = (key.denies(), slice::from_mut(&mut key));
-    grant(keys, denied, decisions, foresight);
-    let (summary, _) = conclude(keys, denied, decisions, foresight);
+    grant(keys, denied, decisions, budget);
+    let (summary, _) = conclude(keys, denied, decisions, budget);
     Outcome::unchanged(summary, key.check.cost, key.outcome.standing)
 }
 
@@ -120,7 +115,7 @@ fn grant<'a, L: Deref<Target = Limiter>>(
     keys: &mut [KeyCheck<'a, L>],
     denied: bool,
     decisions: &mut [Decision],
-    foresight: &Foresight,
+    budget: &Budget,
 ) {
     if denied || keys.iter().all(|key| key.check.up_to().is_none()) {
         return;
@@ -131,7 +126,7 @@ fn grant<'a, L: Deref<Target = Limiter>>(
         // The other rules admit the grant; a shadow may not.
         if changed && key.outcome.standing.is_none() && key.check.rules.iter().any(Rule::is_shadow)
         {
-            key.decide(decisions, foresight);
+            key.decide(decisions, budget);
         }
     }
 }
@@ -142,12 +137,12 @@ fn conclude<'a, L: Deref<Target = Limiter>>(
     keys: &[KeyCheck<'a, L>],
     denied: bool,
     decisions: &mut [Decision],
-    foresight: &Foresight,
+    budget: &Budget,
 ) -> (Decision, Option<usize>) {
     let (mut summary, mut cost) = (Decision::UNDECIDED, 0);
     let (mut decider, mut turn_ms) = (None, 0);
     for (index, key) in keys.iter().enumerate() {
-        let Some((own, own_cost)) = key.summary(denied, decisions, foresight) else { continue };
+        let Some((own, own_cost)) = key.summary(denied, decisions, budget) else { continue };
         turn_ms = longer(turn_ms, own.wait_ms);
         if decider.is_none() || own.precedes(own_cost, &summary, cost) {
             (summary, cost, decider) = (own, own_cost, Some(index));
@@ -155,7 +150,7 @@ fn conclude<'a, L: Deref<Target = Limiter>>(
     }
     summary.wait_ms = if denied {
         let evaluated = keys.iter().filter(|key| key.outcome.standing.is_none());
-        until_all_admit(evaluated.map(|key| key.view(foresight)), summary.wait_ms)
+        until_all_admit(evaluated.map(|key| key.view(budget)), summary.wait_ms)
     } else {
         turn_ms
     };
@@ -204,12 +199,12 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         decisions.get_mut(self.decisions.clone()).unwrap_or_default()
     }
 
-    fn view<'v>(&'v self, foresight: &'v Foresight) -> View<'v> {
-        View { limiter: &self.limiter, check: &self.check, foresight }
+    fn view<'v>(&'v self, budget: &'v Budget) -> View<'v> {
+        View { limiter: &self.limiter, check: &self.check, budget }
     }
 
     /// Lets a block, an exemption or the rules decide, before anything is consumed.
-    fn evaluate(&mut self, decisions: &mut Vec<Decision>, foresight: &Foresight) {
+    fn evaluate(&mut self, decisions: &mut Vec<Decision>, budget: &Budget) {
         let start = decisions.len();
         self.decisions = start..start;
         if let Some((standing, answer)) = self.limiter.standing_answer(self.check.now_us) {
@@ -219,7 +214,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         self.repeats = self.limiter.repeats_until(&self.check).is_some();
         decisions.resize(start.saturating_add(self.check.rules.len()), Decision::UNDECIDED);
         self.decisions = start..decisions.len();
-        let own = self.decide(decisions, foresight);
+        let own = self.decide(decisions, budget);
         let denied = self.check.is_denied(own);
         let pause = self.limiter.pause_at(self.check.now_us).filter(|_| !self.repeats);
         self.pause = pause.map(|pause| Decision::paused(pause.left_ms(self.check.now_us)));
@@ -232,19 +227,15 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
     }
 
     /// Lets the rules decide, and takes account of the key's holds.
-    fn decide<'d>(
-        &self,
-        decisions: &'d mut [Decision],
-        foresight: &Foresight,
-    ) -> &'d mut [Decision] {
-        let (own, view) = (self.own(decisions), self.view(foresight));
+    fn decide<'d>(&self, decisions: &'d mut [Decision], budget: &Budget) -> &'d mut [Decision] {
+        let (own, view) = (self.own(decisions), self.view(budget));
         view.decide(own);
         if self.repeats {
             for (rule, decision) in self.check.rules.iter().zip(&mut *own) {
                 decision.allow(self.limiter.turn_of_repeat(rule, &self.check));
             }
         }
-        view.foresee_waits(own);
+        view.shorten_waits(own);
         own
     }
 
@@ -266,7 +257,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         &self,
         denied: bool,
         decisions: &mut [Decision],
-        foresight: &Foresight,
+        budget: &Budget,
     ) -> Option<(Decision, u32)> {
         match self.outcome.standing {
             Some(Standing::Exempt) => return None,
@@ -281,7 +272,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             return Some((pause, 0));
         }
         let (rule, mut own) = deciding?;
-        own.reset_ms = self.view(foresight).reset_ms(rule);
+        own.reset_ms = self.view(budget).reset_ms(rule);
         if let Some(ban) = self.outcome.ban {
             let ban_ms = Moment::At(ban.until_us).ms_after(self.check.now_us);
             own.wait_ms = longer(own.wait_ms, ban_ms);
@@ -333,7 +324,7 @@ impl KeyCheck<'_> {
     }
 
     /// Consumes as planned, and blocks the key if a rule bans it.
-    fn consume(&mut self, denied: bool, decisions: &mut [Decision], foresight: &Foresight) {
+    fn consume(&mut self, denied: bool, decisions: &mut [Decision], budget: &Budget) {
         let Self { check, outcome, .. } = self;
         let own = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
         if outcome.denied {
@@ -350,7 +341,7 @@ impl KeyCheck<'_> {
                     decision.take(check.cost_of(rule));
                 }
             }
-            Change::Charged => drop(self.decide(decisions, foresight)),
+            Change::Charged => drop(self.decide(decisions, budget)),
             Change::Renewed | Change::Nothing | Change::HistoryOnly(_) => {}
         }
     }

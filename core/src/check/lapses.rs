@@ -15,19 +15,17 @@
 //! the copy says. Long steps come after short ones, since few lapses are enough for most denials.
 //!
 //! A rule of `slots` knows when holds lapse without this search. A key without holds that give back
-//! charges skips it. With very many such holds, a wait is only a lower bound: see `foresight`.
+//! charges skips it. With very many such holds, a wait is only a lower bound: see `budget`.
 
-use super::decision::Decision;
-use super::view::View;
-use crate::algorithm::reading::{Moment, Reading};
-use crate::key::check::Verdict;
-use crate::key::holds::{Foreseen, Holds};
+use super::{Decision, View};
+use crate::algorithm::{Moment, Reading};
+use crate::key::{Holds, LapsedCopy, Verdict};
 use crate::rule::{Kind, Rule};
 use core::slice;
 
 /// A reset and `next_ms` take account of lapses only while a key has at most this number of holds,
 /// because each allowed check computes its reset.
-const MOST_HOLDS_FORESEEN: usize = 16;
+const MOST_HOLDS_AHEAD: usize = 16;
 
 /// By how much each step of the search is longer than the one before.
 const STEP_GROWTH: usize = 8;
@@ -43,12 +41,12 @@ impl<'a> View<'a> {
     /// look ahead at them.
     #[inline]
     pub fn has_few_refunding_holds(self) -> bool {
-        self.refunding_holds().is_some_and(|holds| holds.len() <= MOST_HOLDS_FORESEEN)
+        self.refunding_holds().is_some_and(|holds| holds.len() <= MOST_HOLDS_AHEAD)
     }
 
     /// Shortens the waits of the rules that deny to when they admit with what lapses give back.
     #[inline(always)]
-    pub fn foresee_waits(self, decisions: &mut [Decision]) {
+    pub fn shorten_waits(self, decisions: &mut [Decision]) {
         if self.refunding_holds().is_none() {
             return;
         }
@@ -89,14 +87,14 @@ impl<'a> View<'a> {
     /// A lower bound of it, if the command has spent its budget.
     #[cold]
     fn look_ahead(self, rule: &Rule, cost: Option<u32>, latest: Moment) -> Result<Moment, Moment> {
-        let Self { limiter, check, foresight } = self;
+        let Self { limiter, check, budget } = self;
         let (now_us, window_us) = (check.now_us, check.window_us_of(rule));
         let holds = self.refunding_holds().filter(|_| rule.kind() != Kind::Slots);
         let mut places = limiter.states().iter().enumerate();
         let read = places.find(|(_, state)| state.belongs_to(rule));
         let (Some(holds), Some((place, state))) = (holds, read) else { return Ok(latest) };
-        let Some(mut seen) = Foreseen::new(place, state, holds) else { return Ok(latest) };
-        let first_in = |then: &mut Foreseen<'_>, at_us| match cost {
+        let Some(mut seen) = LapsedCopy::new(place, state, holds) else { return Ok(latest) };
+        let first_in = |then: &mut LapsedCopy<'_>, at_us| match cost {
             None => then.state().clears(rule, window_us, at_us),
             Some(cost) => {
                 let reading = then.state().read(rule, window_us, at_us, cost);
@@ -105,20 +103,20 @@ impl<'a> View<'a> {
             }
         };
         let to_guess = cost.filter(|_| state.log().is_some_and(|log| !log.may_end_before(rule)));
-        // The first lapse after which it holds at once is one of `places`, or comes later. If all
+        // The first lapse after which it holds at once is one of `ranks`, or comes later. If all
         // guesses are right, it is at `guessed` or before.
-        let mut places = holds.lapses_between(now_us, latest);
-        let (mut guessed, mut first, mut step) = (places.end, latest, 0);
-        while !places.is_empty() {
-            let half = guessed.saturating_sub(places.start) / 2;
-            let Some(at_us) = holds.end_at(places.start.saturating_add(step.min(half))) else {
+        let mut ranks = holds.lapses_between(now_us, latest);
+        let (mut guessed, mut first, mut step) = (ranks.end, latest, 0);
+        while !ranks.is_empty() {
+            let half = guessed.saturating_sub(ranks.start) / 2;
+            let Some(at_us) = holds.end_at(ranks.start.saturating_add(step.min(half))) else {
                 break;
             };
-            let lapse = places.start..holds.ended(at_us);
-            let guesses = to_guess.is_some() && guessed > places.start;
+            let lapse = ranks.start..holds.count_ended(at_us);
+            let guesses = to_guess.is_some() && guessed > ranks.start;
             let guess = to_guess.zip(holds.end_at(lapse.end)).filter(|_| guesses);
             let copied = if guess.is_some() { &[] } else { slice::from_ref(state) };
-            if !foresight.may_look(copied, holds, lapse.len()) {
+            if !budget.may_look(copied, holds, lapse.len()) {
                 break;
             }
             let mut then = seen.clone();
@@ -133,18 +131,18 @@ impl<'a> View<'a> {
             if first_then <= Moment::At(at_us) {
                 guessed = holds.lapses_between(now_us, Moment::At(at_us)).end;
                 if !guesses {
-                    places.end = guessed;
+                    ranks.end = guessed;
                 }
             } else {
-                (seen, first, places.start) = (then, first_then, lapse.end);
+                (seen, first, ranks.start) = (then, first_then, lapse.end);
                 if !guesses {
-                    guessed = places.end;
+                    guessed = ranks.end;
                 }
             }
             step = step.max(1).saturating_mul(STEP_GROWTH);
         }
-        let next = holds.end_at(places.start).map_or(Moment::Never, Moment::At);
-        let foreseen = first.min(next);
-        if places.is_empty() { Ok(foreseen) } else { Err(foreseen) }
+        let next = holds.end_at(ranks.start).map_or(Moment::Never, Moment::At);
+        let earliest = first.min(next);
+        if ranks.is_empty() { Ok(earliest) } else { Err(earliest) }
     }
 }

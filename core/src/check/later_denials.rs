@@ -18,18 +18,14 @@
 //! its state comes back, until it admits. One look ahead at the key as it will be at the start of
 //! the interval gives the interval's end. The wait ends at the first moment outside all intervals:
 //! one sort and one pass find it, however many intervals overlap. A look that exceeds the budget is
-//! skipped: the wait is then a lower bound, see `foresight`.
+//! skipped: the wait is then a lower bound, see `budget`.
 
-use super::decision::{length, longer};
-use super::view::View;
-use crate::algorithm::reading::Moment;
+use super::{View, length, longer};
+use crate::algorithm::Moment;
 use crate::exact::millis_up;
-use crate::key::check::{Check, Verdict};
-use crate::key::holds::Holds;
-use crate::key::limiter::Limiter;
+use crate::key::{Check, Holds, Limiter, Verdict};
 use crate::rule::MS_US;
-use alloc::borrow::Cow;
-use alloc::vec::Vec;
+use alloc::{borrow::Cow, vec::Vec};
 
 /// After how many milliseconds a denial starts, and its wait from then on; -1: never.
 type LaterDenial = (i64, i64);
@@ -57,7 +53,7 @@ impl<'a> View<'a> {
         };
         let Some((limiter, check, after_ms)) = self.later(end_us) else { return };
         let then = View { limiter: &limiter, check: &check, ..self };
-        let answer = limiter.peek_within(&check, &mut Vec::new(), self.foresight).summary;
+        let answer = limiter.peek_within(&check, &mut Vec::new(), self.budget).summary;
         if answer.verdict == Verdict::Limited {
             denials.push((after_ms, answer.wait_ms));
         }
@@ -89,12 +85,11 @@ impl<'a> View<'a> {
     /// The key and the check when it is repeated at `at_us` or up to a millisecond later, and after
     /// how many milliseconds. `None` if copying the key exceeds the budget.
     fn later(self, at_us: u64) -> Option<(Cow<'a, Limiter>, Check<'a>, i64)> {
-        let Self { limiter, check, foresight } = self;
+        let Self { limiter, check, budget } = self;
         let after_ms = millis_up(at_us.saturating_sub(check.now_us));
         let now_us = check.now_us.saturating_add(after_ms.saturating_mul(MS_US));
         let charges = limiter.holds().map_or(0, Holds::rules);
-        let may_copy =
-            !limiter.lapse_matters(now_us) || foresight.may_copy(limiter.states(), charges);
+        let may_copy = !limiter.lapse_matters(now_us) || budget.may_copy(limiter.states(), charges);
         let after_ms = i64::try_from(after_ms).unwrap_or(i64::MAX);
         may_copy.then(|| (limiter.as_of(now_us), Check { now_us, ..*check }, after_ms))
     }

@@ -11,7 +11,7 @@
 //! full           what the reply to FULL shows of each rule
 //! later_denials  waits that end later because a rule will deny that does not deny now
 //! lapses         waits and resets that end earlier because holds lapse
-//! foresight      the budget of a command for looking ahead at lapses
+//! budget         the budget of a command for looking ahead at lapses
 //! view           what the rules of a check read in a key, and decide
 //! decision       what one rule decides, and which rule's decision is the answer
 //! ```
@@ -24,9 +24,9 @@
 //! its charges when it lapses (in `lapses`).
 
 pub(crate) mod ban;
+pub(crate) mod budget;
 pub(crate) mod decision;
 mod fast;
-pub(crate) mod foresight;
 pub(crate) mod full;
 pub(crate) mod keys;
 mod lapses;
@@ -38,9 +38,13 @@ mod sync;
 mod view;
 
 pub use ban::Ban;
+pub use budget::Budget;
 pub use decision::Decision;
-pub use foresight::Foresight;
+pub(crate) use decision::{length, longer};
 pub use full::{Field, RuleReport};
+pub(crate) use keys::peek_key;
 pub use keys::{KeyCheck, check_keys};
+pub(crate) use later_denials::until_all_admit;
 pub use outcome::Outcome;
 pub use refusal::{Bounds, CheckError, RULES_A_HOLD, Refusal};
+pub(crate) use view::View;

@@ -1,13 +1,7 @@
 //! A check of one key: on the fast path if it can take it, else on the general one.
 
-use super::decision::Decision;
-use super::foresight::Foresight;
-use super::keys::{KeyCheck, check_keys, peek_key};
-use super::outcome::Outcome;
-use super::refusal::{Bounds, CheckError};
-use crate::key::check::Check;
-use crate::key::limiter::Limiter;
-use crate::key::standing::Standing;
+use super::{Bounds, Budget, CheckError, Decision, KeyCheck, Outcome, check_keys, peek_key};
+use crate::key::{Check, Limiter, Standing};
 use alloc::vec::Vec;
 use core::slice;
 
@@ -66,7 +60,7 @@ impl Limiter {
     /// Does what [`Self::peek`] does, on the general path.
     #[inline(never)]
     pub(crate) fn peek_general(&self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
-        self.peek_within(check, decisions, &Foresight::of_command())
+        self.peek_within(check, decisions, &Budget::of_command())
     }
 
     /// Does what [`Self::peek_general`] does, as a part of a command.
@@ -74,9 +68,9 @@ impl Limiter {
         &self,
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
-        foresight: &Foresight,
+        budget: &Budget,
     ) -> Outcome {
-        peek_key(KeyCheck::new(&*self.as_of(check.now_us), *check), decisions, foresight)
+        peek_key(KeyCheck::new(&*self.as_of(check.now_us), *check), decisions, budget)
     }
 
     /// The answer of a block or an exemption, if one is in effect.

@@ -1,9 +1,7 @@
 //! The answer to a check, and what the check did.
 
-use super::ban::Ban;
-use super::decision::Decision;
-use crate::key::check::{Change, Verdict};
-use crate::key::standing::Standing;
+use super::{Ban, Decision};
+use crate::key::{Change, Standing, Verdict};
 
 /// The answer to a check, and what it did to one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,7 @@
 //! needed if all rules have their states, or if the key has room for one more state per rule.
 //! Replicas and loaders skip this test: they record what a primary did.
 
-use crate::key::check::{Change, Check, CheckOptions};
-use crate::key::limiter::{Compound, Limiter};
+use crate::key::{Change, Check, CheckOptions, Compound, Limiter};
 use crate::rule::Excerpt;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};

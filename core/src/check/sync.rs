@@ -1,11 +1,8 @@
 //! `RL.SYNC`: follows an upstream, a service that other programs use too. Consumes here what the
 //! upstream says that they have consumed there.
 
-use super::foresight::Foresight;
-use super::refusal::{Bounds, Refusal};
-use super::view::View;
-use crate::key::check::{Change, Check};
-use crate::key::limiter::Limiter;
+use super::{Bounds, Budget, Refusal, View};
+use crate::key::{Change, Check, Limiter};
 use crate::rule::{MAX_UNITS, Rule};
 use core::slice;
 
@@ -27,8 +24,8 @@ impl Limiter {
         now_us: u64,
     ) -> Result<u32, Refusal> {
         let check = Check::new(slice::from_ref(rule), 0, now_us);
-        let foresight = &Foresight::of_command();
-        let left = View { limiter: self, check: &check, foresight }.read(rule).remaining;
+        let budget = &Budget::of_command();
+        let left = View { limiter: self, check: &check, budget }.read(rule).remaining;
         let units = left.saturating_sub(remaining.into()).min(MAX_UNITS.into());
         let units = u32::try_from(units).unwrap_or(MAX_UNITS);
         if units == 0 {

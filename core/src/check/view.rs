@@ -1,12 +1,8 @@
 //! What the rules of a check read in a key, and decide.
 
-use super::decision::Decision;
-use super::foresight::Foresight;
-use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::reading::{Moment, Reading};
-use crate::key::check::Check;
-use crate::key::limiter::Limiter;
-use crate::key::slots::Slots;
+use super::{Budget, Decision};
+use crate::algorithm::{Moment, Needs, Reading};
+use crate::key::{Check, Limiter, Slots};
 use crate::rule::{Kind, Rule};
 
 /// A key at the time of a check, and the budget of the command for looking ahead.
@@ -14,7 +10,7 @@ use crate::rule::{Kind, Rule};
 pub(crate) struct View<'a> {
     pub limiter: &'a Limiter,
     pub check: &'a Check<'a>,
-    pub foresight: &'a Foresight,
+    pub budget: &'a Budget,
 }
 
 impl<'a> View<'a> {
@@ -47,8 +43,11 @@ impl<'a> View<'a> {
         reading.unwrap_or_else(|| Reading::untouched(rule, now_us))
     }
 
+    /// The slots of a rule; `None` if no live hold is on them.
     fn slots(self, rule: &Rule) -> Option<Slots<'a>> {
-        Slots::of(rule, self.limiter.states(), self.limiter.holds(), self.check.now_us)
+        let Self { limiter, check: &Check { now_us, .. }, .. } = self;
+        let place = limiter.states().iter().position(|state| state.fits(rule))?;
+        Slots::at(place, limiter.holds().filter(|holds| holds.last_end_us() > now_us)?, now_us)
     }
 
     /// When a rule admits its cost if no hold lapses before.

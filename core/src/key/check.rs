@@ -1,7 +1,7 @@
 //! A check: its arguments and its effect.
 
-use crate::algorithm::log::series::needs::Needs;
-use crate::key::holds::request::HoldRequest;
+use super::HoldRequest;
+use crate::algorithm::Needs;
 use crate::rule::{Kind, Rule};
 
 /// A question: does this cost fit these rules at this time?

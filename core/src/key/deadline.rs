@@ -3,7 +3,7 @@
 //! A key never expires early: it lives as long as anything in it matters. It may expire a little
 //! late, so that a busy key's expiry does not move at every call.
 
-use crate::algorithm::reading::Moment;
+use crate::algorithm::Moment;
 use crate::exact::millis_up;
 use crate::rule::SECOND_US;
 
@@ -28,7 +28,7 @@ pub enum Expiry {
 
 impl Deadline {
     /// The deadline of a value that does not matter any more.
-    pub const PASSED: Self = Self { until: Moment::At(0), window_us: 0 };
+    pub(crate) const PASSED: Self = Self { until: Moment::At(0), window_us: 0 };
 
     pub(crate) const fn new(until: Moment, window_us: u64) -> Self {
         Self { until, window_us }

@@ -10,11 +10,10 @@
 //! rules, but at least an hour: an operator who asks why a limit of one second denied a request
 //! needs more than a second.
 
-use super::check::Verdict;
+use super::Verdict;
 use crate::heap::HeapVisitor;
 use crate::rule::{HOUR_US, Rule};
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::{boxed::Box, collections::VecDeque};
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]

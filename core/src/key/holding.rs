@@ -12,17 +12,12 @@
 //! ahead of a clock that stepped back. So a replica that makes the same changes at the same times
 //! has the same holds.
 
-use super::check::Check;
-use super::limiter::{Compound, Limiter};
-use crate::algorithm::log::series::Take;
-use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::reading::{Moment, effective_time};
-use crate::algorithm::state::State;
-use crate::key::holds::request::{HoldRequest, Settlement};
-use crate::key::holds::{Charge, Hold, Holds, Length, MOST_HOLDS};
+use super::{
+    Charge, Check, Compound, Hold, HoldRequest, Holds, Length, Limiter, MOST_HOLDS, Settlement,
+};
+use crate::algorithm::{Moment, Needs, State, Take, effective_time};
 use crate::rule::{Kind, MS_US, Rule};
-use alloc::borrow::Cow;
-use alloc::vec::Vec;
+use alloc::{borrow::Cow, vec::Vec};
 
 impl Limiter {
     /// The live hold with this id.
@@ -207,7 +202,7 @@ impl Limiter {
     /// Ends the holds that have lapsed at `now_us`.
     #[inline]
     pub fn lapse(&mut self, now_us: u64) {
-        if self.holds().is_some_and(|holds| holds.any_lapsed(now_us)) {
+        if self.holds().is_some_and(|holds| holds.lapsed(now_us).next().is_some()) {
             self.end_lapsed(now_us);
         }
     }

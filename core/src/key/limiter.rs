@@ -9,18 +9,11 @@
 //! limiter is as large as the server's smallest objects, so an allocator with size classes places
 //! it next to those of its key.
 
-use super::check::Check;
-use super::deadline::Deadline;
-use super::history::History;
-use super::pause::Pause;
-use super::standing::{BanCount, StandingEntry};
-use crate::algorithm::reading::Moment;
-use crate::algorithm::state::State;
+use super::{BanCount, Check, Deadline, History, Holds, Pause, StandingEntry};
+use crate::algorithm::{Moment, State};
 use crate::heap::{HeapVisitor, address_of};
-use crate::key::holds::Holds;
 use crate::rule::{HOUR_US, Rule};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 /// The value of one key. `Default` is that of a key never checked.
 #[derive(Clone, Debug, Default)]
@@ -274,25 +267,11 @@ impl Limiter {
         if let Contents::Compound(compound) = &mut self.contents {
             to.boxed(compound);
             to.vec(&mut compound.states);
-            if let Some(standing) = &mut compound.standing {
-                to.boxed(standing);
-                to.slice(&mut standing.reason);
-            }
-            if let Some(pause) = &mut compound.pause {
-                to.boxed(pause);
-                to.slice(&mut pause.reason);
-            }
-            if let Some(bans) = &mut compound.bans {
-                to.boxed(bans);
-            }
-            if let Some(history) = &mut compound.history {
-                to.boxed(history);
-                history.visit_heap(to);
-            }
-            if let Some(holds) = &mut compound.holds {
-                to.boxed(holds);
-                holds.visit_heap(to);
-            }
+            to.optional(&mut compound.standing, |standing, to| to.slice(&mut standing.reason));
+            to.optional(&mut compound.pause, |pause, to| to.slice(&mut pause.reason));
+            to.optional(&mut compound.bans, |_, _| {});
+            to.optional(&mut compound.history, History::visit_heap);
+            to.optional(&mut compound.holds, Holds::visit_heap);
         }
         for state in self.states_mut() {
             state.visit_heap(to);

@@ -3,9 +3,8 @@
 //! ```text
 //! limiter    the value: states, and what else a key may hold
 //! standing   a block or an exemption, and how often the key was banned
-//! blocking   blocks, exemptions and bans of a key
+//! blocking   blocks, exemptions, bans and pauses of a key
 //! pause      a pause of a key's upstream
-//! pausing    pauses of a key
 //! holds      receipts of checks, by which charges are corrected
 //! check      a check's arguments, and what a check did
 //! record     what a check does to the value, once it is decided
@@ -29,7 +28,6 @@ mod holding;
 pub(crate) mod holds;
 pub(crate) mod limiter;
 pub(crate) mod pause;
-mod pausing;
 mod record;
 mod replayed;
 pub(crate) mod report;
@@ -38,7 +36,7 @@ pub(crate) mod slots;
 pub(crate) mod standing;
 
 #[cfg(feature = "saved")]
-pub use crate::saved::error::DecodeError;
+pub use crate::saved::DecodeError;
 pub use check::{Change, Check, CheckOptions, Meta, Verdict};
 #[cfg(any(test, feature = "testing"))]
 pub use codec::parts;
@@ -47,7 +45,10 @@ pub use codec::{decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};
 pub use holds::request::{HoldRequest, MAX_ID, Settlement};
+pub(crate) use holds::{Charge, Hold, Holds, LapsedCopy, Length, MOST_HOLDS};
+pub(crate) use limiter::Compound;
 pub use limiter::Limiter;
 pub use pause::Pause;
 pub use report::{HoldReport, StateReport};
+pub(crate) use slots::Slots;
 pub use standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};

@@ -5,7 +5,7 @@
 //! two ends the later one stands. If the clock steps back by more than the pause's length, the pause
 //! is over.
 
-use crate::algorithm::reading::{Moment, not_before_us};
+use crate::algorithm::{Moment, not_before_us};
 use alloc::boxed::Box;
 
 /// A pause, which denies every check of its key.

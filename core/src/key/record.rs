@@ -1,11 +1,8 @@
 //! What a check does to a key's value, once it is decided: here, and on every replica.
 
-use super::check::{Change, Check, Verdict};
-use super::history::Entry;
-use super::limiter::Limiter;
-use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::reading::{Moment, effective_time};
-use crate::algorithm::state::State;
+use super::{Change, Check, Entry, Limiter, Verdict};
+use crate::algorithm::log::{Eviction, Request};
+use crate::algorithm::{Moment, Needs, State, effective_time};
 use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 
@@ -35,7 +32,8 @@ impl Limiter {
     }
 
     fn consume(&mut self, check: &Check<'_>, change: Change) {
-        let hold = check.hold().filter(|_| change == Change::Admitted);
+        let request = if change == Change::Charged { Request::Denied } else { Request::Admitted };
+        let hold = check.hold().filter(|_| request == Request::Admitted);
         let mut levels: Vec<(&Rule, u128)> = Vec::new();
         let consumes = |rule: &&Rule| check.consumes_from(rule, change);
         for rule in check.rules.iter().filter(consumes) {
@@ -43,7 +41,7 @@ impl Limiter {
         }
         for rule in check.rules.iter().filter(consumes) {
             if rule.kind() != Kind::Log {
-                let before = self.consume_by(rule, check, change);
+                let before = self.consume_by(rule, check, request);
                 if hold.is_some() {
                     levels.push((rule, before));
                 }
@@ -54,7 +52,7 @@ impl Limiter {
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
-            self.consume_log(rule, check, change == Change::Charged, hold.is_some());
+            self.consume_log(rule, check, request);
             if hold.is_some() {
                 levels.push((rule, 0));
             }
@@ -66,7 +64,7 @@ impl Limiter {
     }
 
     /// Consumes for a rule other than a log rule. Returns the level before.
-    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, change: Change) -> u128 {
+    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, request: Request) -> u128 {
         let index = self.index_for(rule, check);
         let before = self.level_before(index, rule, check);
         let cost = check.cost_of(rule);
@@ -77,7 +75,7 @@ impl Limiter {
             let replaced = state.consume(rule, check.now_us, cost);
             match holds {
                 Some(holds) if replaced => holds.replace_state(index),
-                Some(holds) => holds.note_consumption(index, before, change == Change::Admitted),
+                Some(holds) => holds.note_consumption(index, before, request),
                 None => {}
             }
         }
@@ -85,20 +83,22 @@ impl Limiter {
     }
 
     /// Consumes for a check's log rules, which share the log and have the same cost.
-    fn consume_log(&mut self, rule: &Rule, check: &Check<'_>, denied: bool, holding: bool) {
+    fn consume_log(&mut self, rule: &Rule, check: &Check<'_>, request: Request) {
         let (index, cost) = (self.index_for(rule, check), check.cost_of(rule));
         if cost == 0 {
             return;
         }
         let needs = Needs::of(check.rules);
-        let held = holding || self.holds().is_some_and(|holds| holds.track_of(index).is_some());
+        let takes_hold = request == Request::Admitted && check.hold().is_some();
+        let held = self.holds().is_some_and(|holds| holds.track_of(index).is_some());
+        let eviction = if takes_hold || held { Eviction::ByAge } else { Eviction::ByNeed };
         let last_us = self.states().get(index).map_or(0, |log| log.meter().last_us());
         let at_us = effective_time(check.now_us, last_us, needs.window_us).unwrap_or_else(|| {
             self.step_log_back(index, needs.window_us, check.now_us);
             check.now_us
         });
         if let Some(log) = self.states_mut().get_mut(index).and_then(State::log_mut) {
-            log.add(needs, at_us, cost, denied, held);
+            log.add(needs, at_us, cost, request, eviction);
         }
     }
 

@@ -13,11 +13,8 @@
 //! So such a command never moves the expiry to before the present one, unless the key has longer
 //! left than anything in it lasts after a check: then the present expiry was another block's.
 
-use super::deadline::Deadline;
-use super::limiter::Limiter;
-use crate::algorithm::reading::Moment;
-use crate::algorithm::state::State;
-use crate::key::holds::Hold;
+use super::{Deadline, Hold, Limiter};
+use crate::algorithm::{Moment, State};
 use crate::rule::MS_US;
 use core::num::NonZeroU64;
 
@@ -116,7 +113,7 @@ mod tests {
         let (mut limiter, _) = replayed("log:5/h", CheckOptions::default());
         limiter.set_standing(Some(block(None)));
         assert_eq!(after(&limiter, NOW_US, Some(9)), u64::MAX);
-        limiter.pardon();
+        limiter.unblock();
         let later_us = NOW_US + DAY_US;
         let lasts_ms = (later_us + HOUR_US) / MS_US..(later_us + HOUR_US + HOUR_US / 8) / MS_US;
         for expires_ms in [None, Some((NOW_US + 9 * DAY_US) / MS_US)] {

@@ -1,8 +1,7 @@
 //! Which states of a key get something back, for the clients that wait for it.
 
-use super::limiter::Limiter;
-use crate::algorithm::state::State;
-use crate::key::holds::request::Settlement;
+use super::{Limiter, Settlement};
+use crate::algorithm::State;
 use crate::rule::{Identity, Kind, Rule};
 use alloc::vec::Vec;
 
@@ -54,7 +53,7 @@ fn identity(state: &State) -> Identity {
     if meter.is_of_kind(Kind::Log) {
         return Identity::LOG;
     }
-    Identity::of_state(state.name().as_ref(), meter.shape(), meter.period_us())
+    Identity::of_state(state.name().as_ref(), meter.params(), meter.period_us())
 }
 
 #[cfg(test)]

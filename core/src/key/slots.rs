@@ -15,9 +15,9 @@
 //! The wait lasts until enough holds have lapsed for the cost to fit; the reset, until the last has
 //! lapsed. Settling a hold frees its slots earlier.
 
-use crate::algorithm::reading::{Moment, Reading};
-use crate::algorithm::state::State;
-use crate::key::holds::{Hold, Holds};
+use super::holds::TrackNumber;
+use super::{Hold, Holds};
+use crate::algorithm::{Moment, Reading};
 use crate::rule::Rule;
 
 /// The holds on a rule's slots, read at one time. None of them lies ahead of a clock that stepped
@@ -25,22 +25,11 @@ use crate::rule::Rule;
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'a> {
     holds: &'a Holds,
-    track: u16,
+    track: TrackNumber,
     now_us: u64,
 }
 
 impl<'a> Slots<'a> {
-    /// The slots of a rule; `None` if no live hold is on them.
-    pub fn of(
-        rule: &Rule,
-        states: &[State],
-        holds: Option<&'a Holds>,
-        now_us: u64,
-    ) -> Option<Self> {
-        let place = states.iter().position(|state| state.fits(rule))?;
-        Self::at(place, holds.filter(|holds| holds.last_end_us() > now_us)?, now_us)
-    }
-
     /// The slots of the state at a place.
     pub fn at(place: usize, holds: &'a Holds, now_us: u64) -> Option<Self> {
         Some(Self { holds, track: holds.track_of(place)?, now_us })

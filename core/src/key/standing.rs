@@ -12,7 +12,7 @@
 //! A key counts the bans of all its ladders together, and forgets them all at once. A key without a
 //! ladder stores nothing.
 
-use crate::algorithm::reading::Moment;
+use crate::algorithm::Moment;
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, Rule};
 use alloc::boxed::Box;
 use core::num::NonZeroU64;

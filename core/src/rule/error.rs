@@ -1,9 +1,7 @@
 //! What can be wrong with a rule: what was given and what was expected, in one printable line.
 
 use super::{Kind, RuleOption};
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, string::String, vec::Vec};
 use core::fmt;
 use thiserror::Error;
 

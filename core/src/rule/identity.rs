@@ -1,18 +1,17 @@
 //! Which state a rule reads.
 
-use super::{Kind, MAX_NAME, Name, Rule, Shape};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use super::{Kind, Name, Params, Rule};
+use alloc::{boxed::Box, vec::Vec};
 
 /// The key under which a rule finds its state. Two rules of one identity read one state, or one
 /// window of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Identity(KnownBy);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum KnownBy {
-    Name([u8; MAX_NAME]),
-    Shape(Shape, u64),
+pub enum Identity {
+    /// The name.
+    Name(Name),
+    /// The algorithm and the options that shape the state, as a number, and the period in
+    /// microseconds.
+    Shape((Kind, u32), u64),
 }
 
 /// The identities of all rules but shadows, sorted.
@@ -25,14 +24,14 @@ pub fn identities<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Box<[Identit
 
 impl Identity {
     /// A key's log, which all its log rules read. No rule has this identity: its period is 0.
-    pub const LOG: Self = Self(KnownBy::Shape(Shape { kind: Kind::Log, options: 0 }, 0));
+    pub const LOG: Self = Self::Shape((Kind::Log, 0), 0);
 
     /// The identity of the rules that read a state of this name, or else of this shape and period.
-    pub(crate) fn of_state(name: Option<&Name>, shape: Shape, period_us: u64) -> Self {
-        Self(match name {
-            Some(name) => KnownBy::Name(*name.padded()),
-            None => KnownBy::Shape(shape, period_us),
-        })
+    pub(crate) fn of_state(name: Option<&Name>, params: Params, period_us: u64) -> Self {
+        match name {
+            Some(name) => Self::Name(*name),
+            None => Self::Shape(params.shape(), period_us),
+        }
     }
 }
 
@@ -44,19 +43,14 @@ impl Rule {
 
     /// The identity of this rule.
     pub fn identity(&self) -> Identity {
-        Identity::of_state(self.name(), self.params().shape(), self.period_us())
+        Identity::of_state(self.name(), self.params(), self.period_us())
     }
 
-    /// Whether two rules read one state, or one window of the log, without making identities. One
-    /// check cannot have both.
+    /// Whether two rules read one state, or one window of the log. One check cannot have both.
     pub fn same_identity(&self, other: &Self) -> bool {
         match (self.name(), other.name()) {
-            (Some(a), Some(b)) => a == b,
-            (None, None) => {
-                self.period_us() == other.period_us()
-                    && self.params().shape() == other.params().shape()
-            }
-            (Some(_), None) | (None, Some(_)) => false,
+            (None, None) => self.identity() == other.identity(),
+            (name, other_name) => name == other_name,
         }
     }
 }

@@ -24,13 +24,9 @@ mod option;
 mod spec;
 mod text;
 
-use crate::algorithm::Shape;
-use crate::algorithm::bucket::BucketParams;
 pub use crate::algorithm::bucket::Refill;
-use crate::algorithm::fixed::FixedParams;
-use crate::algorithm::leaky::LeakyParams;
 pub use crate::algorithm::list::Kind;
-use crate::algorithm::list::Params;
+use crate::algorithm::{BucketParams, FixedParams, LeakyParams, Params};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 pub use cost::Cost;
@@ -46,7 +42,7 @@ pub(crate) use names::named;
 pub use option::{CommonOption, OwnOption, RuleOption};
 pub use spec::RuleSpec;
 pub(crate) use spec::bounded;
-pub(crate) use text::{DisplayPeriod, Number, TimeZone, write_option, write_period};
+pub(crate) use text::{DisplayPeriod, Number, write_option, write_period};
 pub use text::{digits, looks_like_rule, span_us, split};
 
 /// The largest limit, burst, queue and cost.
@@ -125,15 +121,11 @@ impl Period {
         (MS_US..=MAX_PERIOD_US).contains(&us).then_some(us)
     }
 
-    /// A length of time in the longest unit that divides it, but not in months, and in weeks only
-    /// if `weeks`; `None` if no unit divides it.
-    fn of_micros(us: u64, weeks: bool) -> Option<Self> {
-        let fits = |unit: &Unit| match unit {
-            Unit::Month => false,
-            Unit::Week if !weeks => false,
-            unit => us.is_multiple_of(unit.micros()),
-        };
-        let unit = Unit::ALL.into_iter().find(fits)?;
+    /// A length of time in the longest unit, up to `longest`, that divides it; `None` if no unit
+    /// does.
+    fn of_micros(us: u64, longest: Unit) -> Option<Self> {
+        let divides = |unit: &Unit| *unit >= longest && us.is_multiple_of(unit.micros());
+        let unit = Unit::ALL.into_iter().find(divides)?;
         Some(Self { count: us.checked_div(unit.micros())?, unit })
     }
 }
@@ -151,7 +143,7 @@ pub(crate) enum Calendar {
 
 named! {
     /// When a window of `fixed` opens: the value of `align=`.
-    pub enum Align {
+    pub(crate) enum Align {
         /// By the calendar.
         Epoch = "epoch",
         /// At the first request.
@@ -160,11 +152,10 @@ named! {
 }
 
 /// A rule's name: 1 to 32 bytes of `[A-Za-z0-9_.-]`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The name, then zeros.
     bytes: [u8; MAX_NAME],
-    len: u8,
 }
 
 impl Name {
@@ -176,12 +167,13 @@ impl Name {
         }
         let mut bytes = [0; MAX_NAME];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
-        Some(Self { bytes, len: u8::try_from(text.len()).ok()? })
+        Some(Self { bytes })
     }
 
     /// 1 ..= [`MAX_NAME`] bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+        let len = self.bytes.iter().position(|&byte| byte == 0).unwrap_or(MAX_NAME);
+        self.bytes.get(..len).unwrap_or_default()
     }
 
     /// 1 ..= [`MAX_NAME`] ASCII characters.
@@ -189,20 +181,10 @@ impl Name {
         core::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// The name, padded with zeros.
-    pub(crate) const fn padded(&self) -> &[u8; MAX_NAME] {
-        &self.bytes
-    }
-
-    /// The name in bytes that are padded with zeros.
-    pub(crate) fn of_padded(bytes: [u8; MAX_NAME]) -> Option<Self> {
-        let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(MAX_NAME);
-        Self::new(bytes.get(..len)?)
-    }
-
     /// Whether this is the name that `RL.THROTTLE` gives its buckets.
-    pub fn is_throttle(&self) -> bool {
-        self.as_bytes() == THROTTLE.as_bytes()
+    pub(crate) fn is_throttle(&self) -> bool {
+        let after = self.bytes.strip_prefix(THROTTLE.as_bytes());
+        after.is_some_and(|after| after.first() == Some(&0))
     }
 }
 
@@ -313,20 +295,7 @@ impl Rule {
     /// Whether a denial by this rule changes the key: it is charged, or blocks the key.
     #[inline]
     pub(crate) const fn denial_changes_key(&self) -> bool {
-        // Lists every field, so that a new one does not compile until this function answers for
-        // it.
-        let Self {
-            params: _,
-            limit: _,
-            capacity: _,
-            period_us: _,
-            name: _,
-            count_all,
-            cost: _,
-            ban,
-            shadow: _,
-        } = self;
-        *count_all || ban.is_some()
+        self.count_all || self.ban.is_some()
     }
 
     /// A hash of all that decides: rules with equal hashes admit and deny a cost alike.
@@ -374,7 +343,7 @@ impl Rule {
 
     /// Whether a cost fits an untouched state. A cost of 0 always fits; a cost that does
     /// not fit never passes.
-    pub fn can_ever_admit(&self, cost: u32) -> bool {
+    pub(crate) fn can_ever_admit(&self, cost: u32) -> bool {
         cost == 0 || u64::from(cost) <= self.capacity()
     }
 }

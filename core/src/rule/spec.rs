@@ -1,8 +1,7 @@
 //! Validates a parsed rule: every bound, and which algorithm takes an option.
 
 use super::{Cost, Kind, Ladder, MAX_UNITS, Name, Period, Rule, RuleError, RuleOption, Unit};
-use crate::algorithm::list::Params;
-use crate::algorithm::{MOST_OWN, OwnWords};
+use crate::algorithm::{MOST_OWN, OwnWords, Params};
 
 /// A rule as it was written, before validation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Bounds that several parts of the saved form share.
 
-use super::error::DecodeError;
-use super::form::within;
+use super::{DecodeError, within};
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, MS_US, Name, SECOND_US};
 
 /// When a hold or a history can end.

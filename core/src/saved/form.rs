@@ -6,9 +6,8 @@
 //! while reading. A first pass counts their items, a second one loads them into memory reserved for
 //! that number.
 
-use super::error::DecodeError;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use super::DecodeError;
+use alloc::{boxed::Box, vec::Vec};
 use bincode::enc::write::Writer;
 use bincode::error::{DecodeError as DecodingError, EncodeError};
 use bincode::{BorrowDecode, Encode, config};

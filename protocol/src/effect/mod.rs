@@ -322,7 +322,7 @@ impl Effect<'_> {
                 let (ban_us, reason) = (NonZeroU64::new(length_us), reason.into());
                 limiter.set_ban(StandingEntry { kind, until_us, ban_us, reason }, count);
             }
-            Action::Unblock => limiter.pardon(),
+            Action::Unblock => limiter.unblock(),
             Action::Unexempt => limiter.set_standing(None),
             Action::Pause { until_us, reason } => {
                 limiter.pause_until(until_us, self.at_us, reason);

@@ -56,7 +56,7 @@ fn use_it(limiter: &mut Limiter, rules: &[Rule], now_us: u64) {
     limiter.refund(1, now_us, &[]);
     sound::test(limiter, rules, now_us);
     limiter.lapse(now_us + 2_000_000);
-    limiter.pardon();
+    limiter.unblock();
     limiter.reset(now_us);
     sound::test(limiter, rules, now_us);
 }

@@ -1,6 +1,6 @@
 //! What must hold of every limiter at any time.
 
-use ratelimit_core::check::Foresight;
+use ratelimit_core::check::Budget;
 use ratelimit_core::key::{Check, DecodeError, Limiter, decode, encode};
 use ratelimit_core::rule::Rule;
 use ratelimit_core::testing::parts;
@@ -24,6 +24,6 @@ pub fn test(limiter: &Limiter, rules: &[Rule], now_us: u64) {
     for cost in [0, 1] {
         let (mut decisions, check) = (Vec::new(), Check::new(rules, cost, now_us));
         seen.peek(&check, &mut decisions);
-        seen.fill_resets(&check, &mut decisions, &Foresight::of_command());
+        seen.fill_resets(&check, &mut decisions, &Budget::of_command());
     }
 }

@@ -9,13 +9,10 @@
 //! The period starts with the first request that takes a token, and at its end all
 //! tokens come back. Admits `c` iff `used + c <= burst`.
 
-use super::{BucketParams, Refill};
-use crate::algorithm::list::Params;
-use crate::algorithm::open_window::OpenWindow;
-use crate::algorithm::reading::{Moment, Reading};
-use crate::algorithm::{Algorithm, Excess, Held, Reported, Shape};
-use crate::rule::{Kind, Name, Rule};
-use alloc::string::{String, ToString};
+use crate::algorithm::{
+    Algorithm, BucketParams, Excess, Held, Moment, OpenWindow, Params, Reading, Refill,
+};
+use crate::rule::Rule;
 
 /// 32 bytes, a size class of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +64,12 @@ impl Interval {
 }
 
 impl Algorithm for Interval {
-    fn shape(&self) -> Shape {
-        Shape { kind: Kind::Bucket, options: 1 }
+    fn params(&self) -> Params {
+        Params::Bucket(BucketParams { burst: self.burst, refill: Refill::Interval })
+    }
+
+    fn limit(&self) -> Option<u32> {
+        Some(self.limit)
     }
 
     fn period_us(&self) -> u64 {
@@ -123,12 +124,5 @@ impl Held for Interval {
 
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {
         self.add(at_us, excess.units, excess.most(self.burst.into()));
-    }
-}
-
-impl Reported for Interval {
-    fn rule(&self, name: Option<Name>) -> String {
-        let params = Params::Bucket(BucketParams { burst: self.burst, refill: Refill::Interval });
-        Rule::new(params, self.limit, self.period_us()).named(name).to_string()
     }
 }

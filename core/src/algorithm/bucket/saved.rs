@@ -1,14 +1,8 @@
 //! The saved form of an interval.
 
-use super::Interval;
-use crate::algorithm::Saved;
-use crate::algorithm::list::Meter;
-use crate::algorithm::open_window::OpenWindow;
-use crate::saved::bounds::{check_time, check_units};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{put, take};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use crate::algorithm::{Interval, Meter, OpenWindow, Saved};
+use crate::saved::{DecodeError, check_time, check_units, put, take};
+use alloc::{boxed::Box, vec::Vec};
 
 impl Saved for Interval {
     const CODE: u32 = 4;

@@ -7,7 +7,7 @@
 use crate::algorithm::{OwnWords, Words, debt};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, share, time};
 use crate::rule::{
-    Kind, MAX_UNITS, Number, OwnOption, Period, Rule, RuleError, RuleSpec, write_option,
+    Kind, MAX_UNITS, Number, OwnOption, Period, Rule, RuleError, RuleSpec, Unit, write_option,
     write_period,
 };
 use alloc::string::String;
@@ -70,7 +70,7 @@ impl Words for BucketParams {
 
     fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { burst, refill } = self;
-        write_period(f, rule, true)?;
+        write_period(f, rule, Unit::Week)?;
         write_option(f, BURST.name, (burst != rule.limit()).then_some(Number(burst)))?;
         write_option(f, REFILL.name, (refill == Refill::Interval).then_some("interval"))
     }

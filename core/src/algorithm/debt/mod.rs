@@ -23,15 +23,11 @@ pub mod naive;
 #[cfg(feature = "saved")]
 pub mod saved;
 
-use super::bucket::{BucketParams, Refill};
-use super::leaky::LeakyParams;
-use super::list::Params;
-use super::reading::{Moment, Reading};
-use super::uint48::Uint48;
-use super::{Algorithm, Excess, Held, Memory, Reported, Shape};
+use super::{
+    Algorithm, BucketParams, Excess, Held, LeakyParams, Moment, Params, Reading, Refill, Uint48,
+};
 use crate::exact::{ceil_div, floor_div, narrow, product};
-use crate::rule::{Kind, Name, Rule};
-use alloc::string::{String, ToString};
+use crate::rule::{Kind, Rule};
 
 /// 32 bytes: half a cache line. An allocator with size classes places it next to the server's entry
 /// for the key, which is as large.
@@ -216,8 +212,17 @@ pub fn worst_in_period(rule: &Rule) -> u64 {
 
 impl Algorithm for Debt {
     #[inline]
-    fn shape(&self) -> Shape {
-        Shape { kind: if self.is_leaky() { Kind::Leaky } else { Kind::Bucket }, options: 0 }
+    fn params(&self) -> Params {
+        let units = self.burst_or_queue.units();
+        if self.is_leaky() {
+            Params::Leaky(LeakyParams { queue: units })
+        } else {
+            Params::Bucket(BucketParams { burst: units, refill: Refill::Even })
+        }
+    }
+
+    fn limit(&self) -> Option<u32> {
+        Some(self.limit)
     }
 
     #[inline]
@@ -283,10 +288,6 @@ impl Algorithm for Debt {
 /// gives back up to the least debt since the check, which its track has; a leaky one its debt, if
 /// nothing queued after it: a turn that was promised must not be promised twice.
 impl Held for Debt {
-    fn memory(&self) -> Memory {
-        if self.is_leaky() { Memory::Last } else { Memory::Leasts }
-    }
-
     fn unit(&self) -> Option<u64> {
         Some(self.period_us())
     }
@@ -304,17 +305,5 @@ impl Held for Debt {
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {
         self.add(excess.limit, at_us, excess.units, excess.most(self.capacity()));
         self.drain_no_faster_than(excess.limit);
-    }
-}
-
-impl Reported for Debt {
-    fn rule(&self, name: Option<Name>) -> String {
-        let units = self.burst_or_queue.units();
-        let params = if self.is_leaky() {
-            Params::Leaky(LeakyParams { queue: units })
-        } else {
-            Params::Bucket(BucketParams { burst: units, refill: Refill::Even })
-        };
-        Rule::new(params, self.limit, self.period_us()).named(name).to_string()
     }
 }

@@ -1,14 +1,9 @@
 //! A debt, saved: its fields.
 
-use super::{BurstOrQueue, Debt};
-use crate::algorithm::Saved;
-use crate::algorithm::list::Meter;
-use crate::algorithm::uint48::Uint48;
-use crate::saved::bounds::{check_period, check_time, check_units};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{put, take, within};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use super::BurstOrQueue;
+use crate::algorithm::{Debt, Meter, Saved, Uint48};
+use crate::saved::{DecodeError, check_period, check_time, check_units, put, take, within};
+use alloc::{boxed::Box, vec::Vec};
 
 impl Saved for Debt {
     const CODE: u32 = 3;

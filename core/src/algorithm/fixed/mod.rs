@@ -15,19 +15,13 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use super::{Algorithm, Details, Excess, Held, Meter, Moment, OpenWindow, Params, Reading, Uint48};
+use crate::heap::HeapVisitor;
+use crate::rule::{MS_US, Rule};
+use alloc::{boxed::Box, collections::VecDeque};
 pub use words::FixedParams;
 
 pub use self::calendar::Anchor;
-use super::list::{Meter, Params};
-use super::open_window::OpenWindow;
-use super::reading::{Moment, Reading};
-use super::uint48::Uint48;
-use super::{Algorithm, Details, Excess, Held, Reported, Shape};
-use crate::heap::HeapVisitor;
-use crate::rule::{Kind, MS_US, Name, Rule};
-use alloc::collections::VecDeque;
 
 /// 32 bytes, a size class of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,11 +102,11 @@ impl Fixed {
         closed
     }
 
-    /// The text of the rule that consumed last, which keeps this many past windows.
-    fn rule_with(&self, keep: u16, name: Option<Name>) -> String {
+    /// The parameters of a rule that keeps this number of past windows.
+    #[inline]
+    fn params_with(&self, keep: u16) -> Params {
         let (calendar, tz_min) = (self.anchor.calendar(), self.anchor.tz_min());
-        let params = Params::Fixed(FixedParams { calendar, tz_min, keep });
-        Rule::new(params, self.limit, self.period_us()).named(name).to_string()
+        Params::Fixed(FixedParams { calendar, tz_min, keep })
     }
 }
 
@@ -125,8 +119,13 @@ impl Algorithm for Fixed {
         self.window.last_us()
     }
 
-    fn shape(&self) -> Shape {
-        Shape { kind: Kind::Fixed, options: self.anchor.number() }
+    #[inline]
+    fn params(&self) -> Params {
+        self.params_with(0)
+    }
+
+    fn limit(&self) -> Option<u32> {
+        Some(self.limit)
     }
 
     /// A start before the epoch wraps, and the difference wraps back.
@@ -171,12 +170,6 @@ impl Held for Fixed {
     }
 }
 
-impl Reported for Fixed {
-    fn rule(&self, name: Option<Name>) -> String {
-        self.rule_with(0, name)
-    }
-}
-
 /// A window that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
@@ -212,8 +205,12 @@ impl FixedWithPast {
 }
 
 impl Algorithm for FixedWithPast {
-    fn shape(&self) -> Shape {
-        self.fixed.shape()
+    fn params(&self) -> Params {
+        self.fixed.params_with(self.keep)
+    }
+
+    fn limit(&self) -> Option<u32> {
+        self.fixed.limit()
     }
 
     fn period_us(&self) -> u64 {
@@ -260,6 +257,14 @@ impl Algorithm for FixedWithPast {
         self.fixed.refund(window_us, at_us, units)
     }
 
+    fn details(&self, _at_us: Option<u64>) -> Option<Details> {
+        let past = self.past.iter().map(|past| (past.start_us, past.count));
+        let present = (self.fixed.start_us(), self.fixed.count());
+        let in_ms =
+            |(start_us, count): (i64, u64)| (start_us.div_euclid(MS_US.cast_signed()), count);
+        Some(Details::Windows(past.chain([present]).map(in_ms).collect()))
+    }
+
     fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.ring(&mut self.past);
     }
@@ -290,20 +295,6 @@ impl Held for FixedWithPast {
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {
         let closed = self.fixed.add(at_us, excess.units);
         self.add_to_past(closed);
-    }
-}
-
-impl Reported for FixedWithPast {
-    fn rule(&self, name: Option<Name>) -> String {
-        self.fixed.rule_with(self.keep, name)
-    }
-
-    fn details(&self, _at_us: Option<u64>) -> Option<Details> {
-        let past = self.past.iter().map(|past| (past.start_us, past.count));
-        let present = (self.fixed.start_us(), self.fixed.count());
-        let in_ms =
-            |(start_us, count): (i64, u64)| (start_us.div_euclid(MS_US.cast_signed()), count);
-        Some(Details::Windows(past.chain([present]).map(in_ms).collect()))
     }
 }
 

@@ -1,15 +1,12 @@
 //! The saved form of a fixed window. One that keeps past windows has the same fields, then these.
 
-use super::{Anchor, Fixed, FixedWithPast, Past};
-use crate::algorithm::list::Meter;
-use crate::algorithm::open_window::OpenWindow;
-use crate::algorithm::{Algorithm, Saved};
+use super::{Anchor, Past};
+use crate::algorithm::{Algorithm, Fixed, FixedWithPast, Meter, OpenWindow, Saved};
 use crate::rule::{MAX_KEEP, MAX_TZ_MIN};
-use crate::saved::bounds::{check_start, check_units};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{load_items, put, save_items, take, within};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use crate::saved::{
+    DecodeError, check_start, check_units, load_items, put, save_items, take, within,
+};
+use alloc::{boxed::Box, vec::Vec};
 
 impl Saved for Fixed {
     const CODE: u32 = 2;

@@ -7,8 +7,8 @@
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, time};
 use crate::rule::{
-    Align, Calendar, MAX_KEEP, MAX_TZ_MIN, OwnOption, Rule, RuleError, TimeZone, Unit, WEEK_US,
-    digits, memory, write_option, write_period,
+    Align, Calendar, MAX_KEEP, MAX_TZ_MIN, OwnOption, Rule, RuleError, Unit, WEEK_US, digits,
+    memory, write_option, write_period,
 };
 use alloc::string::String;
 use core::fmt;
@@ -56,11 +56,11 @@ impl Words for FixedParams {
         let Self { calendar, tz_min, keep } = self;
         match calendar {
             Some(Calendar::Months) => f.write_str("/1month")?,
-            Some(Calendar::Weeks) => write_period(f, rule, true)?,
-            Some(Calendar::Epoch) | None => write_period(f, rule, false)?,
+            Some(Calendar::Weeks) => write_period(f, rule, Unit::Week)?,
+            Some(Calendar::Epoch) | None => write_period(f, rule, Unit::Day)?,
         }
         write_option(f, ALIGN.name, calendar.is_none().then_some("first"))?;
-        write_option(f, TZ.name, (tz_min != 0).then_some(TimeZone(tz_min)))?;
+        write_option(f, TZ.name, (tz_min != 0).then(|| time_zone(tz_min)))?;
         write_option(f, KEEP.name, (keep != 0).then_some(keep))
     }
 
@@ -117,7 +117,13 @@ fn windows(rule: &Rule, calendar: Option<Calendar>, tz_min: i16) -> String {
 
 /// `UTC`, `UTC+02:00`.
 fn zone(tz_min: i16) -> String {
-    if tz_min == 0 { "UTC".into() } else { format!("UTC{}", TimeZone(tz_min)) }
+    if tz_min == 0 { "UTC".into() } else { format!("UTC{}", time_zone(tz_min)) }
+}
+
+/// Minutes east of UTC as `+HH:MM` or `-HH:MM`.
+fn time_zone(tz_min: i16) -> String {
+    let (sign, minutes) = (if tz_min < 0 { '-' } else { '+' }, tz_min.unsigned_abs());
+    format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
 /// `+HH:MM` or `-HH:MM` as minutes.

@@ -5,7 +5,9 @@
 
 use super::{OwnWords, Words, debt};
 use crate::rule::explain::{constant, requests, share};
-use crate::rule::{MAX_UNITS, Number, OwnOption, Rule, RuleError, write_option, write_period};
+use crate::rule::{
+    MAX_UNITS, Number, OwnOption, Rule, RuleError, Unit, write_option, write_period,
+};
 use alloc::string::String;
 use core::fmt;
 
@@ -34,7 +36,7 @@ impl Words for LeakyParams {
 
     fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = (self.queue != rule.limit()).then_some(Number(self.queue));
-        write_period(f, rule, true)?;
+        write_period(f, rule, Unit::Week)?;
         write_option(f, QUEUE.name, queue)
     }
 

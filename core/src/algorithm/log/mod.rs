@@ -23,22 +23,38 @@ pub mod saved;
 pub mod series;
 mod words;
 
-use alloc::string::String;
-pub use words::LogParams;
-
-use self::series::needs::{self, MAX_HELD, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention};
-use self::series::{Series, Take};
-use super::reading::{Moment, Reading, effective_time};
-use super::{Algorithm, Details, Excess, Held, Memory, Reported, Shape};
+use self::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, PastNeeds, Retention};
+use self::series::{Series, needs};
+use super::{
+    Algorithm, Details, Excess, Held, Moment, Needs, Params, Reading, Take, effective_time,
+};
 use crate::heap::HeapVisitor;
-use crate::rule::{DisplayPeriod, Kind, MAX_UNITS, MS_US, Name, Rule};
+use crate::rule::{Kind, MAX_UNITS, MS_US, Rule};
 use core::slice;
+pub use words::LogParams;
 
 #[derive(Clone, Debug, Default, Eq)]
 pub struct Log {
     /// Admitted requests. Beside them, the series stores the needs of the check that consumed last,
     /// the charged denials and the needs of earlier checks.
     admitted: Series,
+}
+
+/// What a log gets an entry for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    Admitted,
+    /// A charged denial.
+    Denied,
+}
+
+/// Which admitted requests a log evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// Those that no rule can see any more.
+    ByNeed,
+    /// Only old ones, because a live hold may give units back to the log.
+    ByAge,
 }
 
 impl PartialEq for Log {
@@ -155,10 +171,22 @@ impl Log {
         self.charged().map_or(0, |series| series.units_after(out_us))
     }
 
-    /// Adds a request, and drops entries that no rule can see any more. If `held`, a live hold may
-    /// give units back to the log, so admitted requests are evicted by age only.
+    /// Adds an admitted request to a log on which there is no hold.
     #[inline]
-    pub fn add(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: bool) {
+    pub fn admit(&mut self, needs: Needs, at_us: u64, cost: u32) {
+        self.add(needs, at_us, cost, Request::Admitted, Eviction::ByNeed);
+    }
+
+    /// Adds a request, and drops entries that no rule can see any more.
+    #[inline]
+    pub fn add(
+        &mut self,
+        needs: Needs,
+        at_us: u64,
+        cost: u32,
+        request: Request,
+        eviction: Eviction,
+    ) {
         let kept = self.remember(needs, at_us);
         if let Some(out_us) = at_us.checked_sub(kept.window_us) {
             self.admitted.drop_until(out_us);
@@ -166,18 +194,17 @@ impl Log {
                 charged.drop_until(out_us);
             }
         }
-        let series = if denied {
-            self.admitted.extras_or_new().charged.get_or_insert_default()
-        } else {
-            &mut self.admitted
+        let series = match request {
+            Request::Admitted => &mut self.admitted,
+            Request::Denied => self.admitted.extras_or_new().charged.get_or_insert_default(),
         };
-        if held {
+        if eviction == Eviction::ByAge {
             let entries = kept.units.max(kept.admitted_units).saturating_add(MAX_HELD);
             series.keep_newest_entries(entries.saturating_sub(1));
             series.keep_newest(MAX_RETAINED_UNITS.saturating_sub(cost.into()));
         }
         series.push(at_us, cost);
-        if !held {
+        if eviction == Eviction::ByNeed {
             self.keep_newest(kept);
         } else if let Some(charged) = self.charged_mut() {
             // Holds never give back denials, so the denials kept are only those that rules need.
@@ -283,8 +310,12 @@ impl Log {
 }
 
 impl Algorithm for Log {
-    fn shape(&self) -> Shape {
-        Shape { kind: Kind::Log, options: 0 }
+    fn params(&self) -> Params {
+        Params::Log(LogParams)
+    }
+
+    fn limit(&self) -> Option<u32> {
+        None
     }
 
     /// The longest window that it keeps.
@@ -327,6 +358,16 @@ impl Algorithm for Log {
         Moment::At(if ends_before { leaves_us.min(self.matters_until_us()) } else { leaves_us })
     }
 
+    fn details(&self, at_us: Option<u64>) -> Option<Details> {
+        let all = [Some(&self.admitted), self.charged()].into_iter().flatten();
+        let oldest_us = all.filter_map(Series::oldest_us).min().unwrap_or(self.last_us());
+        Some(Details::Log(LogReport {
+            entries: self.len() as u64,
+            denied: at_us.map_or(0, |at_us| self.denied(at_us)),
+            span_ms: self.last_us().saturating_sub(oldest_us) / MS_US,
+        }))
+    }
+
     #[inline]
     fn address(&self) -> *const u8 {
         self.admitted.address()
@@ -343,7 +384,7 @@ impl Algorithm for Log {
     /// Keeps only what this rule needs, so no other rule may read it then.
     #[inline(always)]
     fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
-        self.add(Needs::of(slice::from_ref(rule)), at_us, cost, false, false);
+        self.admit(Needs::of(slice::from_ref(rule)), at_us, cost);
     }
 
     fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
@@ -369,10 +410,6 @@ impl Algorithm for Log {
 
 /// What holds give back is found by the time when it was taken.
 impl Held for Log {
-    fn memory(&self) -> Memory {
-        Memory::Needs
-    }
-
     fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
         let given = self.admitted.take_at(stamp_us, units);
         self.admitted.tidy();
@@ -383,24 +420,8 @@ impl Held for Log {
     /// it.
     fn consume_excess(&mut self, Excess { units, needs, .. }: Excess, at_us: u64) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
-        self.add(Needs { units: most, ..needs }, at_us, units, false, true);
-    }
-}
-
-impl Reported for Log {
-    /// A log stores no limit, so this is no whole rule.
-    fn rule(&self, _name: Option<Name>) -> String {
-        format!("log/{}", DisplayPeriod(self.window_us()))
-    }
-
-    fn details(&self, at_us: Option<u64>) -> Option<Details> {
-        let all = [Some(&self.admitted), self.charged()].into_iter().flatten();
-        let oldest_us = all.filter_map(Series::oldest_us).min().unwrap_or(self.last_us());
-        Some(Details::Log(LogReport {
-            entries: self.len() as u64,
-            denied: at_us.map_or(0, |at_us| self.denied(at_us)),
-            span_ms: self.last_us().saturating_sub(oldest_us) / MS_US,
-        }))
+        let needs = Needs { units: most, ..needs };
+        self.add(needs, at_us, units, Request::Admitted, Eviction::ByAge);
     }
 }
 

@@ -1,14 +1,13 @@
 //! The saved form of a log.
 
-use super::Log;
 use super::series::Series;
-use super::series::needs::{MAX_RETAINED_UNITS, MOST_PAST, Needs, PastNeeds};
-use crate::algorithm::Saved;
-use crate::algorithm::list::Meter;
+use super::series::needs::{MAX_RETAINED_UNITS, MOST_PAST, PastNeeds};
+use crate::algorithm::{Log, Meter, Needs, Saved};
 use crate::rule::MAX_TIME_US;
-use crate::saved::bounds::{MAX_WINDOW_US, check_time, check_units, check_window};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{each_item, load_items, put, save_items, take, within};
+use crate::saved::{
+    DecodeError, MAX_WINDOW_US, check_time, check_units, check_window, each_item, load_items, put,
+    save_items, take, within,
+};
 use alloc::vec::Vec;
 
 /// A [`Needs`]: its window, its units, and whether admitted requests are counted alone.

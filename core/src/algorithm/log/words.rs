@@ -2,7 +2,7 @@
 
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{at_worst, per, requests};
-use crate::rule::{OwnOption, Rule, RuleError, memory, write_period};
+use crate::rule::{Rule, RuleError, Unit, memory, write_period};
 use alloc::string::{String, ToString};
 use core::fmt;
 
@@ -11,18 +11,12 @@ use core::fmt;
 pub struct LogParams;
 
 impl Words for LogParams {
-    const OPTIONS: &'static [OwnOption] = &[];
-
     fn read(_words: &OwnWords) -> Result<Self, RuleError> {
         Ok(Self)
     }
 
     fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_period(f, rule, true)
-    }
-
-    fn worst_in_period(self, rule: &Rule) -> u64 {
-        rule.limit().into()
+        write_period(f, rule, Unit::Week)
     }
 
     fn identity(self) -> Option<(&'static str, &'static str)> {

@@ -5,14 +5,10 @@
 pub mod saved;
 mod words;
 
-use alloc::string::{String, ToString};
-pub use words::SlotsParams;
-
-use super::list::Params;
-use super::reading::{Moment, Reading};
-use super::{Algorithm, Excess, Held, Reported, Shape};
-use crate::rule::{Kind, Name, Rule};
+use super::{Algorithm, Excess, Held, Moment, Params, Reading};
+use crate::rule::{Kind, Rule};
 use core::ptr;
+pub use words::SlotsParams;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
@@ -21,8 +17,12 @@ pub struct Slots {
 }
 
 impl Algorithm for Slots {
-    fn shape(&self) -> Shape {
-        Shape { kind: Kind::Slots, options: 0 }
+    fn params(&self) -> Params {
+        Params::Slots(SlotsParams)
+    }
+
+    fn limit(&self) -> Option<u32> {
+        Some(self.limit)
     }
 
     fn period_us(&self) -> u64 {
@@ -71,10 +71,4 @@ impl Algorithm for Slots {
 /// A hold that ends frees its slots by itself.
 impl Held for Slots {
     fn consume_excess(&mut self, _excess: Excess, _at_us: u64) {}
-}
-
-impl Reported for Slots {
-    fn rule(&self, name: Option<Name>) -> String {
-        Rule::new(Params::Slots(SlotsParams), self.limit, 0).named(name).to_string()
-    }
 }

@@ -1,11 +1,7 @@
 //! Slots, saved: the limit of the rule that consumed last.
 
-use super::Slots;
-use crate::algorithm::Saved;
-use crate::algorithm::list::Meter;
-use crate::saved::bounds::check_units;
-use crate::saved::error::DecodeError;
-use crate::saved::form::{put, take};
+use crate::algorithm::{Meter, Saved, Slots};
+use crate::saved::{DecodeError, check_units, put, take};
 use alloc::vec::Vec;
 
 impl Saved for Slots {

@@ -2,7 +2,7 @@
 
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::requests;
-use crate::rule::{OwnOption, Rule, RuleError, memory};
+use crate::rule::{Rule, RuleError, memory};
 use alloc::string::String;
 use core::fmt;
 
@@ -11,18 +11,12 @@ use core::fmt;
 pub struct SlotsParams;
 
 impl Words for SlotsParams {
-    const OPTIONS: &'static [OwnOption] = &[];
-
     fn read(_words: &OwnWords) -> Result<Self, RuleError> {
         Ok(Self)
     }
 
     fn write(self, _rule: &Rule, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ok(())
-    }
-
-    fn worst_in_period(self, rule: &Rule) -> u64 {
-        rule.limit().into()
     }
 
     fn identity(self) -> Option<(&'static str, &'static str)> {

@@ -22,19 +22,14 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use alloc::string::{String, ToString};
-pub use words::WindowParams;
-#[cfg(test)]
-pub use words::worst;
-
-use super::list::Params;
-use super::reading::{Moment, Reading};
-use super::uint48::Uint48;
-use super::{Algorithm, Details, Excess, Held, Reported, Shape};
+use super::{Algorithm, Details, Excess, Held, Moment, Params, Reading, Uint48};
 use crate::exact::{ceil_div, floor_div, product};
 use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
-use crate::rule::{Kind, MAX_RES, Name, Rule};
+use crate::rule::{MAX_RES, Rule};
+pub use words::WindowParams;
+#[cfg(test)]
+pub use words::worst;
 
 /// One allocation: a header, then the counts of the last request's sub-interval and of the `res`
 /// before it, newest first. With `res=1` it has 32 bytes, a size class of the allocator.
@@ -60,7 +55,7 @@ struct Head {
 }
 
 /// The counts as read at one time.
-struct Sight<'a> {
+struct CountsAt<'a> {
     /// The sub-interval since the epoch that contains the time, and the ticks since its start.
     index: u64,
     elapsed: u64,
@@ -69,7 +64,7 @@ struct Sight<'a> {
     counts: &'a [Uint48],
 }
 
-impl Sight<'_> {
+impl CountsAt<'_> {
     /// The units that count in full, and the weighted ones.
     fn counted(&self) -> (u64, u64) {
         let full = self.weighted_place(0).and_then(|place| self.counts.get(..place));
@@ -115,11 +110,6 @@ impl Window {
         Self::new(last_us, rule.period_us(), rule.limit(), counts)
     }
 
-    /// The limit of the rule that consumed last.
-    pub fn limit(&self) -> u32 {
-        u32::from_le_bytes(self.counts.header().limit)
-    }
-
     /// Newest first.
     pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
         self.counts.items().iter().map(|count| count.get())
@@ -145,13 +135,13 @@ impl Window {
         self.ticks(at_us).checked_div(self.period_us()).unwrap_or(0)
     }
 
-    fn sight(&self, at_us: u64) -> Sight<'_> {
+    fn counts_at(&self, at_us: u64) -> CountsAt<'_> {
         let index = self.index(at_us);
         let start = index.saturating_mul(self.period_us());
         let behind = start.saturating_sub(self.ticks(self.last_us()));
         // Most requests lie in the last one's sub-interval and skip the division.
         let shift = if behind == 0 { 0 } else { behind.div_ceil(self.period_us().max(1)) };
-        Sight {
+        CountsAt {
             index,
             elapsed: self.ticks(at_us).saturating_sub(start),
             shift: usize::try_from(shift).unwrap_or(usize::MAX),
@@ -160,14 +150,14 @@ impl Window {
     }
 
     /// `old*(w-e) + cur*w` in ticks.
-    fn load(&self, sight: &Sight<'_>, (cur, old): (u64, u64)) -> u128 {
-        let weight = self.period_us().saturating_sub(sight.elapsed);
+    fn load(&self, at: &CountsAt<'_>, (cur, old): (u64, u64)) -> u128 {
+        let weight = self.period_us().saturating_sub(at.elapsed);
         product(cur, self.period_us()).wrapping_add(product(old, weight))
     }
 
     /// The first time at which at most `allowance` counts, given that more does now. Tries one
     /// sub-interval after another, since the load only falls.
-    fn fits_us(&self, sight: &Sight<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
+    fn fits_us(&self, at: &CountsAt<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
         for later in 0..=self.counts.items().len() {
             if let Some(room) = allowance.checked_sub(cur) {
                 // old*(W-e) <= room*W
@@ -178,11 +168,11 @@ impl Window {
                         self.period_us().saturating_sub(weight)
                     }
                 };
-                let index = sight.index.saturating_add(later as u64);
+                let index = at.index.saturating_add(later as u64);
                 return self.micros(index.saturating_mul(self.period_us()).saturating_add(elapsed));
             }
             // The oldest sub-interval that counts in full becomes the weighted one.
-            old = sight.weighted(later.saturating_add(1));
+            old = at.weighted(later.saturating_add(1));
             cur = cur.saturating_sub(old);
         }
         0
@@ -191,7 +181,7 @@ impl Window {
     /// Counts units but keeps the limit, since no rule consumes.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) {
-        let shift = self.sight(at_us).shift;
+        let shift = self.counts_at(at_us).shift;
         self.counts.header_mut().last_us = at_us.to_le_bytes();
         let counts = self.counts.items_mut();
         if shift > 0 {
@@ -205,15 +195,21 @@ impl Window {
     }
 
     /// The counts that still count at `at_us`, newest first.
-    fn in_sight(&mut self, at_us: u64) -> impl Iterator<Item = &mut Uint48> {
-        let in_sight = self.counts.items().len().saturating_sub(self.sight(at_us).shift);
-        self.counts.items_mut().iter_mut().take(in_sight)
+    fn still_counting(&mut self, at_us: u64) -> impl Iterator<Item = &mut Uint48> {
+        let counting = self.counts.items().len().saturating_sub(self.counts_at(at_us).shift);
+        self.counts.items_mut().iter_mut().take(counting)
     }
 }
 
 impl Algorithm for Window {
-    fn shape(&self) -> Shape {
-        Shape { kind: Kind::Window, options: self.res().into() }
+    #[inline]
+    fn params(&self) -> Params {
+        Params::Window(WindowParams { res: self.res() })
+    }
+
+    /// The limit of the rule that consumed last.
+    fn limit(&self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.counts.header().limit))
     }
 
     fn period_us(&self) -> u64 {
@@ -229,21 +225,21 @@ impl Algorithm for Window {
     }
 
     fn consumed(&self, at_us: u64) -> u64 {
-        let sight = self.sight(at_us);
-        ceil_div(self.load(&sight, sight.counted()), self.period_us())
+        let at = self.counts_at(at_us);
+        ceil_div(self.load(&at, at.counted()), self.period_us())
     }
 
     fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let sight = self.sight(at_us);
-        let counts = sight.counted();
+        let at = self.counts_at(at_us);
+        let counts = at.counted();
         let limit = product(u64::from(rule.limit()), self.period_us());
-        let load = self.load(&sight, counts);
+        let load = self.load(&at, counts);
         let fits = load.wrapping_add(product(u64::from(cost), self.period_us())) <= limit;
         let admits_us = if fits {
             at_us
         } else {
             let allowance = u64::from(rule.limit()).saturating_sub(u64::from(cost));
-            self.fits_us(&sight, counts, allowance).max(at_us)
+            self.fits_us(&at, counts, allowance).max(at_us)
         };
         Reading {
             at_us,
@@ -258,6 +254,11 @@ impl Algorithm for Window {
         self.counts.header_mut().limit = rule.limit().to_le_bytes();
     }
 
+    fn details(&self, at_us: Option<u64>) -> Option<Details> {
+        let (current, previous) = at_us.map(|us| self.counts_at(us).counted()).unwrap_or_default();
+        Some(Details::Window(WindowReport { current, previous }))
+    }
+
     #[inline]
     fn address(&self) -> *const u8 {
         self.counts.start()
@@ -270,13 +271,13 @@ impl Algorithm for Window {
     fn ends(&self) -> Moment {
         let Some(age) = self.counts().position(|count| count > 0) else { return Moment::At(0) };
         let counts = self.counts.items().len().saturating_sub(age);
-        let out_of_sight = self.index(self.last_us()).saturating_add(counts as u64);
-        Moment::At(self.micros(out_of_sight.saturating_mul(self.period_us())))
+        let end = self.index(self.last_us()).saturating_add(counts as u64);
+        Moment::At(self.micros(end.saturating_mul(self.period_us())))
     }
 
     fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
         let units = u64::from(units);
-        self.in_sight(at_us).fold(0, |given: u64, count| {
+        self.still_counting(at_us).fold(0, |given: u64, count| {
             given.saturating_add(count.take(units.saturating_sub(given)))
         })
     }
@@ -286,23 +287,11 @@ impl Held for Window {
     fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
         let age = self.index(self.last_us()).checked_sub(self.index(stamp_us));
         let age = age.map_or(usize::MAX, |age| usize::try_from(age).unwrap_or(usize::MAX));
-        self.in_sight(at_us).nth(age).map_or(0, |count| count.take(units))
+        self.still_counting(at_us).nth(age).map_or(0, |count| count.take(units))
     }
 
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {
         self.add(at_us, excess.units);
-    }
-}
-
-impl Reported for Window {
-    fn rule(&self, name: Option<Name>) -> String {
-        let params = Params::Window(WindowParams { res: self.res() });
-        Rule::new(params, self.limit(), self.period_us()).named(name).to_string()
-    }
-
-    fn details(&self, at_us: Option<u64>) -> Option<Details> {
-        let (current, previous) = at_us.map(|us| self.sight(us).counted()).unwrap_or_default();
-        Some(Details::Window(WindowReport { current, previous }))
     }
 }
 

@@ -1,12 +1,10 @@
 //! The saved form of a window.
 
-use super::Window;
-use crate::algorithm::list::Meter;
-use crate::algorithm::{Algorithm, Saved};
+use crate::algorithm::{Algorithm, Meter, Saved, Window};
 use crate::rule::MAX_RES;
-use crate::saved::bounds::{check_period, check_time, check_units};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{load_items, put, save_items, take, within};
+use crate::saved::{
+    DecodeError, check_period, check_time, check_units, load_items, put, save_items, take, within,
+};
 use alloc::vec::Vec;
 
 const COUNTERS: &str = "a number of counters";
@@ -16,7 +14,8 @@ impl Saved for Window {
 
     fn save(&self, to: &mut Vec<u8>) {
         let counts = save_items(self.counts());
-        put(to, &(self.last_us(), self.period_us(), self.limit(), counts));
+        let limit = u32::from_le_bytes(self.counts.header().limit);
+        put(to, &(self.last_us(), self.period_us(), limit, counts));
     }
 }
 

@@ -14,7 +14,7 @@
 
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{at_worst, per, requests, share, time};
-use crate::rule::{MAX_RES, OwnOption, Rule, RuleError, memory, write_option, write_period};
+use crate::rule::{MAX_RES, OwnOption, Rule, RuleError, Unit, memory, write_option, write_period};
 use alloc::string::String;
 use core::fmt;
 
@@ -38,7 +38,7 @@ impl Words for WindowParams {
     }
 
     fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_period(f, rule, true)?;
+        write_period(f, rule, Unit::Week)?;
         write_option(f, RES.name, (self.res != 1).then_some(self.res))
     }
 

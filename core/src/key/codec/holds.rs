@@ -1,17 +1,16 @@
 //! Saves and loads holds. A saved charge names its state, not the numbers of rows, tracks and
 //! positions, which differ between servers.
 
-use crate::algorithm::state::State;
-use crate::key::holds::request::{HoldRequest, MAX_ID};
-use crate::key::holds::{
-    Charge, Detail, Hold, Holds, Id, Length, MOST_HOLDS, NO_TRACK, Position, TrackKind,
-};
+use crate::algorithm::State;
+use crate::key::holds::request::MAX_ID;
+use crate::key::holds::{Detail, Id, Position, TrackKind, TrackNumber};
+use crate::key::{Charge, Hold, HoldRequest, Holds, Length, MOST_HOLDS};
 use crate::rule::{MAX_PERIOD_US, Name};
-use crate::saved::bounds::{MAX_END_US, check_time, check_units, check_window, load_name};
-use crate::saved::error::DecodeError;
-use crate::saved::form::{SavedDetail, load_items, save_items, within};
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use crate::saved::{
+    DecodeError, MAX_END_US, SavedDetail, check_time, check_units, check_window, load_items,
+    load_name, save_items, within,
+};
+use alloc::{collections::BTreeMap, vec::Vec};
 
 /// An id, the end, the length, whether it refunds, its charges, and the names of its log rules.
 type SavedHold<'a> = (&'a [u8], u64, u64, bool, &'a [u8], &'a [u8]);
@@ -41,8 +40,8 @@ pub fn save_holds(holds: &Holds) -> Vec<u8> {
 }
 
 /// For each token bucket's track, the sorted positions of the least debts of its live holds.
-fn live_positions(holds: &Holds) -> BTreeMap<u16, Vec<Position>> {
-    let mut positions: BTreeMap<u16, Vec<Position>> = BTreeMap::new();
+fn live_positions(holds: &Holds) -> BTreeMap<TrackNumber, Vec<Position>> {
+    let mut positions: BTreeMap<TrackNumber, Vec<Position>> = BTreeMap::new();
     for charge in holds.in_order_of_ids().flat_map(Hold::charges) {
         let kind = holds.track(charge.track).map(|track| &track.kind);
         if let (Some(position), Some(TrackKind::Bucket(_))) = (charge.detail.position(), kind) {
@@ -57,7 +56,7 @@ fn save_charge(
     holds: &Holds,
     hold: &Hold,
     charge: &Charge,
-    positions: &BTreeMap<u16, Vec<Position>>,
+    positions: &BTreeMap<TrackNumber, Vec<Position>>,
 ) -> SavedCharge {
     let Charge { stamp_us, units, limit, by_default, shadow, detail, track } = *charge;
     let place = holds.place_of(charge);
@@ -129,8 +128,8 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
 
 /// True if each charge of a hold is on a different state.
 fn each_on_its_own_state(charges: &[Charge]) -> bool {
-    let mut tracks: Vec<u16> = charges.iter().map(|charge| charge.track).collect();
-    tracks.retain(|&track| track != NO_TRACK);
+    let mut tracks: Vec<TrackNumber> = charges.iter().map(|charge| charge.track).collect();
+    tracks.retain(|&track| track != TrackNumber::NONE);
     tracks.sort_unstable();
     tracks.is_sorted_by(|one, next| one < next)
 }
@@ -144,7 +143,7 @@ fn load_charge(
     holds: &mut Holds,
 ) -> Result<(Charge, Option<(u32, u128)>), DecodeError> {
     let (place, stamp_us, units, limit, by_default, shadow, detail) = saved;
-    let mut track = NO_TRACK;
+    let mut track = TrackNumber::NONE;
     if let Some(place) = place {
         let state = states.get(place as usize).ok_or(DecodeError::OutOfRange("a state"))?;
         let number = holds.track_for(place as usize, state.meter());

@@ -12,7 +12,6 @@
 //! value will, and fails if memory is short.
 //!
 //! ```text
-//! states  the states, each as its algorithm saves it
 //! holds   holds and their charges
 //! parts   payloads for tests, any bytes as one part of them
 //! ```
@@ -21,21 +20,17 @@ mod holds;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::arithmetic_side_effects, reason = "only for tests")]
 pub mod parts;
-mod states;
 
 use self::holds::{load_holds, save_holds};
-use self::states::{load_states, save_states};
-use super::check::Verdict;
-use super::history::{Entry, History};
-use super::limiter::{Compound, Limiter};
-use super::pause::Pause;
-use super::standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};
-use crate::rule::{MAX_PERIOD_US, MAX_UNITS};
-use crate::saved::bounds::{MAX_END_US, check_time};
-use crate::saved::error::{DecodeError, VERSION};
-use crate::saved::form::{load_items, load_text, put, save_items, take, within};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use super::standing::{MAX_FORGOTTEN_US, MAX_SPAN_US};
+use super::{BanCount, Compound, Entry, History, Limiter, Pause, Standing, StandingEntry, Verdict};
+use crate::algorithm::{Meter, State};
+use crate::rule::{Kind, MAX_PERIOD_US, MAX_UNITS, Name};
+use crate::saved::{
+    DecodeError, MAX_END_US, VERSION, check_time, load_items, load_name, load_text, put,
+    save_items, take, within,
+};
+use alloc::{boxed::Box, vec::Vec};
 use core::num::NonZeroU64;
 
 /// Whether it is an exemption, its end, the length of the ban, and the reason.
@@ -97,6 +92,36 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let (pause, history, holds) = (pause.map(Box::new), history.map(Box::new), holds.map(Box::new));
     let limiter = Limiter::of(Compound { states, standing, pause, bans, history, holds });
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
+}
+
+fn save_states(states: &[State]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for state in states {
+        put(&mut bytes, &state.name().as_ref().map(Name::as_str));
+        state.meter().save(&mut bytes);
+    }
+    bytes
+}
+
+/// The states of a limiter, each as its algorithm saves it. They are not counted first, because the list takes less memory than the
+/// states' own allocations.
+fn load_states(mut saved: &[u8]) -> Result<Vec<State>, DecodeError> {
+    let mut states = Vec::new();
+    while !saved.is_empty() {
+        let state = load_state(&mut saved)?;
+        states.try_reserve(1).map_err(|_| DecodeError::NoMemory(states.len()))?;
+        states.push(state);
+    }
+    states.shrink_to_fit();
+    Ok(states)
+}
+
+fn load_state(from: &mut &[u8]) -> Result<State, DecodeError> {
+    let name: Option<&str> = take(from)?;
+    let meter = Meter::load(from)?;
+    let name = name.map(load_name).transpose()?;
+    within(name.is_none() || !meter.is_of_kind(Kind::Log), "the name of a log")?;
+    Ok(State::named(name.as_ref(), meter))
 }
 
 fn save_standing(standing: &StandingEntry) -> SavedStanding<'_> {

@@ -5,13 +5,11 @@
 //!
 //! If a charge turns out too low, settling consumes the difference unconditionally.
 
-use super::request::Settlement;
-use super::{Charge, Detail, Hold, Holds, Track, TrackKind};
-use crate::algorithm::log::series::Take;
-use crate::algorithm::log::series::needs::Needs;
-use crate::algorithm::reading::effective_time;
-use crate::algorithm::state::State;
+use super::{Detail, Track, TrackKind};
+use crate::algorithm::log::Request;
+use crate::algorithm::{Needs, State, Take, effective_time};
 use crate::exact::{ceil_div, floor_div, millis_up, product};
+use crate::key::{Charge, Hold, Holds, Settlement};
 use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 
@@ -89,7 +87,7 @@ impl State {
         } else if cost > charge.units {
             let before = self.meter().level(charge.limit, at_us);
             self.meter_mut().consume_excess(charge.excess(cost), at_us);
-            track.note_consumption(before, true);
+            track.note_consumption(before, Request::Admitted);
         }
     }
 

@@ -4,7 +4,8 @@
 //! they are corrected and [released](Holds::release).
 
 use super::lapse::{Length, Row};
-use super::{Charge, Hold, Holds, Id, Track};
+use super::{Id, Track};
+use crate::key::{Charge, Hold, Holds};
 use alloc::vec::Vec;
 
 /// If 1/n of the holds or more have lapsed, where n is this number, they end in one pass instead of
@@ -14,10 +15,10 @@ const MANY: usize = 64;
 impl Holds {
     /// Ends the hold with an id.
     pub fn end(&mut self, id: &[u8]) -> Option<Hold> {
-        let by_id = self.place_of_id(id).ok()?;
+        let by_id = self.rank_of_id(id).ok()?;
         let row = self.by_id.get(by_id).copied()?;
         let end_us = self.hold(row)?.end_us();
-        let by_end = self.place_of_end(end_us, id).ok()?;
+        let by_end = self.rank_of_end(end_us, id).ok()?;
         self.by_id.remove(by_id);
         self.by_end.remove(by_end);
         let last = u16::try_from(self.rows.len().checked_sub(1)?).ok()?;
@@ -32,14 +33,11 @@ impl Holds {
 
     /// Ends the holds that have lapsed at `now_us`, in the order of their ends.
     pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
-        let (ended, ahead) = (self.ended(now_us), self.ahead(now_us).count());
-        let lapsed = ended.saturating_add(ahead);
-        if lapsed.saturating_mul(MANY) < self.len() {
-            let ended = self.in_order_of_ends().take(ended);
-            let lapsed = ended.chain(self.ahead(now_us)).map(|hold| Id::new(hold.id()));
-            let ids: Vec<Id> = lapsed.collect();
+        if self.lapsed(now_us).count().saturating_mul(MANY) < self.len() {
+            let any_ahead = self.ahead(now_us).next().is_some();
+            let ids: Vec<Id> = self.lapsed(now_us).map(|hold| Id::new(hold.id())).collect();
             let lapsed = ids.iter().filter_map(|id| self.end(id.as_bytes())).collect();
-            if ahead > 0 {
+            if any_ahead {
                 self.note_lengths();
             }
             return lapsed;
@@ -69,7 +67,7 @@ impl Holds {
 
     /// Removes the charge of an ended hold from its track.
     pub fn release(&mut self, hold: &Hold, charge: &Charge) {
-        let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return };
+        let Some(track) = self.tracks.get_mut(usize::from(charge.track.0)) else { return };
         track.forget_last(hold);
         track.charges = track.charges.saturating_sub(1);
         track.units = track.units.saturating_sub(charge.units.into());
@@ -85,12 +83,12 @@ impl Holds {
     /// Renumbers a hold's row in both orders.
     fn renumber(&mut self, from: Row, to: Row) {
         let Some(hold) = self.hold(from) else { return };
-        let by_id = self.place_of_id(hold.id());
-        let by_end = self.place_of_end(hold.end_us(), hold.id());
-        if let Some(row) = by_id.ok().and_then(|place| self.by_id.get_mut(place)) {
+        let by_id = self.rank_of_id(hold.id());
+        let by_end = self.rank_of_end(hold.end_us(), hold.id());
+        if let Some(row) = by_id.ok().and_then(|rank| self.by_id.get_mut(rank)) {
             *row = to;
         }
-        if let Some(lapse) = by_end.ok().and_then(|place| self.by_end.get_mut(place)) {
+        if let Some(lapse) = by_end.ok().and_then(|rank| self.by_end.get_mut(rank)) {
             lapse.row = to;
         }
     }

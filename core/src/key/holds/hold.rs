@@ -5,13 +5,11 @@
 //! ```
 
 use super::least::Position;
-use super::request::{HoldRequest, Settlement};
-use crate::algorithm::Excess;
-use crate::algorithm::log::series::needs::{Needs, PackedWindow};
+use crate::algorithm::{Excess, Needs, PackedWindow};
 use crate::heap::HeapVisitor;
+use crate::key::{HoldRequest, Settlement};
 use crate::rule::Name;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::slice;
 
 /// A hold of a key.
@@ -39,15 +37,24 @@ pub struct Charge {
     pub limit: u32,
     pub detail: Detail,
     /// The number of its state's track, see `track`.
-    pub track: u16,
+    pub track: TrackNumber,
     /// True if it took the check's default cost.
     pub by_default: bool,
     /// True if the rule was a shadow, which adds no debt beyond the capacity.
     pub shadow: bool,
 }
 
+/// The number of a track among those of a key's holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TrackNumber(pub u16);
+
+impl TrackNumber {
+    /// That of a charge whose state is gone, and of a state without holds.
+    pub const NONE: Self = Self(u16::MAX);
+}
+
 /// Data that only charges of some algorithms have, in 4 bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail(u32);
 
 impl Detail {
@@ -84,16 +91,13 @@ impl Detail {
 }
 
 impl Charge {
-    /// What the hold's log rules need of the log. The hold does not store whether they count
-    /// denials. This assumes that they do not, so the log keeps at least as much.
-    pub fn needs(&self) -> Needs {
-        Needs { window_us: self.detail.window_us(), units: self.limit, admitted: true }
-    }
-
     /// What the request cost beyond this charge, if its real cost is this.
     pub fn excess(&self, cost: u32) -> Excess {
-        let units = cost.saturating_sub(self.units);
-        Excess { units, limit: self.limit, shadow: self.shadow, needs: self.needs() }
+        let (units, limit) = (cost.saturating_sub(self.units), self.limit);
+        // The hold does not store whether its log rules count denials. If they do not, the log
+        // keeps at least as much.
+        let needs = Needs { window_us: self.detail.window_us(), units: limit, admitted: true };
+        Excess { units, limit, shadow: self.shadow, needs }
     }
 
     /// The request's real cost on this state.

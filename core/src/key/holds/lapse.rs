@@ -1,7 +1,6 @@
 //! When a hold lapses: how long it is, and its place in the order of ends.
 
-use crate::algorithm::log::series::needs::PackedWindow;
-use crate::algorithm::reading::not_before_us;
+use crate::algorithm::{PackedWindow, not_before_us};
 use crate::rule::MAX_PERIOD_US;
 
 /// A hold's index in the rows. It changes when another hold ends.

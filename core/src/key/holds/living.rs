@@ -12,8 +12,8 @@
 //! no hold lies ahead. So while the clock only moves forward, one comparison shows that none does.
 
 use super::lapse::{Lapse, Length};
-use super::{Hold, Holds};
-use crate::algorithm::reading::not_before_us;
+use crate::algorithm::not_before_us;
+use crate::key::{Hold, Holds};
 
 impl Holds {
     /// The live hold with this id.
@@ -27,41 +27,45 @@ impl Holds {
 
     /// The length of one of these holds.
     pub fn length_of(&self, hold: &Hold) -> Length {
-        self.lapse_of(hold.id()).map_or(Length::new(0), |lapse| lapse.length)
+        let rank = self.rank_of_end(hold.end_us(), hold.id()).ok();
+        let lapse = rank.and_then(|rank| self.by_end.get(rank));
+        lapse.map_or(Length::new(0), |lapse| lapse.length)
     }
 
     /// The holds that live at `now_us`, the next to lapse first.
     pub fn live(&self, now_us: u64) -> impl Iterator<Item = &Hold> {
-        let lapses = self.by_end.iter().skip(self.ended(now_us));
+        let lapses = self.by_end.iter().skip(self.count_ended(now_us));
         lapses
             .filter_map(move |lapse| self.hold(lapse.row).filter(|_| !self.is_ahead(lapse, now_us)))
     }
 
     /// The number of holds that live at `now_us`.
     pub fn alive(&self, now_us: u64) -> usize {
-        let lapsed = self.ended(now_us).saturating_add(self.ahead(now_us).count());
-        self.len().saturating_sub(lapsed)
+        self.len().saturating_sub(self.lapsed(now_us).count())
     }
 
-    /// True if any hold has lapsed at `now_us`.
-    pub fn any_lapsed(&self, now_us: u64) -> bool {
-        let next = self.in_order_of_ends().next();
-        next.is_some_and(|hold| hold.has_ended(now_us)) || self.ahead(now_us).next().is_some()
+    /// The holds that have lapsed at `now_us`: those that have reached their ends, then those ahead
+    /// of the clock.
+    pub fn lapsed(&self, now_us: u64) -> impl Iterator<Item = &Hold> {
+        self.ended(now_us).chain(self.ahead(now_us))
     }
 
     /// The sum of the rules that each hold live at `now_us` is on.
     pub fn live_rules(&self, now_us: u64) -> usize {
-        let ended = self.in_order_of_ends().take_while(|hold| hold.has_ended(now_us));
-        let lapsed = ended.chain(self.ahead(now_us)).map(Hold::rules);
-        lapsed.fold(self.rules, u32::saturating_sub) as usize
+        self.lapsed(now_us).map(Hold::rules).fold(self.rules, u32::saturating_sub) as usize
     }
 
     /// True if holds that have lapsed at `now_us` must end before rules read the key. Those are
     /// holds that give their charges back, and holds ahead of a clock that stepped back, which would
     /// live again once the clock comes near. Rules ignore other holds that have reached their end.
     pub fn lapse_matters(&self, now_us: u64) -> bool {
-        let ended = || self.in_order_of_ends().take_while(|hold| hold.has_ended(now_us));
-        self.ahead(now_us).next().is_some() || self.any_refunds() && ended().any(Hold::refunds)
+        let refunds = || self.any_refunds() && self.ended(now_us).any(Hold::refunds);
+        self.ahead(now_us).next().is_some() || refunds()
+    }
+
+    /// The holds that have reached their ends, in that order.
+    fn ended(&self, now_us: u64) -> impl Iterator<Item = &Hold> {
+        self.in_order_of_ends().take_while(move |hold| hold.has_ended(now_us))
     }
 
     /// The holds that have lapsed because the clock stepped back, in the order of their ends.

@@ -12,49 +12,44 @@
 //! take 16 more bytes per hold and are no faster.
 //!
 //! ```text
-//! request  what callers ask of holds
-//! hold     a hold and its charges
-//! lapse    how long a hold is, and its place in the order of ends
-//! living   which holds live at a time
-//! ending   a hold ends: it is settled, or has lapsed
-//! track    what the holds of one state have in common
-//! least    the least debt of a token bucket since each of its holds was taken
-//! foreseen a state as it will be once holds have lapsed
-//! charging what a state is charged for a hold, and how settling corrects it
+//! request      what callers ask of holds
+//! hold         a hold and its charges
+//! lapse        how long a hold is, and its rank in the order of ends
+//! living       which holds live at a time
+//! ending       a hold ends: it is settled, or has lapsed
+//! track        what the holds of one state have in common
+//! least        the least debt of a token bucket since each of its holds was taken
+//! lapsed_copy  a copy of a state in which holds have lapsed
+//! charging     what a state is charged for a hold, and how settling corrects it
 //! ```
 
 mod charging;
 mod ending;
-mod foreseen;
 mod hold;
 mod lapse;
+mod lapsed_copy;
 mod least;
 mod living;
 pub mod request;
 mod track;
 
-use alloc::vec::Vec;
-pub use foreseen::Foreseen;
-pub use hold::{Charge, Detail, Hold, Id};
+use self::lapse::{Lapse, Row};
+use crate::algorithm::log::Request;
+use crate::algorithm::{Meter, Moment};
+use crate::heap::HeapVisitor;
+use alloc::{collections::VecDeque, vec::Vec};
+use core::ops::Range;
+pub use hold::{Charge, Detail, Hold, Id, TrackNumber};
 pub use lapse::Length;
+pub use lapsed_copy::LapsedCopy;
 pub use least::{Leasts, Position};
 pub use track::{Track, TrackKind};
-
-use crate::algorithm::list::Meter;
-use crate::algorithm::reading::Moment;
-use crate::heap::HeapVisitor;
-use alloc::collections::VecDeque;
-use core::ops::Range;
-use lapse::{Lapse, Row};
 
 /// The most holds of a key, whatever the setting.
 pub const MOST_HOLDS: usize = 50_000;
 
 /// The tracks of deleted states that may stay until the holds on them end.
 const MANY_ORPHANS: usize = 256;
-
-/// The track of a charge whose state is gone, and of a state without holds.
-pub const NO_TRACK: u16 = u16::MAX;
 
 /// The holds of a key; at least one.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +58,8 @@ pub struct Holds {
     by_id: VecDeque<Row>,
     by_end: VecDeque<Lapse>,
     tracks: Vec<Track>,
-    /// Each state's track number, in the order of the states; [`NO_TRACK`] if it has none.
-    numbers: Vec<u16>,
+    /// Each state's track number, in the order of the states; [`TrackNumber::NONE`] if it has none.
+    numbers: Vec<TrackNumber>,
     /// The number of holds that give their charges back when they lapse.
     refunding: u32,
     /// The sum of the rules that each hold is on.
@@ -86,25 +81,20 @@ impl Holds {
         self.rows.get(usize::from(row))
     }
 
-    /// An id's index in the order of ids, or where to insert it.
-    fn place_of_id(&self, id: &[u8]) -> Result<usize, usize> {
+    /// An id's rank in the order of ids, or where to insert it.
+    fn rank_of_id(&self, id: &[u8]) -> Result<usize, usize> {
         self.by_id.binary_search_by(|&row| self.hold(row).map_or(b"".as_slice(), Hold::id).cmp(id))
     }
 
-    /// A hold's index in the lapse order, or where to insert it.
-    fn place_of_end(&self, end_us: u64, id: &[u8]) -> Result<usize, usize> {
+    /// A hold's rank in the lapse order, or where to insert it.
+    fn rank_of_end(&self, end_us: u64, id: &[u8]) -> Result<usize, usize> {
         self.by_end.binary_search_by(|lapse| {
             self.hold(lapse.row).map(|hold| (hold.end_us(), hold.id())).cmp(&Some((end_us, id)))
         })
     }
 
     fn row_of(&self, id: &[u8]) -> Option<Row> {
-        self.by_id.get(self.place_of_id(id).ok()?).copied()
-    }
-
-    /// When the hold with this id lapses.
-    fn lapse_of(&self, id: &[u8]) -> Option<&Lapse> {
-        self.by_end.get(self.place_of_end(self.find(id)?.end_us(), id).ok()?)
+        self.by_id.get(self.rank_of_id(id).ok()?).copied()
     }
 
     /// The hold with this id, lapsed or not.
@@ -127,23 +117,23 @@ impl Holds {
         self.refunding > 0
     }
 
-    /// The places in the lapse order of the holds that lapse after `now_us` and before `until`.
+    /// The ranks in the lapse order of the holds that lapse after `now_us` and before `until`.
     pub fn lapses_between(&self, now_us: u64, until: Moment) -> Range<usize> {
         let end = match until {
-            Moment::At(us) => self.ended(us.saturating_sub(1)),
+            Moment::At(us) => self.count_ended(us.saturating_sub(1)),
             Moment::Never => self.len(),
         };
-        self.ended(now_us)..end
+        self.count_ended(now_us)..end
     }
 
-    /// When the hold at a place in the lapse order lapses.
-    pub fn end_at(&self, place: usize) -> Option<u64> {
-        self.hold(self.by_end.get(place)?.row).map(Hold::end_us)
+    /// When the hold of a rank in the lapse order lapses.
+    pub fn end_at(&self, rank: usize) -> Option<u64> {
+        self.hold(self.by_end.get(rank)?.row).map(Hold::end_us)
     }
 
-    /// The holds at these places in the lapse order.
-    fn at_places(&self, places: Range<usize>) -> impl Iterator<Item = &Hold> {
-        self.by_end.range(places).filter_map(|lapse| self.hold(lapse.row))
+    /// The holds of these ranks in the lapse order.
+    fn of_ranks(&self, ranks: Range<usize>) -> impl Iterator<Item = &Hold> {
+        self.by_end.range(ranks).filter_map(|lapse| self.hold(lapse.row))
     }
 
     /// The sum of the rules that each hold is on.
@@ -152,7 +142,7 @@ impl Holds {
     }
 
     /// The number of stored holds that have reached their end at `now_us`.
-    pub fn ended(&self, now_us: u64) -> usize {
+    pub fn count_ended(&self, now_us: u64) -> usize {
         let has_ended = |lapse: &Lapse| self.hold(lapse.row).is_some_and(|it| it.has_ended(now_us));
         self.by_end.partition_point(has_ended)
     }
@@ -165,14 +155,14 @@ impl Holds {
     /// Adds a hold of this length, unless the key already has the most holds that it can. No other
     /// hold may have its id.
     pub fn add(&mut self, hold: Hold, length: Length) {
-        let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.place_of_id(hold.id()))
+        let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.rank_of_id(hold.id()))
         else {
             return;
         };
         if self.rows.len() >= MOST_HOLDS {
             return;
         }
-        let by_end = self.place_of_end(hold.end_us(), hold.id()).unwrap_or_else(|place| place);
+        let by_end = self.rank_of_end(hold.end_us(), hold.id()).unwrap_or_else(|rank| rank);
         self.count(&hold);
         for charge in hold.charges().iter().filter(|charge| charge.units > 0) {
             let track = self.track_mut(charge.track).map(|track| &mut track.kind);
@@ -208,28 +198,28 @@ impl Holds {
     pub fn renew(&mut self, id: &[u8], end_us: u64, length: Length) {
         let Some(row) = self.row_of(id) else { return };
         let Some(before_us) = self.hold(row).map(Hold::end_us) else { return };
-        if let Ok(place) = self.place_of_end(before_us, id) {
-            self.by_end.remove(place);
+        if let Ok(rank) = self.rank_of_end(before_us, id) {
+            self.by_end.remove(rank);
         }
         if let Some(hold) = self.rows.get_mut(usize::from(row)) {
             hold.set_end_us(end_us);
         }
-        let place = self.place_of_end(end_us, id).unwrap_or_else(|place| place);
-        self.by_end.insert(place, Lapse { row, length });
+        let rank = self.rank_of_end(end_us, id).unwrap_or_else(|rank| rank);
+        self.by_end.insert(rank, Lapse { row, length });
         self.note_length(end_us, length);
     }
 
-    pub fn track(&self, number: u16) -> Option<&Track> {
-        self.tracks.get(usize::from(number))
+    pub fn track(&self, number: TrackNumber) -> Option<&Track> {
+        self.tracks.get(usize::from(number.0))
     }
 
-    pub fn track_mut(&mut self, number: u16) -> Option<&mut Track> {
-        self.tracks.get_mut(usize::from(number))
+    pub fn track_mut(&mut self, number: TrackNumber) -> Option<&mut Track> {
+        self.tracks.get_mut(usize::from(number.0))
     }
 
     /// The track number of the state at a place, if holds were charged on it.
-    pub fn track_of(&self, place: usize) -> Option<u16> {
-        self.numbers.get(place).copied().filter(|&number| number != NO_TRACK)
+    pub fn track_of(&self, place: usize) -> Option<TrackNumber> {
+        self.numbers.get(place).copied().filter(|&number| number != TrackNumber::NONE)
     }
 
     /// The place of the state that was charged; `None` if it is gone.
@@ -237,18 +227,18 @@ impl Holds {
         self.track(charge.track)?.place.map(usize::from)
     }
 
-    /// Records that a check consumed from the state at a place, whose [level](Meter::level) was
+    /// Records that a request consumed from the state at a place, whose [level](Meter::level) was
     /// `before`.
-    pub fn note_consumption(&mut self, place: usize, before: u128, queues: bool) {
+    pub fn note_consumption(&mut self, place: usize, before: u128, request: Request) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
-            track.note_consumption(before, queues);
+            track.note_consumption(before, request);
         }
     }
 
     /// Another state, without holds, replaces the one at a place.
     pub fn replace_state(&mut self, place: usize) {
         let Some(number) = self.numbers.get_mut(place) else { return };
-        let number = core::mem::replace(number, NO_TRACK);
+        let number = core::mem::replace(number, TrackNumber::NONE);
         if let Some(track) = self.track_mut(number) {
             track.place = None;
         }
@@ -277,8 +267,8 @@ impl Holds {
         }
         let Self { rows, tracks, .. } = self;
         for charge in rows.iter_mut().flat_map(Hold::charges_mut) {
-            if tracks.get(usize::from(charge.track)).is_none_or(|track| track.place.is_none()) {
-                (charge.track, charge.detail) = (NO_TRACK, Detail::least(None));
+            if tracks.get(usize::from(charge.track.0)).is_none_or(|track| track.place.is_none()) {
+                (charge.track, charge.detail) = (TrackNumber::NONE, Detail::least(None));
             }
         }
         for track in tracks.iter_mut().filter(|track| track.place.is_none()) {
@@ -287,18 +277,18 @@ impl Holds {
     }
 
     /// The track of the state at a place, created if missing. `None` if no number is left for it.
-    pub fn track_for(&mut self, place: usize, meter: &Meter) -> Option<u16> {
+    pub fn track_for(&mut self, place: usize, meter: &Meter) -> Option<TrackNumber> {
         self.track_of(place).or_else(|| self.new_track(place, meter))
     }
 
-    fn new_track(&mut self, place: usize, meter: &Meter) -> Option<u16> {
+    fn new_track(&mut self, place: usize, meter: &Meter) -> Option<TrackNumber> {
         let free = self.tracks.iter().position(|track| !track.is_in_use());
         let track = Track::of(u16::try_from(place).ok()?, meter);
-        let number = u16::try_from(free.unwrap_or(self.tracks.len())).ok()?;
-        if number == NO_TRACK {
+        let number = TrackNumber(u16::try_from(free.unwrap_or(self.tracks.len())).ok()?);
+        if number == TrackNumber::NONE {
             return None;
         }
-        match self.tracks.get_mut(usize::from(number)) {
+        match self.tracks.get_mut(usize::from(number.0)) {
             Some(free) => *free = track,
             None => {
                 // Grows by one at first, since most keys with holds have one track.
@@ -309,14 +299,14 @@ impl Holds {
             }
         }
         if place >= self.numbers.len() {
-            self.numbers.resize(place.saturating_add(1), NO_TRACK);
+            self.numbers.resize(place.saturating_add(1), TrackNumber::NONE);
         }
         *self.numbers.get_mut(place)? = number;
         Some(number)
     }
 
     /// The longest window of the log rules that the holds on a log were taken under.
-    pub fn longest_window_us(&self, track: u16) -> u64 {
+    pub fn longest_window_us(&self, track: TrackNumber) -> u64 {
         let charges = self.rows.iter().flat_map(Hold::charges);
         let of_track = charges.filter(|charge| charge.track == track);
         of_track.map(|charge| charge.detail.window_us()).max().unwrap_or(0)
@@ -324,7 +314,7 @@ impl Holds {
 
     /// Moves stamps later than `latest_us` to that time, because the log entries they refer to
     /// moved there.
-    pub fn move_stamps(&mut self, track: u16, latest_us: u64) {
+    pub fn move_stamps(&mut self, track: TrackNumber, latest_us: u64) {
         let charges = self.rows.iter_mut().flat_map(Hold::charges_mut);
         for charge in charges.filter(|charge| charge.track == track) {
             charge.stamp_us = charge.stamp_us.min(latest_us);
@@ -335,7 +325,7 @@ impl Holds {
     /// All charges of ended holds must have been released.
     pub fn compact_sparse(&mut self) {
         let Self { rows, tracks, .. } = self;
-        for (track, number) in tracks.iter_mut().zip(0..) {
+        for (track, number) in tracks.iter_mut().zip((0..).map(TrackNumber)) {
             let TrackKind::Bucket(leasts) = &mut track.kind else { continue };
             if leasts.len() / 2 <= (track.charges as usize).saturating_add(16) {
                 continue;

@@ -1,6 +1,6 @@
 //! What callers can ask of holds.
 
-use super::Length;
+use crate::key::Length;
 use crate::rule::NamedCost;
 
 /// The `HOLD` of a check: the receipt to take if it is allowed.

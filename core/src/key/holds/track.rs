@@ -5,8 +5,8 @@
 
 use super::hold::{Hold, Id};
 use super::least::Leasts;
-use crate::algorithm::Memory;
-use crate::algorithm::list::Meter;
+use crate::algorithm::Meter;
+use crate::algorithm::log::Request;
 use crate::heap::HeapVisitor;
 
 #[derive(Clone, Debug)]
@@ -38,11 +38,15 @@ impl Track {
     pub const UNUSED: Self = Self { place: None, charges: 0, units: 0, kind: TrackKind::Plain };
 
     pub fn of(place: u16, meter: &Meter) -> Self {
-        let kind = match meter.memory() {
-            Memory::Nothing => TrackKind::Plain,
-            Memory::Needs => TrackKind::Log,
-            Memory::Leasts => TrackKind::Bucket(Leasts::default()),
-            Memory::Last => TrackKind::Queue { last: None },
+        let kind = match meter {
+            Meter::Log(_) => TrackKind::Log,
+            Meter::Debt(debt) if debt.is_leaky() => TrackKind::Queue { last: None },
+            Meter::Debt(_) => TrackKind::Bucket(Leasts::default()),
+            Meter::Window(_)
+            | Meter::Fixed(_)
+            | Meter::FixedWithPast(_)
+            | Meter::Interval(_)
+            | Meter::Slots(_) => TrackKind::Plain,
         };
         Self { kind, place: Some(place), ..Self::UNUSED }
     }
@@ -51,13 +55,13 @@ impl Track {
         self.place.is_some() || self.charges > 0
     }
 
-    /// Records a consumption from the state, whose [level](Meter::level) was `before`. `queues` is
-    /// false for charged denials, which are promised no turn.
-    pub fn note_consumption(&mut self, before: u128, queues: bool) {
+    /// Records a consumption from the state, whose [level](Meter::level) was `before`. Charged denials
+    /// are promised no turn.
+    pub fn note_consumption(&mut self, before: u128, request: Request) {
         match &mut self.kind {
             TrackKind::Plain | TrackKind::Log => {}
             TrackKind::Bucket(leasts) => leasts.cut_to(before),
-            TrackKind::Queue { last } if queues => *last = None,
+            TrackKind::Queue { last } if request == Request::Admitted => *last = None,
             TrackKind::Queue { .. } => {}
         }
     }

@@ -1,18 +1,10 @@
 //! A limiter as `RL.INFO` and `RL.LOG` show it: each state, in its rule's words, and the last
 //! checks.
 
-use super::history::Entry;
-use super::limiter::Limiter;
-use crate::algorithm::Details;
-use crate::algorithm::log::Log;
-use crate::algorithm::reading::{Moment, effective_time};
-use crate::algorithm::state::State;
-use crate::key::check::Verdict;
-use crate::key::slots::Slots;
+use super::{Entry, Limiter, Slots, Verdict};
+use crate::algorithm::{Details, Log, Moment, State, effective_time};
 use crate::rule::{Kind, MS_US};
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq)]

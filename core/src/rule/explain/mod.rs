@@ -6,8 +6,7 @@
 //! any `t`, starting with nothing consumed. The words of each algorithm have its formula.
 
 use super::{CommonOption, Kind, MS_US, Period, Rule, Unit, memory};
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 
 /// What a rule means, its worst burst and its memory, in a few sentences.
 pub fn explain(rule: &Rule) -> String {
@@ -128,7 +127,7 @@ pub(crate) fn per(us: u64) -> String {
 }
 
 fn count_and_noun(us: u64) -> (u64, &'static str) {
-    let Some(Period { count, unit }) = Period::of_micros(us, true) else {
+    let Some(Period { count, unit }) = Period::of_micros(us, Unit::Week) else {
         return (us, "microsecond");
     };
     let noun = match unit {

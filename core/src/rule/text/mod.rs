@@ -23,7 +23,8 @@ use super::{
     meant,
 };
 use alloc::vec::Vec;
-use core::fmt::{self, Display, Formatter};
+use core::fmt;
+use core::fmt::{Display, Formatter};
 
 impl Rule {
     /// Reads a rule from its text.
@@ -288,22 +289,12 @@ impl Display for Number {
     }
 }
 
-/// Minutes east of UTC as `+HH:MM` or `-HH:MM`.
-pub(crate) struct TimeZone(pub i16);
-
-impl Display for TimeZone {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (sign, minutes) = (if self.0 < 0 { '-' } else { '+' }, self.0.unsigned_abs());
-        write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
-    }
-}
-
 /// A period in microseconds, in the longest unit that divides it.
 pub(crate) struct DisplayPeriod(pub u64);
 
 impl Display for DisplayPeriod {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write_length(f, self.0, true)
+        write_length(f, self.0, Unit::Week)
     }
 }
 
@@ -311,21 +302,21 @@ impl Display for Ladder {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, rung_us) in self.rungs_us().enumerate() {
             f.write_str(if index == 0 { "" } else { ":" })?;
-            write_length(f, rung_us, true)?;
+            write_length(f, rung_us, Unit::Week)?;
         }
         Ok(())
     }
 }
 
-/// Writes the period of a rule, in weeks only if `weeks`.
-pub(crate) fn write_period(f: &mut Formatter<'_>, rule: &Rule, weeks: bool) -> fmt::Result {
+/// Writes the period of a rule, in the longest unit up to this that divides it.
+pub(crate) fn write_period(f: &mut Formatter<'_>, rule: &Rule, longest: Unit) -> fmt::Result {
     f.write_str("/")?;
-    write_length(f, rule.period_us, weeks)
+    write_length(f, rule.period_us, longest)
 }
 
-/// Writes a length of time in the longest unit that divides it; in weeks only if `weeks`.
-fn write_length(f: &mut Formatter<'_>, us: u64, weeks: bool) -> fmt::Result {
-    let Some(Period { count, unit }) = Period::of_micros(us, weeks) else {
+/// Writes a length of time in the longest unit up to this that divides it.
+fn write_length(f: &mut Formatter<'_>, us: u64, longest: Unit) -> fmt::Result {
+    let Some(Period { count, unit }) = Period::of_micros(us, longest) else {
         return write!(f, "{us}us");
     };
     f.write_str(itoa::Buffer::new().format(count))?;

@@ -5,7 +5,7 @@
 use super::rules::{rule_set, uncosted};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{act, cases, check, later, peek, unblocked, would_pass};
-use crate::check::{Decision, Foresight, RuleReport};
+use crate::check::{Budget, Decision, RuleReport};
 use crate::key::{Check, Limiter, Verdict};
 use crate::rule::{MAX_UNITS, Rule};
 use crate::tests::naive::model::Voice;
@@ -62,8 +62,8 @@ pub(super) fn next_is_exact(
     decisions: &[Decision],
     now_us: u64,
 ) -> TestCaseResult {
-    let (check, foresight) = (Check::new(rules, 0, now_us), Foresight::of_command());
-    let reports: Vec<_> = limiter.rule_reports(&check, decisions, &foresight).collect();
+    let (check, budget) = (Check::new(rules, 0, now_us), Budget::of_command());
+    let reports: Vec<_> = limiter.rule_reports(&check, decisions, &budget).collect();
     prop_assert_eq!(reports.len(), rules.len());
     for (i, RuleReport { decision, next_ms, .. }) in reports.into_iter().enumerate() {
         if decision.limit == 0 || decision.remaining == decision.limit {

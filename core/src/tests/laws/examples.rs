@@ -1,7 +1,7 @@
 //! The worked examples of the documentation.
 
 use super::{check, peek, rule, spec, would_pass};
-use crate::check::{Decision, Foresight};
+use crate::check::{Budget, Decision};
 use crate::key::{Change, Check, CheckOptions, HoldRequest, Limiter, Settlement, Verdict};
 use crate::rule::Kind;
 use crate::rule::{NamedCost, Rule, RuleSpec, SECOND_US, Unit};
@@ -328,8 +328,8 @@ fn no_wait_reaches_beyond_the_end_of_a_state() {
         let summary = denied.summary;
         assert_eq!((summary.verdict, summary.wait_ms), (Verdict::Limited, end_ms), "{asked:?}");
         assert_eq!(summary.reset_ms, end_ms, "{asked:?}");
-        let (check_at, foresight) = (Check::new(&asked, 0, at(0)), Foresight::of_command());
-        let next = limiter.rule_reports(&check_at, &decisions, &foresight).next().unwrap().next_ms;
+        let (check_at, budget) = (Check::new(&asked, 0, at(0)), Budget::of_command());
+        let next = limiter.rule_reports(&check_at, &decisions, &budget).next().unwrap().next_ms;
         assert!(0 < next && next <= end_ms, "{next}");
         let end_us = at(0) + end_ms.cast_unsigned() * 1_000;
         assert!(!would_pass(&limiter, &asked, 1, end_us - 1));

@@ -203,8 +203,8 @@ proptest! {
                 }
                 Deed::Pardon => {
                     let any = naive.blocked_until_us > now_us || naive.count(now_us).is_some();
-                    prop_assert_eq!(key.primary.can_be_pardoned(now_us), any);
-                    key.both(Limiter::pardon);
+                    prop_assert_eq!(key.primary.can_unblock(now_us), any);
+                    key.both(Limiter::unblock);
                     naive = Naive::default();
                 }
                 Deed::Block(ms) => {

@@ -50,7 +50,7 @@ mod shared_log;
 pub mod traffic;
 
 use self::traffic::Action;
-use crate::check::{Decision, Foresight, Outcome};
+use crate::check::{Budget, Decision, Outcome};
 use crate::key::{Check, Limiter, Verdict};
 use crate::rule::Kind;
 use crate::rule::{Period, Rule, RuleSpec, Unit};
@@ -77,7 +77,7 @@ fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, 
     let check = Check::new(rules, cost, now_us);
     let limiter = limiter.as_of(now_us);
     let outcome = limiter.peek(&check, &mut decisions);
-    limiter.fill_resets(&check, &mut decisions, &Foresight::of_command());
+    limiter.fill_resets(&check, &mut decisions, &Budget::of_command());
     (outcome, decisions)
 }
 
@@ -91,7 +91,7 @@ fn check(
     let mut decisions = Vec::new();
     let check = Check::new(rules, cost, now_us);
     let outcome = limiter.check(&check, &mut decisions);
-    limiter.fill_resets(&check, &mut decisions, &Foresight::of_command());
+    limiter.fill_resets(&check, &mut decisions, &Budget::of_command());
     (outcome, decisions)
 }
 

@@ -147,7 +147,7 @@ impl Key {
                 self.propagate(Action::set(&entry, None), &[])?;
             }
             "UNBLOCK" => {
-                self.primary.pardon();
+                self.primary.unblock();
                 self.propagate(Action::Unblock, &[])?;
             }
             "UNEXEMPT" => {

@@ -126,9 +126,9 @@ impl World {
             61..62 => self.change(key, Action::Reset, Woken::All, Limiter::reset),
             62..64 => self.block(key),
             64..66 => self.change(key, Action::Unblock, Woken::All, |limiter, now_us| {
-                let pardons = limiter.can_be_pardoned(now_us);
+                let pardons = limiter.can_unblock(now_us);
                 if pardons {
-                    limiter.pardon();
+                    limiter.unblock();
                 }
                 pardons
             }),

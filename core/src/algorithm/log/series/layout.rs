@@ -5,8 +5,7 @@ use super::needs::{PackedNeeds, PastNeeds};
 use super::weights::Weights;
 use crate::header_slice::HeaderSlice;
 use crate::rule::MAX_TIME_US;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 /// Entries in time order, oldest first.
 #[derive(Clone, Debug)]

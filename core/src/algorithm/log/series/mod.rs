@@ -63,8 +63,7 @@ impl Series {
         let bytes = ring_for(entries, width);
         let mut series = Self { ring: HeaderSlice::try_new(head, 0, bytes)? };
         if weighted {
-            let weights = Weights::with_room(entries).ok()?;
-            series.extras_or_new().weights = Some(weights);
+            series.extras_or_new().weights = Some(Weights::with_room(entries)?);
         }
         Some(series)
     }
@@ -136,6 +135,12 @@ impl Series {
         let head = self.head();
         let (front, newest_us) = (head.front as usize, head.newest.us());
         Entries { ring: self.ring.items(), front, newest_us }
+    }
+
+    /// Where in the ring an entry begins.
+    fn position(&self, index: u32) -> usize {
+        let (ring, front) = (self.ring.items().len(), self.head().front as usize);
+        position(ring, front, index, self.width().bytes() as usize)
     }
 
     /// How much older an entry is than the newest.
@@ -340,9 +345,7 @@ impl Series {
     /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.header_slice(&mut self.ring);
-        let Some(extras) = &mut self.head_mut().extras else { return };
-        to.boxed(extras);
-        extras.visit_heap(to);
+        to.optional(&mut self.head_mut().extras, Extras::visit_heap);
     }
 }
 

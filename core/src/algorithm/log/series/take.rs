@@ -6,11 +6,9 @@
 //! ```
 //!
 //! Finding the entries takes O(log n). Removing them moves the entries on one side, at most half of
-//! all, with at most three `memmove`s, because the source and the target can each wrap around the
-//! end of the ring once. Units of many times are removed in one pass that copies the entries that
-//! stay.
+//! all. Units of many times are removed in one pass that copies the entries that stay.
 
-use super::entries::position;
+use super::entries::{self, Width, at_width};
 use super::layout::{Newest, Series};
 use core::ops::Range;
 
@@ -123,69 +121,25 @@ impl Series {
             _ => self.head().newest.us(),
         };
         let newest = Newest::new(newest_us, self.width());
-        let (ring, front) = (self.ring.items().len(), self.head().front as usize);
-        let width = self.width().bytes() as usize;
-        let bytes = |entries: u32| (entries as usize).saturating_mul(width);
-        let at = |index| position(ring, front, index, width);
-        let (start, end) = (at(entries.start), at(entries.end));
         if later <= entries.start {
-            move_down(self.ring.items_mut(), end, start, bytes(later));
+            for to in entries.start..len.saturating_sub(removed) {
+                self.copy_entry(to.saturating_add(removed), to);
+            }
         } else {
-            move_up(self.ring.items_mut(), start, end, bytes(entries.start));
-            self.head_mut().front = u32::try_from(at(removed)).unwrap_or(0);
+            for to in (removed..entries.end).rev() {
+                self.copy_entry(to.saturating_sub(removed), to);
+            }
+            let front = self.position(removed);
+            self.head_mut().front = u32::try_from(front).unwrap_or(0);
         }
         let head = self.head_mut();
         head.len = len.saturating_sub(removed);
         head.newest = newest;
         self.shrink();
     }
-}
-
-/// Moves `bytes` bytes of a ring from `from` to the earlier position `to`.
-fn move_down(ring: &mut [u8], mut from: usize, mut to: usize, mut bytes: usize) {
-    let len = ring.len();
-    while bytes > 0 {
-        let run = bytes.min(len.saturating_sub(from.max(to)));
-        if run == 0 {
-            return;
-        }
-        copy_within(ring, from, to, run);
-        from = wrapped_up(from.saturating_add(run), len);
-        to = wrapped_up(to.saturating_add(run), len);
-        bytes = bytes.saturating_sub(run);
-    }
-}
-
-/// Moves the `bytes` bytes of a ring that end at `from`, to end at the later position `to`.
-fn move_up(ring: &mut [u8], mut from: usize, mut to: usize, mut bytes: usize) {
-    let len = ring.len();
-    while bytes > 0 {
-        (from, to) = (wrapped_down(from, len), wrapped_down(to, len));
-        let run = bytes.min(from.min(to));
-        if run == 0 {
-            return;
-        }
-        from = from.saturating_sub(run);
-        to = to.saturating_sub(run);
-        copy_within(ring, from, to, run);
-        bytes = bytes.saturating_sub(run);
-    }
-}
-
-/// Maps the end of a ring to its start.
-const fn wrapped_up(position: usize, len: usize) -> usize {
-    if position >= len { 0 } else { position }
-}
-
-/// Maps the start of a ring to its end.
-const fn wrapped_down(position: usize, len: usize) -> usize {
-    if position == 0 { len } else { position }
-}
-
-/// Moves bytes of which neither the source nor the target wraps around the end.
-fn copy_within(ring: &mut [u8], from: usize, to: usize, bytes: usize) {
-    let end = from.saturating_add(bytes);
-    if end <= ring.len() && to.saturating_add(bytes) <= ring.len() {
-        ring.copy_within(from..end, to);
+    /// Writes the time of an entry over that of another.
+    fn copy_entry(&mut self, from: u32, to: u32) {
+        let (time_us, to) = (self.time(from), self.position(to));
+        at_width!(self.width(), W => entries::write::<W>(self.ring.items_mut(), to, time_us));
     }
 }

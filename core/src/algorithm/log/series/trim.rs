@@ -1,7 +1,7 @@
 //! Drops entries by age and by number, and moves them when the clock stepped back.
 //! `take` removes units in the middle.
 
-use super::entries::{Width, at_width, position};
+use super::entries::{Width, at_width};
 use super::layout::{Series, ring_for};
 use alloc::vec::Vec;
 
@@ -12,8 +12,7 @@ impl Series {
         if entries >= len {
             return self.clear();
         }
-        let width = self.width().bytes() as usize;
-        let front = position(self.ring.items().len(), self.head().front as usize, entries, width);
+        let front = self.position(entries);
         let head = self.head_mut();
         head.front = u32::try_from(front).unwrap_or(0);
         head.len = len.saturating_sub(entries);

@@ -1,7 +1,7 @@
 //! Weights of entries, for a series with entries of other than one unit.
 
 use crate::heap::HeapVisitor;
-use alloc::collections::{TryReserveError, VecDeque};
+use alloc::collections::VecDeque;
 use core::ops::Range;
 
 /// Running totals of the weights. They may wrap: only differences are read.
@@ -19,14 +19,11 @@ impl Weights {
         Self { start: 0, ends: (1..=entries).collect() }
     }
 
-    /// An empty list with room for the weights of `entries` entries.
-    ///
-    /// # Errors
-    /// If memory is short.
-    pub fn with_room(entries: u32) -> Result<Self, TryReserveError> {
+    /// An empty list with room for the weights of `entries` entries; `None` if memory is short.
+    pub fn with_room(entries: u32) -> Option<Self> {
         let mut ends = VecDeque::new();
-        ends.try_reserve_exact(entries as usize)?;
-        Ok(Self { start: 0, ends })
+        ends.try_reserve_exact(entries as usize).ok()?;
+        Some(Self { start: 0, ends })
     }
 
     /// The total before an entry, or before the next one to be added.

@@ -6,7 +6,7 @@
 //! again once it comes near, so its numbers are those of a key that a check has changed.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
-use crate::check::foresight::Foresight;
+use crate::check::budget::Budget;
 use crate::check::{Bounds, Decision, KeyCheck, Outcome, check_keys};
 use crate::key::{Change, Check, CheckOptions, HoldRequest, Limiter, Verdict};
 use crate::rule::{MAX_PERIOD_US, Rule};
@@ -142,8 +142,8 @@ fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -
         let mut waited_ms = 0;
         while let Some(at_us) = later(now_us, waited_ms) {
             let check = Check::new(rules, 1, at_us);
-            let foresight = &Foresight::of_charges(charges);
-            let answer = key.peek_within(&check, &mut Vec::new(), foresight).summary;
+            let budget = &Budget::of_charges(charges);
+            let answer = key.peek_within(&check, &mut Vec::new(), budget).summary;
             if answer.verdict == Verdict::Allowed {
                 prop_assert_eq!(waited_ms, honest.wait_ms);
                 break;

@@ -1,7 +1,7 @@
 //! Traffic with holds: some checks take one, and between the calls holds are settled and
 //! renewed.
 
-use crate::check::{Bounds, Decision, Foresight, Outcome};
+use crate::check::{Bounds, Budget, Decision, Outcome};
 use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use crate::rule::{DAY_US, MAX_PERIOD_US, MS_US, Name, NamedCost, Rule, SECOND_US};
 use crate::tests::laws::rules::cost;
@@ -152,7 +152,7 @@ impl Step<'_> {
 pub fn try_check(limiter: &mut Limiter, check: &Check<'_>) -> Option<(Outcome, Vec<Decision>)> {
     let mut decisions = Vec::new();
     let outcome = limiter.check_within(Bounds::ANY, check, &mut decisions).ok()?;
-    limiter.fill_resets(check, &mut decisions, &Foresight::of_command());
+    limiter.fill_resets(check, &mut decisions, &Budget::of_command());
     Some((outcome, decisions))
 }
 

@@ -11,7 +11,7 @@ use super::rules::alike;
 use super::traffic::{Action, Clock, changing, steady};
 use super::{cases, cost_of, hopeless, later, peek, would_pass};
 use crate::check;
-use crate::check::{Ban, Decision, Foresight, KeyCheck, Outcome};
+use crate::check::{Ban, Budget, Decision, KeyCheck, Outcome};
 use crate::key::{
     Change, Check, CheckOptions, Limiter, Meta, Standing, StandingEntry, Verdict, encode,
 };
@@ -86,7 +86,7 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let answer = |(&key, (outcome, own)): (&usize, &(Outcome, Range<usize>))| {
         let check = Check { cost, ..asked[key].expect("a check") };
         let decisions = &mut decisions[own.clone()];
-        keys[key].fill_resets(&check, decisions, &Foresight::of_command());
+        keys[key].fill_resets(&check, decisions, &Budget::of_command());
         KeyAnswer {
             key,
             change: outcome.change,
@@ -330,7 +330,7 @@ proptest! {
             let check = Check::new(call.rules, cost, call.now_us).with(&options);
             let mut decisions = Vec::new();
             let outcome = alone.check(&check, &mut decisions);
-            alone.fill_resets(&check, &mut decisions, &Foresight::of_command());
+            alone.fill_resets(&check, &mut decisions, &Budget::of_command());
             let answered = check_all(&mut keys, &[Some(check); KEYS]);
             prop_assert_eq!(answered.conclusion.summary, outcome.summary);
             let mine = &answered.keys[at];

@@ -4,28 +4,25 @@
 //! then. So these holds lapse in a copy, which has only the state that the rule reads and its
 //! track. The holds themselves, by far the largest part, are not copied.
 
-use super::request::Settlement;
-use super::{Holds, Track};
-use crate::algorithm::Algorithm;
-use crate::algorithm::log::series::Take;
-use crate::algorithm::state::State;
+use super::{Track, TrackNumber};
+use crate::algorithm::{Algorithm, State, Take};
+use crate::key::{Holds, Settlement};
 use crate::rule::Rule;
-use alloc::borrow::Cow;
-use alloc::vec::Vec;
+use alloc::{borrow::Cow, vec::Vec};
 use core::ops::Range;
 
 /// A state and its track, copied when the first hold with `REFUND` lapses in them.
 #[derive(Clone, Debug)]
-pub struct Foreseen<'h> {
+pub struct LapsedCopy<'h> {
     holds: &'h Holds,
-    number: u16,
+    number: TrackNumber,
     track: Cow<'h, Track>,
     state: Cow<'h, State>,
     /// Units not yet given back to the log, because that copies its entries.
     to_log: Vec<Take>,
 }
 
-impl<'h> Foreseen<'h> {
+impl<'h> LapsedCopy<'h> {
     /// The state at a place of a key with holds; `None` if no hold was charged on it.
     pub fn new(place: usize, state: &'h State, holds: &'h Holds) -> Option<Self> {
         let number = holds.track_of(place)?;
@@ -56,11 +53,11 @@ impl<'h> Foreseen<'h> {
         })
     }
 
-    /// Lets the holds at these places lapse. Every hold that lapses before them must have lapsed
+    /// Lets the holds of these ranks lapse. Every hold that lapses before them must have lapsed
     /// here already.
-    pub fn lapse(&mut self, places: Range<usize>) {
+    pub fn lapse(&mut self, ranks: Range<usize>) {
         let Self { holds, number, .. } = *self;
-        for hold in holds.at_places(places).filter(|hold| hold.refunds()) {
+        for hold in holds.of_ranks(ranks).filter(|hold| hold.refunds()) {
             let end_us = hold.end_us();
             for charge in hold.charges().iter().filter(|charge| charge.track == number) {
                 if self.state.log().is_some_and(|log| log.last_us() <= end_us) {

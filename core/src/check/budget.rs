@@ -7,9 +7,8 @@
 //! A wait that depends on later lapses ends where the command stopped looking ahead: the check
 //! cannot pass before, and a retry then looks further. A reset ignores the lapses beyond.
 
-use crate::algorithm::log::Log;
-use crate::algorithm::state::State;
-use crate::key::holds::Holds;
+use crate::algorithm::{Log, State};
+use crate::key::Holds;
 use core::cell::Cell;
 
 /// Charges in the budget of a command: about 10 ms.
@@ -28,11 +27,11 @@ const SMALL_AS_ONE: usize = 32;
 
 /// What is left of a command's budget.
 #[derive(Debug)]
-pub struct Foresight {
+pub struct Budget {
     charges: Cell<usize>,
 }
 
-impl Foresight {
+impl Budget {
     /// The full budget of a command.
     #[must_use]
     pub const fn of_command() -> Self {
@@ -76,10 +75,10 @@ mod tests {
     const NOW_US: u64 = 1_700_000_000_000_000;
 
     /// What is spent of the budget of a command.
-    fn spent(spend: impl FnOnce(&Foresight) -> bool) -> usize {
-        let foresight = Foresight::of_command();
-        assert!(spend(&foresight));
-        MOST_CHARGES - foresight.charges.get()
+    fn spent(spend: impl FnOnce(&Budget) -> bool) -> usize {
+        let budget = Budget::of_command();
+        assert!(spend(&budget));
+        MOST_CHARGES - budget.charges.get()
     }
 
     /// A key with this number of holds on this number of rules.
@@ -121,10 +120,10 @@ mod tests {
 
     #[test]
     fn too_little_is_not_spent() {
-        let (limiter, foresight) = (held(1, 1), Foresight::of_charges(9));
+        let (limiter, budget) = (held(1, 1), Budget::of_charges(9));
         let holds = limiter.holds().unwrap();
-        assert!(!foresight.may_copy(&[], 10) && !foresight.may_look(&[], holds, 10));
-        assert_eq!(foresight.charges.get(), 9);
-        assert!(foresight.may_look(&[], holds, 9) && !foresight.may_look(&[], holds, 1));
+        assert!(!budget.may_copy(&[], 10) && !budget.may_look(&[], holds, 10));
+        assert_eq!(budget.charges.get(), 9);
+        assert!(budget.may_look(&[], holds, 9) && !budget.may_look(&[], holds, 1));
     }
 }
