@@ -31,7 +31,7 @@ impl<'c> Opened<'c> {
     ///
     /// # Errors
     /// [`CommandError::WrongArity`] and [`CommandError::WRONG_TYPE`]
-    #[inline]
+    #[inline(always)]
     pub fn first(call: &'c Call<'c>, at_us: Option<u64>) -> Result<Self, CommandError> {
         let clock_us = clock::now_us();
         let key = call.open_write(call.key_name()?, &LIMITER)?;
@@ -106,7 +106,7 @@ impl<'c> Opened<'c> {
     /// Counts a check of this key, and applies the consequences of its change. `decisions` are
     /// empty if a block or an exemption answered. `rules` returns the texts of its rules; it is
     /// only called if they are propagated.
-    #[inline]
+    #[inline(always)]
     pub fn checked<'e>(
         &mut self,
         check: &Check<'e>,
