@@ -4,7 +4,8 @@ use super::answer;
 use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::scratch::{self, Scratch};
-use crate::server::{Call, CommandError};
+use crate::datatype::LIMITER;
+use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
 use ratelimit_core::check::{Decision, Outcome};
 use ratelimit_core::key::{Check, Limiter};
@@ -13,11 +14,12 @@ use ratelimit_protocol::parse::{self, CheckRequest};
 /// `RL.CHECK`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
+        let clock_us = clock::now_us();
         // The prefetch of the key's value runs while the request is parsed.
-        let opened = Opened::first(call, None);
+        let key = call.open_write(call.key_name()?, &LIMITER);
         let Scratch { rules, resolver, .. } = scratch;
         let request = parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)?;
-        decide(call, scratch, opened?, &request)
+        decide(call, scratch, Opened { key: key?, at_us: clock_us, clock_us }, &request)
     })
 }
 
