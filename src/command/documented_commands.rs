@@ -4,7 +4,7 @@ use super::TABLE;
 use crate::server::commands::Audience;
 use std::collections::BTreeSet;
 
-const COMMANDS: &str = include_str!("../../docs/commands.md");
+const COMMANDS: &str = include_str!("../../docs/reference/commands.md");
 
 /// The words in capitals, which stand in a call as they are.
 fn capitals(text: &str) -> BTreeSet<&str> {
