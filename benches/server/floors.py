@@ -1,4 +1,4 @@
-"""The module in C whose rows show what a server allows: c/floor.c, compiled each time its rows are measured.
+"""A C module that does the least that a module can: c/floor.c, compiled each time its rows are measured.
 
 It is compiled with the header of the module API that our own module's crate contains.
 """
@@ -33,7 +33,7 @@ def run(command):
 
 def header():
     """The folder in which cargo keeps the header."""
-    # Only the dependencies of this system, which the build has fetched.
+    # Looks only at the packages of this platform: others are not fetched.
     host = re.search(r"^host: (\S+)$", run(["rustc", "-vV"]), re.MULTILINE)[1]
     metadata = json.loads(run(["cargo", "metadata", "--format-version=1", "--locked", f"--filter-platform={host}"]))
     for package in metadata["packages"]:

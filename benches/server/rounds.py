@@ -17,7 +17,7 @@ from . import load, machine, roundtrips, scripts, servers
 from .load import Load
 from .rows import FLOOR, INCR, OURS, REDIS_CELL
 
-# How often a round measures INCR, if it measures at least as many other rows.
+# How often a round measures INCR; less often if it has fewer rows.
 INCR_RUNS = 6
 
 

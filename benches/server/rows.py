@@ -66,7 +66,7 @@ def check(*rules):
 
 
 def floors():
-    """The first two decide nothing, and reply that they allow."""
+    """ADD and ADDEX decide nothing, and reply that they allow."""
 
     def floor(name, command, *arguments, verdict=ALLOWED, **more):
         return Row(f"C floor, {name}", FLOOR, (command, KEY, *arguments), verdict=verdict, **more)

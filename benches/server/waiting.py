@@ -193,7 +193,7 @@ def measure_workers(server, way):
 
 
 def measure_handover(server, passed_over=0):
-    """Milliseconds from the release of a slot until another client has it, which passes over this number of flows."""
+    """Milliseconds from the release of a slot until the next client has it, past this number of flows whose own limits deny them."""
     flows = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(passed_over)]
     for number, client in enumerate(flows):
         own = f"slots:1,name={number}"
@@ -227,7 +227,7 @@ def spread(taken):
 
 
 def measure_handover_in_line(server, flows):
-    """The same, to the next of a long line in this number of flows."""
+    """Milliseconds from the release of a slot until the next of a long line in this number of flows has it."""
     server.client.execute_command("RL.CHECK", POOL, "HOLD", "holder", "EX", 3600, "slots:1")
     line = selectors.DefaultSelector()
     clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(WAITERS)]

@@ -10,7 +10,7 @@ const OF_IPV4 = ['0,0,0,0,0,65535', '0,0,0,0,65535,0', '100,65435,0,0,0,0'];
 export const PREFIX = integer(0, 128);
 
 /**
- * Whom to count at an address, with or without a port: an IPv4 address itself, and of an IPv6 address its network, because a
+ * What identifies a client at an address, with or without a port: its IPv4 address, or the network of its IPv6 address, because a
  * client has all 2^64 addresses of a `/64`. A Unix socket, or a connection that is gone, has no address: `unknown`.
  */
 export function network(given?: string | null, prefix = 64): string {
@@ -32,7 +32,7 @@ function partsOf(address: string): number[] {
   return right ? [...left, ...Array<number>(8 - left.length - right.length).fill(0), ...right] : left;
 }
 
-/** The last part may be written as an IPv4 address, which has two. */
+/** The last part may be written as an IPv4 address, which stands for two parts. */
 function partsIn(text: string): number[] {
   if (!text) return [];
   return text.split(':').flatMap((part) => {
@@ -42,7 +42,7 @@ function partsIn(text: string): number[] {
   });
 }
 
-/** As RFC 5952 writes an address: `::` is the first of the longest runs of zeros, from two on. */
+/** As RFC 5952 writes an address: `::` replaces the first longest run of two or more zeros. */
 function shortest(parts: number[]): string {
   const text = parts.map((part) => part.toString(16)).join(':');
   const runs = text.match(/\b0(?::0)+\b/g) ?? [];

@@ -1,6 +1,6 @@
-/** After so many outages in a row nobody asks the server ... */
+/** The outages in a row that open the breaker. */
 const FAILURES = 3;
-/** ... for so long; then one request tries. */
+/** How long it stays open; then one request tries. */
 const PAUSE_MS = 1000;
 
 /** Decides whether to ask the server. All times are milliseconds of one clock that never goes back. */

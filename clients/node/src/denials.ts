@@ -1,9 +1,9 @@
 import type { Reply, Report, RuleReport } from './replies.js';
 import { type Limit, list, type Rules } from './request.js';
 
-/** Denials that no time ends for sure, blocks, pauses and waits of -1, are remembered for so long. */
+/** How long to remember a denial whose end is unknown: a block, a pause, a wait of -1. */
 const SHORT_MS = 1000;
-/** Rules of which a denial may end earlier, or changes what the server counts. */
+/** Rules whose denials are not remembered: they may end early, or the server must count them. */
 const NEVER = /^(slots:|@)|,(count=all|ban=)/;
 
 /** A reply, or a report. */
@@ -61,7 +61,7 @@ class Denials<Asked, Answer extends Denied> {
   }
 }
 
-/** Whether a rule denies until then, and no pause. */
+/** Whether a rule, not a pause, sets `waitMs`. */
 function byRule({ limit, rules = [], waitMs }: Denied): boolean {
   return limit === undefined ? rules.some((rule) => rule.denies && rule.waitMs === waitMs) : limit > 0;
 }

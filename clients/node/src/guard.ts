@@ -15,11 +15,11 @@ import { receipt, whereRoom } from './room.js';
 import { looksLikeRules, noSlots, withoutSlots } from './rule.js';
 import { hide } from './shown.js';
 
-/** What a request must keep to: rules for each client, or a function that gives keys and rules. No rules let pass. */
+/** What a request must keep to: rules for each client, or a function that gives keys and rules. Without rules every request passes. */
 export type Limits<Request> = Rules | ((request: Request) => Limit | Limit[] | Promise<Limit | Limit[]>);
 
 export interface GuardOptions<Request> {
-  /** Whom to count by rules without keys: by default `ip:` and the client's network. */
+  /** The key for rules that are given without one: by default `ip:` and the client's network. */
   key?: (request: Request) => string | Promise<string>;
   /** The length of the network's prefix in IPv6: 64 by default. */
   prefix?: number;
@@ -27,7 +27,7 @@ export interface GuardOptions<Request> {
   cost?: (request: Request) => Cost | Promise<Cost>;
   /** Requests that are not limited. */
   skip?: (request: Request) => boolean | Promise<boolean>;
-  /** Which requests count: others get back what they cost after the response. A status from 400 on is a failure. */
+  /** Which requests count: the others get their cost back after the response. A status from 400 on is a failure. */
   count?: 'all' | 'failed' | 'successful';
   headers?: Headers;
 }
@@ -90,7 +90,7 @@ async function settled(limiter: RateLimiter, limits: readonly Limit[], id: strin
   }
 }
 
-/** The key of a client's network. All clients without an address have one. */
+/** The key of a client's network. All clients without an address share one. */
 function byNetwork(prefix: number): (request: { readonly ip?: string | undefined }) => string {
   let warned = false;
   return ({ ip }) => {

@@ -24,12 +24,12 @@ export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptio
   outage?: 'raise' | 'allow' | 'deny' | 'local';
   /**
    * Checks several keys one after the other, and gives back at a denial: for clusters, where keys in different slots cannot be
-   * decided at once. Another check may see what is given back a moment later.
+   * decided at once. Until then other checks still see the charge.
    */
   separately?: boolean;
   /**
    * How many denials to remember and answer in this process until their wait is over: none by default. Until then the limiter
-   * sees no operator's pardon, no refund and no raised limit of others, and the server does not count those denials.
+   * does not see that an operator unblocked a key, that another process refunded units or raised a limit, and the server does not count those denials.
    */
   rememberDenials?: number;
 }
@@ -65,13 +65,13 @@ export interface WaitOptions extends CheckOptions, Turn {
   signal?: AbortSignal;
 }
 
-/** A wait's reply comes at most so much later than its deadline. */
+/** A wait's reply comes at most this long after its deadline. */
 const LATE_MS = 1000;
-/** How long the hold lives by which a key that is checked alone can be given back. */
+/** The length of the hold that lets `separately` give back the charge of a key. */
 const APART_MS = 10_000;
-/** A hold that was cancelled may be on its way to the server: when it is given back, and tried again if it was not there. */
+/** The delays after which a cancelled hold is given back, until the server has had it: it may still be on its way. */
 const CANCEL_MS = [0, 100, 1000];
-/** What does not reach the server is tried again after so long, and for no longer than this. */
+/** The pause between tries of what does not reach the server, and how long to try. */
 const AGAIN_MS = 1000;
 const LONGEST_MS = 60_000;
 const NONE: CheckOptions = {};
@@ -203,7 +203,7 @@ export class RateLimiter {
     return hold;
   }
 
-  /** @internal Takes up to `most` units ahead, or decides over the `units` alone if the server is away. */
+  /** @internal Takes up to `most` units ahead, or, while the server is away, decides on `units` only. */
   async lease(key: string, rules: Rules, units: number, most: number, hold: HoldOptions): Promise<Reply> {
     const late = this.#late([key], hold);
     try {
@@ -214,7 +214,7 @@ export class RateLimiter {
     }
   }
 
-  /** Ends a hold, where it was taken: `RL.SETTLE`; `false` if there was none. */
+  /** Ends a hold, in this process or on the server, wherever it was taken: `RL.SETTLE`; `false` if there was none. */
   async settle(key: string, id: string, { cost, refund = false }: SettleOptions = {}): Promise<boolean> {
     if (this.#local.settle(key, id, refund)) return true;
     if (refund) return this.#takeBack(key, id);
@@ -222,7 +222,7 @@ export class RateLimiter {
     return Number(await (cost === undefined ? this.#asking.ask(command) : this.#free(command))) === 1;
   }
 
-  /** Moves a hold's end, where it was taken: `RL.RENEW`; `false` if there was none. */
+  /** Moves the end of a hold, in this process or on the server, wherever it was taken: `RL.RENEW`; `false` if there was none. */
   async renew(key: string, id: string, ttlMs: number): Promise<boolean> {
     if (this.#local.renew(performance.now(), key, id, ttlMs)) return true;
     return Number(await this.#asking.ask([['RL.RENEW'], [key], [id, 'PX', String(Math.ceil(ttlMs))]])) === 1;
@@ -262,8 +262,8 @@ export class RateLimiter {
   }
 
   /**
-   * Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules. `remaining` has the rule of
-   * each field that tells it: `{ 'x-ratelimit-remaining-tokens': 'bucket:30000/m' }`.
+   * Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules. `remaining` maps a
+   * header field to the rule that it limits: `{ 'x-ratelimit-remaining-tokens': 'bucket:30000/m' }`.
    *
    * A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Replies with its milliseconds, or 0.
    * Fields that make no sense change nothing; an outage throws nothing.
@@ -316,7 +316,7 @@ export class RateLimiter {
   }
 
   async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
-    // Its hold would let the second check pass.
+    // The first check's hold would turn the second into a repeat, which passes.
     if (new Set(limits.map(({ key }) => key)).size < limits.length) throw new TypeError('a key is given twice, expected each key once');
     const costs = costsApart(options.cost ?? 1, limits);
     const own = receipt(APART_MS);
@@ -324,7 +324,7 @@ export class RateLimiter {
     let all: Report = { ...PASSED, source: 'server' };
     for (const [i, limit] of limits.entries()) {
       const { key, rules } = limit;
-      // The last key gives nothing back, and who asks for slots says for how long.
+      // The last key is never given back, and a check with slots has its own hold.
       const hold = i === limits.length - 1 || list(rules).some((rule) => rule.startsWith('slots:')) ? undefined : own;
       const one = await whereRoom(options.hold ? undefined : hold, async (hold = options.hold) => {
         const report = await this.#checkTogether([limit], { ...options, cost: costs[i]!, ...(hold && { hold }) });
@@ -349,7 +349,7 @@ export class RateLimiter {
     for (const { key, id } of held) await this.settle(key, id, { refund: true }).catch(() => false); // then it stays charged
   }
 
-  /** Hears of an error of a check. The server may take a hold later that it said nothing of, and nobody would settle it. */
+  /** Returns what to do if the check fails: give back the hold, which the server may still take. */
   #late(keys: readonly string[], hold: HoldOptions | undefined): (error: unknown) => void {
     if (!hold || this.#asking.rests) return () => {};
     return (error) => {
@@ -366,7 +366,7 @@ export class RateLimiter {
     }
   }
 
-  /** Gives back a hold of the server, for which it waits while that is away. */
+  /** Gives back a hold of the server, and waits while the server is away. */
   async #takeBackBefore(until: number, key: string, id: string): Promise<boolean> {
     for (;;) {
       const outcome = await this.#takeBack(key, id).catch((error: unknown) => kindOf(error));
@@ -381,7 +381,7 @@ export class RateLimiter {
     return Number(await this.#free([['RL.SETTLE'], [key], [id, 'REFUND']])) === 1;
   }
 
-  /** Sends what lets a key pass again. The server may have decided denials before it whose replies come first. */
+  /** Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may come between. */
   async #free(command: Command): Promise<unknown> {
     const [, [key]] = command;
     this.#forget(key!);
@@ -440,7 +440,7 @@ interface HeldKey {
   id: string;
 }
 
-/** Whether a remembered denial may answer: a hold that lives already would pass. */
+/** Whether a remembered denial may answer: not to a repeat of a live hold, which the server would allow. */
 function remembers(cost: Cost, hold: HoldOptions | undefined): boolean {
   return typeof cost === 'number' && (!hold || hold.fresh === true);
 }

@@ -11,11 +11,11 @@ type Record = Awaited<ReturnType<ThrottlerStorage['increment']>>;
 export interface StorageOptions {
   /** What all keys begin with. */
   prefix?: string;
-  /** `log` counts as the storage in memory does. `window` and `bucket` are smaller, for limits above some thousands. */
+  /** `log` counts exactly as the library's storage in memory does. `window` and `bucket` are smaller, for limits above some thousands. */
   algorithm?: 'log' | 'window' | 'fixed' | 'bucket';
 }
 
-/** In a `Retry-After` a block without an end is as long as a rule can be. */
+/** The `Retry-After` of a block without an end: the longest period of a rule. */
 const NO_END_S = 366 * 24 * 60 * 60;
 
 /** A storage of @nestjs/throttler. The server decides, and a denied request consumes nothing. */

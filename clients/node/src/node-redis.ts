@@ -35,7 +35,7 @@ function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
         ? client.duplicate({})
         : client.duplicate({ socket: { ...client.options?.socket, socketTimeout: undefined, reconnectStrategy: false } })
     ) as typeof client;
-    alone.on('error', () => {}); // the command tells
+    alone.on('error', () => {}); // the command fails with it
     signal.addEventListener('abort', () => alone.destroy());
     await alone.connect();
     return { send: sendBy(alone), alive: () => alone.isOpen, close: () => alone.destroy() };
@@ -43,7 +43,10 @@ function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
   return { send: sendBy(client), ended: () => !client.isOpen, open };
 }
 
-/** The limiter has a time-out. That of the client counts from before a busy process writes; it drops what is never sent. */
+/**
+ * Of a connected client: the limiter has its own time-out, and the client's starts before a busy process writes. An unconnected
+ * client keeps its time-out, which drops commands that were never sent.
+ */
 const UNTIMED = { timeout: undefined };
 
 function sendBy(client: NodeRedisClient | NodeRedisCluster): Send {
@@ -57,7 +60,7 @@ function sendBy(client: NodeRedisClient | NodeRedisCluster): Send {
   };
 }
 
-/** The queue of a connected client is full of what this process sends: option `commandsQueueMaxLength`. */
+/** Whether this process filled the client's queue (`commandsQueueMaxLength`), rather than an absent server. */
 function isFull({ message }: Error, client: NodeRedisClient | NodeRedisCluster): boolean {
   return message === 'The queue is full' && !('isReady' in client && !client.isReady);
 }

@@ -22,7 +22,7 @@ export class Places {
     this.#queueMs = queueMs;
   }
 
-  /** Takes a place, at once if it returns nothing. Who has one must leave it. */
+  /** Takes a place: returns `undefined` if one is free. Call `leave` afterwards. */
   take(): Promise<void> | undefined {
     if (this.#free > 0) {
       this.#free -= 1;

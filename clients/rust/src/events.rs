@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::breaker::Change;
 use crate::outage::Misconfiguration;
 
-/// A misconfiguration that lasts is told once in this time.
+/// While a misconfiguration lasts, its listener hears of it once in this time.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The limiter has stopped asking the server, or asks it again.
@@ -42,10 +42,11 @@ pub type Listener<E> = Arc<dyn Fn(&E) + Send + Sync>;
 pub struct Events {
     pub on_outage: Option<Listener<OutageEvent>>,
     pub on_misconfigured: Option<Listener<MisconfiguredEvent>>,
-    /// The requests that got no decision from the server: all, those before the breaker opened, and
-    /// those of misconfigurations that were not told yet.
+    /// The requests that got no decision from the server.
     answered: AtomicU64,
+    /// Those of them before the breaker opened.
     answered_before: AtomicU64,
+    /// Those since a misconfiguration was last told.
     untold: AtomicU64,
     /// When each misconfiguration was last told.
     told: Mutex<Vec<(Misconfiguration, Instant)>>,

@@ -8,8 +8,8 @@
 //!
 //! Most allocators align larger allocations to 16 bytes. But a server built without
 //! `malloc_usable_size` stores each allocation's size in the 8 bytes before it, so every allocation
-//! begins 8 bytes after an aligned address. The hash tables of `policy` and `top` need 16 bytes; a
-//! key's value needs at most 8.
+//! begins 8 bytes after an aligned address. The hash tables of `policy` and `top` need 16 bytes,
+//! and so do maps of 128-bit numbers; a key's value needs at most 8.
 
 use std::alloc::Layout;
 use std::ptr;

@@ -1,7 +1,7 @@
 //! Compares what a server replied with what a document shows.
 //!
-//! Text and numbers must be equal, except for what no document can know, unless the command
-//! gives the time with `AT`:
+//! Text and numbers must be equal. If the command does not give the time with `AT`, these may differ,
+//! since no document can know them:
 //!
 //! ```text
 //! waits, TTLs, bytes     may differ by a tenth; times also by the time that the command took
@@ -131,8 +131,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The longest time that a window of the command's rules may have left, if the window begins by
-/// the clock.
+/// How long the longest of the command's windows is that begin by the clock.
 fn longest_window_ms(command: &str) -> Option<u64> {
     let rules =
         command.split(' ').filter(|word| word.contains("fixed:") || word.contains("window:"));

@@ -28,12 +28,15 @@ use std::time::{Duration, Instant};
 
 use self::call::Theme;
 use self::model::Reply;
-use self::record::{Disturbance, record};
+use self::record::{Disturbance, record, record_moves};
 use self::verdict::explain;
+use crate::support::server::cluster;
 use crate::support::server::{self, Flavor, Server};
 
 /// How many histories of each theme a server gets in `make test`.
 const FEW: u64 = 2;
+/// How many slots move at once.
+const MOVED: usize = 4;
 
 /// Whether to record another history, after `done` of them.
 struct Pace {
@@ -95,6 +98,28 @@ fn calls_that_clients_send_again_have_an_order() {
 #[test]
 fn calls_around_a_kill_have_an_order() {
     histories_have_an_order(Disturbance::Kill);
+}
+
+#[test]
+fn calls_on_keys_whose_slot_moves_have_an_order() {
+    let seed = seed();
+    cluster::on_all(|cluster| {
+        let (pace, mut done) = (Pace::new(), 0);
+        let [a, b, ..] = &cluster.masters()[..] else { panic!("two masters") };
+        let slots = a.slots[..MOVED].to_vec();
+        while pace.goes_on(done) {
+            let group = cluster.keys_in(&slots, 1).remove(0);
+            let random = fastrand::Rng::with_seed(seed ^ done);
+            let history = record_moves(cluster, &group, random, || {
+                cluster.reshard(a, b, MOVED);
+                cluster.reshard(b, a, MOVED);
+            });
+            if let Some(why) = explain(&history) {
+                panic!("RATELIMIT_HISTORIES_SEED={seed}, history {group}: {why}");
+            }
+            done += 1;
+        }
+    });
 }
 
 /// A call that was charged and forgotten, or not charged: its number is one too high.

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redis::{Client, Cmd, Connection, RedisResult, Script, Value, cmd, from_redis_value, pipe};
+use redis::{Cmd, ConnectionLike, RedisResult, Script, Value, cmd, from_redis_value, pipe};
 
 use super::call::{Call, POLICIES, Theme};
 use super::model::Reply;
+use crate::support::server::cluster::Cluster;
 use crate::support::server::{Server, eventually};
 
 const CLIENTS: usize = 5;
@@ -15,6 +16,8 @@ const CLIENTS: usize = 5;
 const CALLS: usize = 24;
 /// How often the connections of all clients are cut.
 const CUTS: usize = 4;
+/// So that a history lasts as long as its slot moves.
+const MOVE_PAUSE_MS: u64 = 120;
 const DAY_MS: i64 = 86_400_000;
 
 /// What happens while clients call.
@@ -36,7 +39,7 @@ pub struct Seen {
     pub end: Option<(u64, Reply)>,
 }
 
-/// Records a history.
+/// Records a history of a server.
 pub fn record(
     server: &mut Server,
     group: &str,
@@ -46,58 +49,83 @@ pub fn record(
 ) -> Vec<Seen> {
     let first = Call::SetPolicy { limit: POLICIES[0] };
     let () = command(&first.words(group)).query(&mut server.connect()).expect("a policy");
-    let (clock, client) = (AtomicU64::new(0), server.client());
-    thread::scope(|scope| {
-        let callers: Vec<_> = (0..CLIENTS)
-            .map(|_| {
-                let (client, clock, random) = (client.clone(), &clock, random.fork());
-                scope.spawn(move || Caller { client, group, theme, random }.calls(clock))
-            })
-            .collect();
-        match disturbance {
-            Disturbance::None => {}
-            Disturbance::Disconnect => {
-                let mut admin = server.connect();
-                for _ in 0..CUTS {
-                    thread::sleep(Duration::from_millis(random.u64(2..12)));
-                    let cut: RedisResult<i64> =
-                        command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
-                            .query(&mut admin);
-                    cut.expect("an administrator");
-                }
-            }
-            Disturbance::Kill => {
+    let client = server.client();
+    let connect: &Connect = &|| Ok(Box::new(client.get_connection()?));
+    let callers = Callers { connect, group, theme, pause_ms: 0, transactions: true };
+    callers.record(&mut random.fork(), || match disturbance {
+        Disturbance::None => {}
+        Disturbance::Disconnect => {
+            let mut admin = server.connect();
+            for _ in 0..CUTS {
                 thread::sleep(Duration::from_millis(random.u64(2..12)));
-                server.kill9();
-                server.resume();
+                let cut = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+                let _: i64 = command(&cut).query(&mut admin).expect("an administrator");
             }
         }
-        callers.into_iter().flat_map(|caller| caller.join().expect("a client")).collect()
+        Disturbance::Kill => {
+            thread::sleep(Duration::from_millis(random.u64(2..12)));
+            server.kill9();
+            server.resume();
+        }
     })
 }
 
-/// One client.
-struct Caller<'a> {
-    client: Client,
-    group: &'a str,
-    theme: Theme,
-    random: fastrand::Rng,
+/// Records a history of keys whose slot moves, in `meanwhile`.
+pub fn record_moves(
+    cluster: &Cluster,
+    group: &str,
+    mut random: fastrand::Rng,
+    meanwhile: impl FnOnce(),
+) -> Vec<Seen> {
+    let client = cluster.client();
+    let connect: &Connect = &|| Ok(Box::new(client.get_connection()?));
+    // Policies are a node's; a connection to a cluster has no transactions.
+    let theme = Theme::Holds;
+    let callers = Callers { connect, group, theme, pause_ms: MOVE_PAUSE_MS, transactions: false };
+    callers.record(&mut random, meanwhile)
 }
 
-impl Caller<'_> {
-    fn calls(mut self, clock: &AtomicU64) -> Vec<Seen> {
+type Connect<'a> = dyn Fn() -> RedisResult<Box<dyn ConnectionLike>> + Sync + 'a;
+
+/// Clients that call at once.
+#[derive(Clone, Copy)]
+struct Callers<'a> {
+    connect: &'a Connect<'a>,
+    group: &'a str,
+    theme: Theme,
+    /// The longest pause before a call.
+    pause_ms: u64,
+    transactions: bool,
+}
+
+impl Callers<'_> {
+    fn record(self, random: &mut fastrand::Rng, meanwhile: impl FnOnce()) -> Vec<Seen> {
+        let clock = AtomicU64::new(0);
+        thread::scope(|scope| {
+            let callers: Vec<_> = (0..CLIENTS)
+                .map(|_| (random.fork(), &clock))
+                .map(|(random, clock)| scope.spawn(move || self.calls(random, clock)))
+                .collect();
+            meanwhile();
+            callers.into_iter().flat_map(|caller| caller.join().expect("a client")).collect()
+        })
+    }
+
+    /// The calls of one client.
+    fn calls(self, mut random: fastrand::Rng, clock: &AtomicU64) -> Vec<Seen> {
         let now = || clock.fetch_add(1, Ordering::SeqCst);
-        let (mut c, mut seen, mut unanswered) = (self.connect(), Vec::new(), None);
+        let (mut c, mut seen, mut unanswered) = (self.connected(), Vec::new(), None);
         while seen.len() < CALLS {
+            thread::sleep(Duration::from_millis(random.u64(0..=self.pause_ms)));
             let call = match unanswered.take() {
                 Some(call) => call,
-                None => Call::random(self.theme, &mut self.random),
+                None => Call::random(self.theme, &mut random),
             };
             let begin = now();
-            let end = match self.send(&mut c, &call) {
+            let end = match self.send(&mut *c, &call, &mut random) {
                 Ok(reply) => Some((now(), reply)),
                 Err(error) if error.is_io_error() || error.is_connection_dropped() => {
-                    c = self.connect();
+                    c = self.connected();
                     unanswered = Some(call.clone());
                     None
                 }
@@ -109,25 +137,31 @@ impl Caller<'_> {
     }
 
     /// Connects once the server answers, which it does not while it loads its file.
-    fn connect(&self) -> Connection {
+    fn connected(self) -> Box<dyn ConnectionLike> {
         let mut connected = None;
         eventually("a connection", || {
-            connected = self.client.get_connection().ok();
-            connected.as_mut().is_some_and(|c| cmd("PING").query::<()>(c).is_ok())
+            connected = (self.connect)().ok();
+            connected.as_mut().is_some_and(|c| cmd("PING").query::<()>(&mut **c).is_ok())
         });
         connected.expect("a connection")
     }
 
-    fn send(&mut self, c: &mut Connection, call: &Call) -> RedisResult<Reply> {
+    fn send(
+        self,
+        c: &mut dyn ConnectionLike,
+        call: &Call,
+        random: &mut fastrand::Rng,
+    ) -> RedisResult<Reply> {
         let words = call.words(self.group);
         let is_plain = matches!(call, Call::Wait { .. } | Call::SetPolicy { .. });
-        let reply = match self.random.u32(..8) {
-            0 if !is_plain => {
+        let reply = match random.u32(..8) {
+            0 if !is_plain && self.transactions => {
                 let [reply]: [Value; 1] = pipe().atomic().add_command(command(&words)).query(c)?;
                 reply
             }
             1 if !is_plain => {
-                Script::new("return redis.call(unpack(ARGV))").arg(&words).invoke(c)?
+                let script = Script::new("return redis.call(unpack(ARGV))");
+                script.key(format!("{{{}}}", self.group)).arg(&words).invoke(c)?
             }
             _ => command(&words).query(c)?,
         };

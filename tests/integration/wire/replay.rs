@@ -26,7 +26,7 @@ use crate::support::dump::{Dump, assert_calm};
 use crate::support::server::{self, Flavor};
 use crate::support::watchdog::Watchdog;
 
-/// Writes what the connections of a round sent into a file, which is kept.
+/// Logs the commands of a round in a file that stays.
 pub fn keep(
     flavor: Flavor,
     menu: Menu,

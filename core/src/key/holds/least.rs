@@ -1,8 +1,8 @@
 //! The least debt of a token bucket since each of its holds was taken.
 //!
-//! A settled hold gives back what it was overcharged, but no more than the bucket still owes for
-//! it. That is the least debt since the check: before each later consumption, and now. Anything the
-//! bucket owed beyond that would have drained meanwhile without the charge too.
+//! A settled hold gives back what it was overcharged, but at most the least that the bucket has owed
+//! since the check: before each later consumption, and now. Anything the bucket owed beyond that would
+//! have drained meanwhile without the charge too.
 //!
 //! ```text
 //! hold taken   50 owed . . . 30 owed, another takes 30, 60 owed . . . now 40 owed
@@ -82,7 +82,7 @@ impl Leasts {
         self.prefix((position.0 as usize).saturating_add(1))
     }
 
-    /// Adds a hold, after which `owed` is owed.
+    /// Adds a hold; the bucket then owes `owed`.
     pub fn push(&mut self, owed: u128) -> Option<Position> {
         self.cut_to(owed);
         let index = u32::try_from(self.nodes.len()).ok().filter(|&index| index < u32::MAX)?;

@@ -15,8 +15,8 @@ use crate::support::waiters::waiting;
 const BUCKET: &str = "bucket:1000000/d,burst=1000000";
 const WINDOW: &str = "window:1000000/d,res=60";
 
-/// For each kind of state: the column about holds on its rule, the rule, and a cost that it denies
-/// while others hold units.
+/// For each kind of state: its column in the table, a rule, and a cost that the rule denies while
+/// holds have units.
 const KINDS: [(&str, &str, u32); 8] = [
     ("`bucket`", BUCKET, 1_000_000),
     ("another algorithm", WINDOW, 1_000_000),
@@ -74,7 +74,7 @@ impl Stopwatch<'_> {
         self.holds_after(row, asked, |_| ());
     }
 
-    /// Checks that after a command no `PING` waits longer for other work than a row says.
+    /// Checks that after a command every `PING` is answered within the bound of a row.
     fn holds_while(&mut self, row: &str, asked: &Cmd) {
         let bound = self.table.bound(row);
         let mut least = f64::INFINITY;
@@ -89,8 +89,7 @@ impl Stopwatch<'_> {
         self.table.judge(self.server.flavor().name, row, least);
     }
 
-    /// How long the server takes at most between a `PING` and its reply, until it has nothing else
-    /// to do.
+    /// How long the slowest `PING` takes until the server has nothing else to do.
     fn longest_ping(&mut self) -> f64 {
         let (mut longest, mut quick) = (0.0_f64, 0);
         while quick < 200 {
@@ -293,8 +292,8 @@ fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     let () = ask(&mut watch.c, "FLUSHALL");
 }
 
-/// A line of as many flows as possible. Each names all but three of some rules, all of which deny
-/// it, so no flow keeps another back, but each is nearly the same as all others.
+/// A line of as many flows as possible. Each flow has 32 of 35 rules, and all 32 deny it: no flow
+/// keeps another back, though all are nearly the same.
 fn on_a_line(watch: &mut Stopwatch<'_>) {
     let rules = filled::named("bucket:9/1800s,burst=9", 0, RULES + 3);
     for some in rules.chunks(RULES) {

@@ -114,7 +114,9 @@ impl Key {
         if units > 0 {
             self.replica.record(&Check::new(&[rule], units, now_us), Change::Admitted);
             let times = self.ledger.open(&[asked], &[units], now_us, &before, true);
-            prop_assert!(self.ledger.admits(&asked, units, times[0], now_us), "{asked}: {units}");
+            // The log of a shadow has forgotten what it admitted beyond its limit.
+            let admits = asked.is_shadow() || self.ledger.admits(&asked, units, times[0], now_us);
+            prop_assert!(admits, "{asked}: {units}");
             self.ledger.charge(&[asked], &[units], &times, None, false);
         }
         Ok(())
