@@ -57,8 +57,8 @@ pub fn decide(
     Ok(())
 }
 
-/// Decides off the fast path. Ends lapsed holds before anything is consumed, as replicas do; a key on
-/// the fast path has no holds.
+/// Decides what the fast path did not: a check of a missing key, or one that needs the general path. Ends
+/// lapsed holds before anything is consumed, as replicas do; a key on the fast path has no holds.
 #[inline(never)]
 fn general(
     call: &Call<'_>,
