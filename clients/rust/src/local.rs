@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ratelimit_core::check::{Bounds, Decision, Field, Budget, KeyCheck, check_keys};
+use ratelimit_core::check::{Bounds, Budget, Decision, Field, KeyCheck, check_keys};
 use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::rule::looks_like_rule;
 use ratelimit_core::{Rule, RuleError};
