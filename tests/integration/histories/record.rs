@@ -129,6 +129,8 @@ impl Callers<'_> {
                     unanswered = Some(call.clone());
                     None
                 }
+                // Its slot has moved while it waited: it is not decided.
+                Err(error) if error.code() == Some("UNBLOCKED") => continue,
                 Err(error) => panic!("{call:?}: {error}"),
             };
             seen.push(Seen { call, begin, end });
