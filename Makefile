@@ -172,6 +172,10 @@ soak: export RATELIMIT_SOAK_S ?= 600
 soak: build fetch ### minutes of load on all servers at once: full speed, saves, replicas, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)
 	$(INTEGRATION) --nocapture soak::
 
+histories: export RATELIMIT_HISTORIES_S ?= 600
+histories: build fetch ### look for one order that explains the replies to concurrent clients (RATELIMIT_HISTORIES_S=600, RATELIMIT_HISTORIES_SEED)
+	$(INTEGRATION) --nocapture --test-threads 1 histories::
+
 simulate: export RATELIMIT_SIM_RUNS ?= 9000
 simulate: ### simulate failing servers and a jumping clock, without a server (RATELIMIT_SIM_RUNS=9000: a minute, RATELIMIT_SIM_SEED)
 	cargo test --profile checked -p ratelimit-protocol --test simulation -- --nocapture

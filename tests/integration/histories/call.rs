@@ -43,6 +43,9 @@ pub const QUEUE: usize = 3;
 pub const POLICY: usize = 4;
 pub const SLOTS: usize = 5;
 
+/// The only rule of each key.
+const ONE: [usize; KEYS] = [0, 2];
+
 /// The limits that a policy may set.
 pub const POLICIES: [i64; 2] = [3, 7];
 
@@ -61,6 +64,8 @@ pub enum Theme {
     Rates,
     /// Holds, settlements, and callers that wait in line.
     Holds,
+    /// Checks of one rule, which the fast path decides.
+    One,
 }
 
 /// What a client asks. `key` is an index, `rules` are indices of `RULES`.
@@ -141,6 +146,12 @@ impl Call {
                     _ => Self::Resume { key },
                 }
             }
+            (Theme::One, 0..12) => Self::Check { key, cost, rules: vec![ONE[key]] },
+            (Theme::One, 12..14) => Self::Peek { key, cost, rules: vec![ONE[key]] },
+            (Theme::One, 14..17) => Self::Refund { key, units: random.i64(1..=4) },
+            (Theme::One, 17) => Self::Reset { key },
+            (Theme::One, 18) => Self::Block { key },
+            (Theme::One, _) => Self::Unblock { key },
             (Theme::Holds, 0..2) => Self::Check { key, cost, rules: vec![0, 1, 2] },
             (Theme::Holds, 2..4) => Self::Peek { key, cost, rules: vec![0, 2] },
             (Theme::Holds, 4..9) => Self::Hold { key, id },

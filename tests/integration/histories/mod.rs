@@ -71,7 +71,7 @@ fn histories_have_an_order(disturbance: Disturbance) {
     server::on_each_at_once(|flavor| {
         let (mut server, pace, mut done) = (start(flavor), Pace::new(), 0);
         while pace.goes_on(done) {
-            for theme in [Theme::Rates, Theme::Holds] {
+            for theme in [Theme::Rates, Theme::Holds, Theme::One] {
                 let random = fastrand::Rng::with_seed(seed ^ done << 1 ^ theme as u64);
                 let group = format!("{}-{done}-{theme:?}", flavor.name);
                 let history = record(&mut server, &group, theme, disturbance, random);
