@@ -13,9 +13,9 @@ const WAIT_MS: u64 = 30;
 /// When a rule admits more units, once it has denied some.
 #[derive(Clone, Copy, Debug)]
 pub enum Frees {
-    /// All at once, after so many days.
+    /// It admits all its units again after this number of days.
     AtOnce(i64),
-    /// One after so many days, another after as many more.
+    /// It admits one more unit each time this number of days has passed.
     Evenly(i64),
 }
 

@@ -30,6 +30,7 @@ use self::call::Theme;
 use self::model::Reply;
 use self::record::{Disturbance, record, record_moves};
 use self::verdict::explain;
+use crate::support::seed::seed;
 use crate::support::server::cluster;
 use crate::support::server::{self, Flavor, Server};
 
@@ -55,19 +56,13 @@ impl Pace {
     }
 }
 
-/// The seed of a run: `RATELIMIT_HISTORIES_SEED`, or a new one, which a failed run prints.
-fn seed() -> u64 {
-    let seed = env::var("RATELIMIT_HISTORIES_SEED").ok();
-    seed.map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("a number"))
-}
-
 /// A server that has written each effect before the reply to it leaves.
 fn start(flavor: Flavor) -> Server {
     flavor.builder().config("appendonly", "yes").config("appendfsync", "always").start()
 }
 
 fn histories_have_an_order(disturbance: Disturbance) {
-    let seed = seed();
+    let seed = seed("RATELIMIT_HISTORIES_SEED");
     server::on_each_at_once(|flavor| {
         let (mut server, pace, mut done) = (start(flavor), Pace::new(), 0);
         while pace.goes_on(done) {
@@ -102,7 +97,7 @@ fn calls_around_a_kill_have_an_order() {
 
 #[test]
 fn calls_on_keys_whose_slot_moves_have_an_order() {
-    let seed = seed();
+    let seed = seed("RATELIMIT_HISTORIES_SEED");
     cluster::on_all(|cluster| {
         let (pace, mut done) = (Pace::new(), 0);
         let [a, b, ..] = &cluster.masters()[..] else { panic!("two masters") };

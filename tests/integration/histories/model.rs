@@ -165,7 +165,7 @@ impl State {
                 self.check(&(0..KEYS).collect::<Vec<_>>(), rules, *cost)
             }
             Call::Hold { key, id } => self.hold(*key, *id),
-            // Whoever stands behind others is denied at the deadline even if it would pass.
+            // At its deadline a client behind others is denied, even if its rules admit it.
             Call::Wait { .. } if matches!(reply, Some(Reply::Decision { verdict: 1, .. })) => {
                 Expected::Any
             }

@@ -52,18 +52,20 @@ pub fn record(
     let client = server.client();
     let connect: &Connect = &|| Ok(Box::new(client.get_connection()?));
     let callers = Callers { connect, group, theme, pause_ms: 0, transactions: true };
-    callers.record(&mut random.fork(), || match disturbance {
+    let mut calls = random.fork();
+    let mut meanwhile = || thread::sleep(Duration::from_millis(random.u64(2..12)));
+    callers.record(&mut calls, || match disturbance {
         Disturbance::None => {}
         Disturbance::Disconnect => {
             let mut admin = server.connect();
             for _ in 0..CUTS {
-                thread::sleep(Duration::from_millis(random.u64(2..12)));
+                meanwhile();
                 let cut = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
                 let _: i64 = command(&cut).query(&mut admin).expect("an administrator");
             }
         }
         Disturbance::Kill => {
-            thread::sleep(Duration::from_millis(random.u64(2..12)));
+            meanwhile();
             server.kill9();
             server.resume();
         }

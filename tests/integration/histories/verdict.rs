@@ -1,4 +1,4 @@
-//! The search for an order of calls, and what to say if there is none.
+//! Searches for an order of calls, and reports the calls if none explains the replies.
 
 use todc_utils::{Action, History, WGLChecker};
 

@@ -18,6 +18,5 @@ fn length() -> Duration {
 
 /// The seed of a run: `RATELIMIT_SOAK_SEED`, or a new one, which a failed run prints.
 fn seed() -> u64 {
-    let seed = env::var("RATELIMIT_SOAK_SEED").ok();
-    seed.map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("a number"))
+    crate::support::seed::seed("RATELIMIT_SOAK_SEED")
 }

@@ -15,6 +15,7 @@ pub mod network;
 pub mod policies;
 pub mod preloaded;
 pub mod rdb_version;
+pub mod seed;
 pub mod server;
 pub mod settings;
 pub mod traffic;

@@ -44,9 +44,7 @@ fn length() -> Duration {
 
 /// The seed of a run: `RATELIMIT_WIRE_SEED`, or a new one, which the run prints.
 fn seed() -> u64 {
-    static SEED: LazyLock<u64> = LazyLock::new(|| {
-        let seed = env::var("RATELIMIT_WIRE_SEED").ok();
-        seed.map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("a number"))
-    });
+    static SEED: LazyLock<u64> =
+        LazyLock::new(|| crate::support::seed::seed("RATELIMIT_WIRE_SEED"));
     *SEED
 }
