@@ -1,9 +1,8 @@
 //! How many heads of a line have a rule.
 
-use super::rules::{Rules, reads_log};
+use super::rules::{Rules, hash_of_limit, reads_log};
 use ratelimit_core::rule::{Identity, Rule};
 use std::collections::BTreeMap;
-use std::hash::DefaultHasher;
 
 /// The heads that have rules of one identity.
 #[derive(Debug)]
@@ -50,8 +49,7 @@ impl HeadsByRule {
         let (mut states, mut reads, mut logs) = (Vec::new(), false, 0_usize);
         for rule in rules {
             let of_rule = self.heads.get(&rule.identity());
-            let like = of_rule
-                .filter(|heads| heads.text == Some(rule.hash_of_limit(DefaultHasher::new())));
+            let like = of_rule.filter(|heads| heads.text == Some(hash_of_limit(rule)));
             if of_rule.is_some() && like.is_none() {
                 states.push(rule.identity());
             }

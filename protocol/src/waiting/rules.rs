@@ -3,6 +3,11 @@
 use ratelimit_core::rule::{Identity, Kind, Rule};
 use std::hash::DefaultHasher;
 
+/// Equal for rules that admit and deny a cost alike.
+pub fn hash_of_limit(rule: &Rule) -> u64 {
+    rule.hash_of_limit(DefaultHasher::new())
+}
+
 /// The rules of a request that may deny it, sorted by identity. Clients with equal rules share them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rules(Box<[Entry]>);
@@ -35,7 +40,7 @@ impl Rules {
         let entry = |rule: &Rule| Entry {
             identity: rule.identity(),
             state: rule.state(),
-            text: rule.hash_of_limit(DefaultHasher::new()),
+            text: hash_of_limit(rule),
             cost: rule.cost().own(),
         };
         let mut entries: Vec<_> =
