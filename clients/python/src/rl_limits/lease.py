@@ -116,7 +116,7 @@ class LeaseBase:
 class Lease(LeaseBase):
     """`take` answers as `check` does. For any number of threads; `close` gives back what is left."""
 
-    def __init__(self, limiter: Runner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 10_000) -> None:
+    def __init__(self, limiter: Runner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 1000) -> None:
         super().__init__(limiter, key, rules, ttl, most)
         self._run = limiter.run
         self._lock = threading.Lock()
@@ -154,7 +154,7 @@ class Lease(LeaseBase):
 class AsyncLease(LeaseBase):
     """A `Lease` for the tasks of one loop. Whoever is cancelled leaves the lease whole."""
 
-    def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 10_000) -> None:
+    def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 1000) -> None:
         super().__init__(limiter, key, rules, ttl, most)
         self._limiter = limiter
         self._lock = asyncio.Lock()
