@@ -42,6 +42,16 @@ fn short_of_range(call: &Call<'_>, integers: [i64; 5], granted: u32) {
     call.reply_integers(&[verdict, limit, remaining, wait_ms, reset_ms, granted.into()]);
 }
 
+/// The short reply to a check of any of several keys, whose last integer is the index of the key that it
+/// passed through, or -1.
+pub fn of_any(call: &Call<'_>, decision: Decision, granted: Option<u32>, chosen: i64) {
+    let Decision { verdict, limit, remaining, wait_ms, reset_ms } = decision;
+    let mut integers = vec![verdict.code(), limit, remaining, wait_ms, reset_ms];
+    integers.extend(granted.map(i64::from));
+    integers.push(chosen);
+    call.reply_integers(&integers);
+}
+
 /// A key in the long reply.
 #[derive(Clone, Debug)]
 pub struct Shown<'a> {
@@ -64,17 +74,19 @@ fn full_of_key(
     let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
     let (limiter, all) = (limiter.as_deref(), 0..decisions.len());
     let key = Shown { name: None, check: *check, decisions: all, limiter };
-    full(call, summary, decisions, &[key], None);
+    full(call, summary, decisions, &[key], None, None);
 }
 
 /// The long reply: a map that contains one map per rule. For several keys, it names the deciding
-/// key and the key of each rule. Fills in the resets of the decisions.
+/// key and the key of each rule. `chosen` is the index of the key that a check of any passed through, or
+/// -1. Fills in the resets of the decisions.
 pub fn full(
     call: &Call<'_>,
     summary: Decision,
     decisions: &mut [Decision],
     keys: &[Shown<'_>],
     decider: Option<usize>,
+    chosen: Option<i64>,
 ) {
     let Some(first) = keys.first() else { return };
     let (now_us, granted) = (first.check.now_us, first.check.granted(summary.verdict));
@@ -117,6 +129,7 @@ pub fn full(
             Some(("verdict", Integer(summary.verdict.code()))),
             Some(("wait_ms", Integer(summary.wait_ms))),
             granted.map(|granted| ("granted", Integer(granted.into()))),
+            chosen.map(|chosen| ("chosen", Integer(chosen))),
             first.name.map(|_| ("key", decider)),
             Some(("rules", Nested(&show_rules))),
             block.as_ref().map(|block| ("block", Nested(block))),

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide
+//! any                                     RL.MCHECK with ANY
 //! refund, reset, standing                 change a key
 //! pause, sync                             follow an upstream
 //! holds                                   RL.SETTLE and RL.RENEW
@@ -25,6 +26,7 @@
 //! RL.UNEXEMPT, `pause` RL.PAUSE and RL.RESUME.
 
 mod answer;
+mod any;
 mod blocks;
 mod check;
 #[cfg(test)]
@@ -173,11 +175,11 @@ static TABLE: [Command; 30] = [
         name: c"rl.mcheck",
         syntax: "numkeys key [key ...] [COST cost|a..b|name=cost [COST cost|a..b|name=cost ...]] \
                  [META text] [HOLD id EX seconds|PX milliseconds [REFUND]] \
-                 [AT unix-time-microseconds] [FULL] rule [rule ...] \
+                 [AT unix-time-microseconds] [FULL] [ANY [MOST]] rule [rule ...] \
                  [NEXT rule [rule ...] [NEXT rule [rule ...] ...]]",
         handler: on_command_or_keys(mcheck::mcheck, mcheck::keys),
         flags: c"write deny-oom",
-        summary: c"Asks whether a request passes all rules of several keys and, if so, counts it.",
+        summary: c"Asks whether a request passes all rules of several keys, or of any, and, if so, counts it.",
         complexity: c"O(K*R) with K keys and R rules a key; a log rule adds O(log N) with N requests in its window.",
         ..CHECK
     },

@@ -25,6 +25,7 @@ const MIGRATE: &str = include_str!("../../docs/migrate.md");
 const README: &str = include_str!("../../README.md");
 const OPERATIONS: &str = include_str!("../../docs/operate/run.md");
 const POLICIES: &str = include_str!("../../docs/guide/policies.md");
+const POOLS: &str = include_str!("../../docs/guide/pools.md");
 const RULES: &str = include_str!("../../docs/guide/rules.md");
 const SECURITY: &str = include_str!("../../SECURITY.md");
 const WAITING: &str = include_str!("../../docs/guide/waiting.md");
@@ -58,6 +59,11 @@ fn transcripts_of_the_operations_guide_are_true() {
 #[test]
 fn transcripts_of_the_guide_to_policies_are_true() {
     replay(POLICIES);
+}
+
+#[test]
+fn transcripts_of_the_guide_to_pools_are_true() {
+    replay(POOLS);
 }
 
 #[test]

@@ -65,8 +65,19 @@ pub fn check_keys(
     bounds: Bounds,
     decisions: &mut Vec<Decision>,
 ) -> Result<Option<usize>, CheckError> {
-    decisions.clear();
     let budget = &Budget::of_command();
+    evaluate(keys, decisions, budget)?;
+    plan(keys, bounds, decisions, budget)?;
+    Ok(commit(keys, decisions, budget))
+}
+
+/// Lets each key decide, before anything is consumed.
+pub(super) fn evaluate(
+    keys: &mut [KeyCheck<'_>],
+    decisions: &mut Vec<Decision>,
+    budget: &Budget,
+) -> Result<(), CheckError> {
+    decisions.clear();
     for (index, key) in keys.iter_mut().enumerate() {
         key.limiter.lapse_if_due(key.check.now_us);
         key.evaluate(decisions, budget);
@@ -75,6 +86,16 @@ pub fn check_keys(
             tested.map_err(|why| CheckError { key: index, why })?;
         }
     }
+    Ok(())
+}
+
+/// Plans what the answer of all keys changes in each, and tests whether that has room.
+pub(super) fn plan(
+    keys: &mut [KeyCheck<'_>],
+    bounds: Bounds,
+    decisions: &mut [Decision],
+    budget: &Budget,
+) -> Result<(), CheckError> {
     let denied = keys.iter().any(KeyCheck::denies);
     if keys.iter().any(|key| key.pause.is_some()) {
         keys.iter_mut().for_each(KeyCheck::deny_by_pause);
@@ -85,6 +106,16 @@ pub fn check_keys(
         key.outcome.change = key.change_by(denied, charges);
         key.test(bounds).map_err(|why| CheckError { key: index, why })?;
     }
+    Ok(())
+}
+
+/// Does what was planned. Returns which key's rule or block is the answer.
+pub(super) fn commit(
+    keys: &mut [KeyCheck<'_>],
+    decisions: &mut [Decision],
+    budget: &Budget,
+) -> Option<usize> {
+    let denied = keys.iter().any(KeyCheck::denies);
     for key in keys.iter_mut() {
         key.consume(denied, decisions, budget);
     }
@@ -92,7 +123,7 @@ pub fn check_keys(
     for key in keys.iter_mut() {
         key.finish(summary);
     }
-    Ok(decider)
+    decider
 }
 
 /// Decides for one key as [`check_keys`] does, but changes nothing.

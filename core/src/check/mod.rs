@@ -4,6 +4,7 @@
 //! one            a check of one key, on the fast path if it can take it
 //! fast           the fast path: all rules read the key's one state
 //! keys           the general path: several rules and keys, one answer, all or nothing
+//! pool           a check that passes through one of several keys
 //! ban            the ban of a key by a rule that denies
 //! outcome        the answer to a check, and what was done
 //! refusal        why a check is an error, and how much a key may hold
@@ -33,6 +34,7 @@ mod lapses;
 mod later_denials;
 mod one;
 pub(crate) mod outcome;
+mod pool;
 pub(crate) mod refusal;
 mod sync;
 mod view;
@@ -46,5 +48,6 @@ pub(crate) use keys::peek_key;
 pub use keys::{KeyCheck, check_keys};
 pub(crate) use later_denials::until_all_admit;
 pub use outcome::Outcome;
+pub use pool::deny_each;
 pub use refusal::{Bounds, CheckError, RULES_A_HOLD, Refusal};
 pub(crate) use view::View;

@@ -2,7 +2,7 @@
 //!
 //! One group of rules for all keys, or one group per key, in the order of the keys.
 
-use super::check::{CHECK, CheckRequest, expected, options};
+use super::check::{CheckRequest, expected, options_with};
 use super::costs::give_costs;
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
@@ -23,8 +23,19 @@ pub struct MCheckRequest<'a> {
     pub keys: usize,
     /// The options, which apply to every key.
     pub check: CheckRequest<'a>,
+    /// Which key the check passes through; `None`: through all of them.
+    pub any: Option<Any>,
     /// One for all keys, or one per key in their order.
     pub groups: Vec<Group>,
+}
+
+/// Which of the keys that admit a check it passes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Any {
+    /// The first.
+    First,
+    /// The first of those that have the most left afterwards.
+    Most,
 }
 
 /// The rules of one key, or of all keys.
@@ -53,14 +64,24 @@ pub fn mcheck<'a>(
         *name = Some(args.required()?);
     }
     require_different(names)?;
-    let (mut check, named_costs) = options(&mut args, limits)?;
+    let (mut first, mut most) = (None, None);
+    let (mut check, named_costs) = options_with(&mut args, limits, &mut |args| {
+        Ok(args.option("ANY", &mut first, |_| Ok(()))?
+            || args.option("MOST", &mut most, |_| Ok(()))?)
+    })?;
+    let any = match (first, most) {
+        (None, None) => None,
+        (Some(()), None) => Some(Any::First),
+        (Some(()), Some(())) => Some(Any::Most),
+        (None, Some(())) => return Err(ParseError::MostWithoutAny),
+    };
     let mut groups = Vec::with_capacity(1);
     loop {
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
         let taken = take_rules_of_next_key(&mut args, limits, resolver, rules)?;
         check.rule_args = first_arg.saturating_add(taken);
         if taken == 0 {
-            args.finish(if groups.is_empty() { expected(rules, CHECK) } else { NEXT_RULE })?;
+            args.finish(if groups.is_empty() { expected(rules, MCHECK) } else { NEXT_RULE })?;
             return Err(ParseError::Arity);
         }
         groups.push(Group { rules: first_rule..rules.len(), args: first_arg..check.rule_args });
@@ -78,9 +99,10 @@ pub fn mcheck<'a>(
         let rules = rules.get(group.rules.clone()).unwrap_or_default();
         check.default_cost().test(rules, check.holds())?;
     }
-    Ok(MCheckRequest { keys, check, groups })
+    Ok(MCheckRequest { keys, check, any, groups })
 }
 
+const MCHECK: &str = "COST, META, HOLD, AT, FULL, ANY or a rule such as 20/1m";
 /// What errors expect after a `NEXT`.
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
@@ -133,6 +155,21 @@ mod tests {
     }
 
     #[test]
+    fn any_and_most_choose_a_key() {
+        for (line, any) in [
+            ("1 a ANY 20/m", Some(Any::First)),
+            ("2 a b COST 2 any FULL 20/m", Some(Any::First)),
+            ("2 a b ANY MOST 20/m", Some(Any::Most)),
+            ("2 a b MOST META x ANY 20/m", Some(Any::Most)),
+            ("2 a b 20/m", None),
+            // The names of keys.
+            ("2 ANY MOST 20/m", None),
+        ] {
+            assert_eq!(read(line).unwrap().0.any, any, "{line}");
+        }
+    }
+
+    #[test]
     fn errors_name_what_was_given_and_expected() {
         for (line, error) in [
             ("", "wrong number of arguments"),
@@ -144,16 +181,18 @@ mod tests {
             ("2 a a 20/m", "key 'a' is given twice, expected each key once"),
             (
                 "2 a b c 20/m",
-                "unexpected 'c', expected COST, META, HOLD, AT, FULL or a rule such as 20/1m",
+                "unexpected 'c', expected COST, META, HOLD, AT, FULL, ANY or a rule such as 20/1m",
             ),
             (
                 "2 a b 20/m FULL",
                 "unexpected 'FULL', expected NEXT or a rule such as 20/1m; options come before the rules",
             ),
+            ("2 a b MOST 20/m", "MOST has no ANY, expected ANY MOST"),
+            ("2 a b ANY ANY 20/m", "ANY is given twice, expected once"),
             ("2 a b 20/m NEXT", "wrong number of arguments"),
             (
                 "2 a b NEXT 20/m",
-                "unexpected 'NEXT', expected COST, META, HOLD, AT, FULL or a rule such as 20/1m",
+                "unexpected 'NEXT', expected COST, META, HOLD, AT, FULL, ANY or a rule such as 20/1m",
             ),
             (
                 "2 a b 20/m NEXT NEXT 20/m",

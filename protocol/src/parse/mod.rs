@@ -49,7 +49,7 @@ pub use explain::explain;
 pub use hold::{HoldOption, hold_end_us};
 pub use limits::{Limits, MAX_FLOW};
 pub use log::log;
-pub use mcheck::{Group, MCheckRequest, mcheck};
+pub use mcheck::{Any, Group, MCheckRequest, mcheck};
 pub use pause::pause;
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use refund::{RefundRequest, refund};

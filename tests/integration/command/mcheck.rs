@@ -1,6 +1,7 @@
 //! `RL.MCHECK`: one request is checked under several keys, such as an address and a user, and
 //! counts for all keys or for none.
 
+mod any;
 mod full;
 mod propagation;
 

@@ -120,7 +120,7 @@ struct Reader<'r, R> {
     options: &'static str,
 }
 
-pub(super) const CHECK: &str = "COST, META, HOLD, AT, FULL or a rule such as 20/1m";
+const CHECK: &str = "COST, META, HOLD, AT, FULL or a rule such as 20/1m";
 const PEEK: &str = "COST, AT, FULL or a rule such as 20/1m";
 const WAIT: &str = "FLOW, PRIORITY, COST, META, HOLD, FULL or a rule such as 20/1m";
 
@@ -171,13 +171,15 @@ fn may_be_option(text: &[u8]) -> bool {
     text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
 }
 
-/// Reads the options up to the rules, and the costs by name, which the rules get later.
-pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
+/// Reads the options up to the rules, and the costs by name, which the rules get later. `more` takes
+/// options that only one command has.
+pub(super) fn options_with<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
+    more: MoreOptions<'_, 'a, I>,
 ) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
     if args.peek().is_some_and(may_be_option) {
-        some_options(args, limits, true, None)
+        some_options(args, limits, true, Some(more))
     } else {
         Ok((CheckRequest::plain(), Vec::new()))
     }

@@ -1,0 +1,65 @@
+//! A check that passes through one of several keys (`RL.MCHECK ... ANY`).
+//!
+//! ```text
+//! each key         is looked at as by a peek, which changes nothing
+//! some key admits  it is checked as by itself; the others stay as they are
+//! no key admits    each key denies as by itself; the answer is the one with the least wait
+//! ```
+
+use super::keys::{commit, evaluate, plan};
+use super::{Bounds, Budget, CheckError, Decision, KeyCheck, length};
+use crate::key::{Check, Limiter, Verdict};
+use alloc::vec::Vec;
+use core::slice;
+
+impl Limiter {
+    /// How many units would remain after the check; [`i64::MAX`] if no rule decides. `None` if the
+    /// key denies it. `decisions` is overwritten.
+    pub fn left_after(
+        &self,
+        check: &Check<'_>,
+        decisions: &mut Vec<Decision>,
+        budget: &Budget,
+    ) -> Option<i64> {
+        let outcome = self
+            .peek_fast(check, decisions)
+            .unwrap_or_else(|| self.peek_within(check, decisions, budget));
+        if outcome.denied {
+            return None;
+        }
+        let decided = Check { cost: outcome.cost, ..*check };
+        let rules = if outcome.standing.is_some() { &mut [] } else { decisions.as_mut_slice() };
+        let deciding = decided.deciding_rule(false, rules);
+        Some(deciding.map_or(i64::MAX, |(rule, mut decision)| {
+            decision.take(decided.cost_of(rule));
+            decision.remaining
+        }))
+    }
+}
+
+/// Denies a check on each of several different keys, as a check of that key alone would: it charges
+/// `count=all` rules, bans and records. `decisions` is as in [`check_keys`](super::check_keys).
+/// Returns the answer, and which key's it is. All keys must deny the check.
+///
+/// # Errors
+/// [`CheckError`], and nothing changed, if a key would come to hold more than it may.
+pub fn deny_each(
+    keys: &mut [KeyCheck<'_>],
+    bounds: Bounds,
+    decisions: &mut Vec<Decision>,
+) -> Result<Option<(usize, Decision)>, CheckError> {
+    let budget = &Budget::of_command();
+    evaluate(keys, decisions, budget)?;
+    for (index, key) in keys.iter_mut().enumerate() {
+        let tested = plan(slice::from_mut(key), bounds, decisions, budget);
+        tested.map_err(|error| CheckError { key: index, ..error })?;
+    }
+    for key in keys.iter_mut() {
+        commit(slice::from_mut(key), decisions, budget);
+    }
+    let answers = keys.iter().map(|key| key.outcome().summary).enumerate();
+    let nearest = answers.clone().min_by_key(|(_, answer)| length(answer.wait_ms));
+    let all_blocked = answers.clone().all(|(_, answer)| answer.verdict == Verdict::Blocked);
+    let verdict = if all_blocked { Verdict::Blocked } else { Verdict::Limited };
+    Ok(nearest.map(|(index, answer)| (index, Decision { verdict, ..answer })))
+}

@@ -1,0 +1,297 @@
+//! `RL.MCHECK ... ANY`: one request passes through one of several keys.
+
+use std::collections::HashMap;
+
+use fastrand::Rng;
+use redis::{Connection, Value, from_redis_value};
+
+use super::{DAY_MS, HOUR_MS, at, line};
+use crate::support::client::{ask, digest, info, now_us, refusal, replica_of, replicated};
+use crate::support::seed::seed;
+use crate::support::server::{self, Builder};
+
+/// The integers that a check of any of these keys replies.
+fn any(c: &mut Connection, keys: &str, rest: &str) -> Vec<i64> {
+    ask(c, &line(keys, rest))
+}
+
+#[test]
+fn the_first_key_that_admits_is_charged() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let mut check = |ms| any(&mut c, "{p}a {p}b", &format!("AT {} ANY 1/s", at(ms)));
+        assert_eq!(check(0), [0, 1, 0, 0, 1000, 0]);
+        assert_eq!(check(0), [0, 1, 0, 0, 1000, 1]);
+        assert_eq!(check(400), [1, 1, 0, 600, 600, -1]);
+        assert_eq!(check(1_000), [0, 1, 0, 0, 1000, 0]);
+    });
+}
+
+#[test]
+fn a_quota_comes_before_credits() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let rest = format!("COST 3 AT {} ANY fixed:10/month NEXT bucket:100/366d", at(0));
+        let chosen = (0..5).map(|_| any(&mut c, "{u}quota {u}credits", &rest)[5]);
+        assert_eq!(chosen.collect::<Vec<_>>(), [0, 0, 0, 1, 1]);
+    });
+}
+
+#[test]
+fn a_block_is_a_wait() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let () = ask(&mut c, "RL.BLOCK {p}a");
+        let rest = format!("AT {} ANY 9/h", at(0));
+        assert_eq!(any(&mut c, "{p}a {p}b", &rest)[5], 1);
+        let () = ask(&mut c, &format!("RL.BLOCK {{p}}b PXAT {}", at(5_000) / 1_000));
+        assert_eq!(any(&mut c, "{p}a {p}b", &rest), [2, 0, 0, 5000, 5000, -1]);
+        // A key that a rule denies for longer: not all are blocked.
+        let rest = format!("AT {} ANY 9/h NEXT 9/h NEXT 0/h", at(0));
+        assert_eq!(any(&mut c, "{p}a {p}b {p}c", &rest), [1, 0, 0, 5000, 5000, -1]);
+        // A pause is a wait too, and one for ever is the longest.
+        let () = ask(&mut c, &format!("RL.PAUSE {{p}}d PXAT {}", at(4_000) / 1_000));
+        assert_eq!(
+            any(&mut c, "{p}a {p}d", &format!("AT {} ANY 9/h", at(0)))[..4],
+            [1, 0, 0, 4000]
+        );
+    });
+}
+
+#[test]
+fn the_key_with_most_left_is_charged() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let now = at(0);
+        let _: Value = ask(&mut c, &format!("RL.CHECK {{p}}a COST 3 AT {now} 10/m"));
+        let most =
+            |c: &mut _, rest: &str| any(c, "{p}a {p}b", &format!("AT {now} ANY MOST {rest}"));
+        assert_eq!(most(&mut c, "10/m"), [0, 10, 9, 0, 60_000, 1]);
+        // What is left counts, not the limit, and the first of equals is charged.
+        assert_eq!(most(&mut c, "12/m NEXT 8/m"), [0, 12, 8, 0, 60_000, 0]);
+        assert_eq!(most(&mut c, "COST 0 10/m NEXT 7/m")[5], 0);
+        // Of a range, what would remain after the grant.
+        assert_eq!(most(&mut c, "COST 1..5 10/m"), [0, 10, 4, 0, 60_000, 5, 1]);
+        // Nothing limits a key whose rules are shadows, nor one that is exempt.
+        assert_eq!(most(&mut c, "1000/h NEXT 1/m,shadow"), [0, -1, -1, 0, 0, 1]);
+        let () = ask(&mut c, "RL.EXEMPT {p}a");
+        assert_eq!(most(&mut c, "1000/h NEXT 1/m,shadow"), [0, -1, -1, 0, 0, 0]);
+    });
+}
+
+#[test]
+fn a_hold_is_taken_on_the_charged_key_and_repeated_there() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let hold =
+            |c: &mut _, id: &str| any(c, "{p}a {p}b", &format!("HOLD {id} EX 60 ANY slots:1"));
+        assert_eq!(hold(&mut c, "h")[5], 0);
+        let before = digest(&mut c);
+        assert_eq!(hold(&mut c, "h")[5], 0);
+        assert_eq!(before, digest(&mut c), "nothing is charged");
+        assert_eq!(hold(&mut c, "g")[5], 1);
+        assert_eq!((hold(&mut c, "i")[0], hold(&mut c, "i")[5]), (1, -1));
+        // Of both keys, the second has it.
+        let settled: i64 = ask(&mut c, "RL.SETTLE {p}a h");
+        assert_eq!((settled, hold(&mut c, "g")[5]), (1, 1));
+        // It is never taken twice.
+        let () = ask(&mut c, "RL.BLOCK {p}b");
+        assert_eq!((hold(&mut c, "g")[0], hold(&mut c, "g")[5]), (2, -1));
+        let _: Value = ask(&mut c, "RL.UNBLOCK {p}b");
+        let error = refusal(&mut c, "RL.MCHECK 2 {p}a {p}b HOLD g EX 60 COST 2 ANY slots:3");
+        assert!(error.contains("'{p}b'") || error.contains("cost"), "{error}");
+    });
+}
+
+#[test]
+fn a_denial_charges_bans_and_records_on_every_key_and_an_allowed_check_on_one() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let rest = format!("META m AT {} ANY fixed:2/h,count=all,ban=1h", at(0));
+        for _ in 0..4 {
+            assert_eq!(any(&mut c, "{p}a {p}b", &rest)[0], 0);
+        }
+        let log = |c: &mut _, key: &str| ask::<Vec<Value>>(c, &format!("RL.LOG {key}")).len();
+        assert_eq!((log(&mut c, "{p}a"), log(&mut c, "{p}b")), (2, 2));
+        let _: Value = ask(&mut c, "RL.BLOCK {p}c");
+        let denied = any(&mut c, "{p}a {p}b {p}c", &rest);
+        assert_eq!((denied[0], denied[3]), (1, HOUR_MS));
+        assert_eq!(["{p}a", "{p}b", "{p}c"].map(|key| log(&mut c, key)), [3, 3, 1]);
+        assert_eq!(any(&mut c, "{p}a {p}b", &rest), [2, 0, 0, HOUR_MS, HOUR_MS, -1]);
+    });
+}
+
+#[test]
+fn full_shows_the_deciding_key_alone() {
+    type Map = HashMap<String, Value>;
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let mut full = |ms| -> (i64, i64, Option<String>, Vec<Map>) {
+            let rest = format!("FULL AT {} ANY 1/h NEXT 1/d", at(ms));
+            let map: Map = ask(&mut c, &line("{p}a {p}b", &rest));
+            let get = |field: &str| from_redis_value(map[field].clone()).expect("an integer");
+            let key = from_redis_value(map["key"].clone()).expect("a text");
+            let rules = from_redis_value(map["rules"].clone()).expect("rules");
+            (get("verdict"), get("chosen"), key, rules)
+        };
+        for (ms, verdict, chosen, key, limit_ms) in
+            [(0, 0, 0, "{p}a", HOUR_MS), (0, 0, 1, "{p}b", DAY_MS), (0, 1, -1, "{p}a", HOUR_MS)]
+        {
+            let (said, index, name, rules) = full(ms);
+            assert_eq!((said, index, name.as_deref()), (verdict, chosen, Some(key)));
+            let [rule] = rules.as_slice() else { panic!("{rules:?}") };
+            let period: i64 = from_redis_value(rule["period_ms"].clone()).expect("an integer");
+            assert_eq!(period, limit_ms);
+        }
+    });
+}
+
+#[test]
+fn keys_after_the_one_that_admits_are_not_opened() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = ask(&mut c, "SET {p}text x");
+        assert_eq!(any(&mut c, "{p}a {p}text", "ANY 1/h")[5], 0);
+        let error = refusal(&mut c, "RL.MCHECK 2 {p}a {p}text ANY 1/h");
+        assert!(error.starts_with("WRONGTYPE"), "{error}");
+        let error = refusal(&mut c, "RL.MCHECK 2 {p}b {p}text ANY MOST 1/h");
+        assert!(error.starts_with("WRONGTYPE"), "{error}");
+    });
+}
+
+#[test]
+fn replicas_get_the_effects_of_the_charged_key() {
+    server::on_all(|primary| {
+        let (mut p, replica) = (primary.connect(), replica_of(primary));
+        let mut r = replica.connect();
+        let checks = |c: &mut _| info(c, "commandstats", "cmdstat_RL.APPLY");
+        let _ = checks;
+        for _ in 0..3 {
+            any(&mut p, "{p}a {p}b", "META who HOLD h EX 60 ANY MOST 5/h bucket:9/m,count=all");
+            any(&mut p, "{p}a {p}b {p}c", "META who COST 2..4 ANY 5/h fixed:9/d,count=all,ban=1h");
+        }
+        replicated(&mut p);
+        assert_eq!(digest(&mut p), digest(&mut r));
+    });
+}
+
+/// Rules of one key.
+const RULES: [&str; 9] = [
+    "5/m",
+    "bucket:3/s bucket:20/m,burst=5",
+    "fixed:4/m,count=all,ban=10s",
+    "log:3/10s log:8/m",
+    "leaky:2/s,queue=3",
+    "window:6/m,shadow",
+    "0/m",
+    "fixed:9/h,name=n,cost=2 7/m",
+    "bucket:6/m,shadow leaky:5/m,queue=1,count=all",
+];
+
+fn pick<'a>(random: &mut Rng, of: &[&'a str]) -> &'a str {
+    of[random.usize(..of.len())]
+}
+
+/// What a check of any key should reply: each key is asked by itself, and with no time in between.
+fn expected(
+    c: &mut Connection,
+    keys: &[String],
+    groups: &[&str],
+    options: &[String; 2],
+    most: bool,
+) -> Vec<i64> {
+    let [peeked, all] = options;
+    let of =
+        |index: usize| (&keys[index], if groups.len() == 1 { groups[0] } else { groups[index] });
+    let mut chosen = None::<(i64, usize)>;
+    for index in 0..keys.len() {
+        let (key, rules) = of(index);
+        let peek: Vec<i64> = ask(c, &format!("RL.PEEK {key} {peeked} {rules}"));
+        if peek[0] != 0 {
+            continue;
+        }
+        // What would remain is what remains of a copy.
+        let _: Value = ask(c, "DEL {t}copy");
+        let _: Value = ask(c, &format!("COPY {key} {{t}}copy"));
+        let copy: Vec<i64> = ask(c, &format!("RL.CHECK {{t}}copy {all} {rules}"));
+        let left = if copy[1] == -1 { i64::MAX } else { copy[2] };
+        if chosen.is_none_or(|(best, _)| most && left > best) {
+            chosen = Some((left, index));
+        }
+    }
+    let _: Value = ask(c, "DEL {t}copy");
+    let mut check = |index: usize| -> Vec<i64> {
+        let (key, rules) = of(index);
+        ask(c, &format!("RL.CHECK {key} {all} {rules}"))
+    };
+    if let Some((_, index)) = chosen {
+        let index_of_key = i64::try_from(index).expect("a small number");
+        return [check(index), vec![index_of_key]].concat();
+    }
+    let denials: Vec<Vec<i64>> = (0..keys.len()).map(&mut check).collect();
+    let wait = |denial: &&Vec<i64>| if denial[3] == -1 { i64::MAX } else { denial[3] };
+    let mut answer = denials.iter().min_by_key(wait).expect("a key").clone();
+    answer[0] = if denials.iter().all(|denial| denial[0] == 2) { 2 } else { 1 };
+    answer.push(-1);
+    answer
+}
+
+#[test]
+fn any_is_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
+    let seed = seed("RATELIMIT_ANY_SEED");
+    println!("RATELIMIT_ANY_SEED={seed}");
+    server::on_all_with(Builder::allow_at, |server| {
+        let (mut c, mut random) = (server.connect(), Rng::with_seed(seed));
+        let start_ms = i64::try_from(now_us(&mut c) / 1_000).expect("a time");
+        for run in 0..30 {
+            let mut ms = 0;
+            let count = random.usize(1..=4);
+            let twins = ["any", "own"].map(|twin| -> Vec<String> {
+                (0..count).map(|key| format!("{{t}}{twin}{run}-{key}")).collect()
+            });
+            let base: Vec<&str> = (0..count).map(|_| pick(&mut random, &RULES)).collect();
+            for _ in 0..40 {
+                ms += pick(&mut random, &["0", "0", "300", "1000", "7000", "60000"])
+                    .parse::<i64>()
+                    .unwrap();
+                let now_ms = start_ms + ms;
+                let (key, now) = (random.usize(..count), format!("AT {now_ms}000"));
+                let until = now_ms + random.i64(1..20_000);
+                // State is set with the server's time where a command takes none.
+                let aside = match random.u8(..12) {
+                    0 => format!("RL.BLOCK KEY PXAT {until}"),
+                    1 => "RL.UNBLOCK KEY".into(),
+                    2 => format!("RL.PAUSE KEY PXAT {until}"),
+                    3 => "RL.RESUME KEY".into(),
+                    4 if random.u8(..3) == 0 => format!("RL.EXEMPT KEY PXAT {until}"),
+                    5 => "RL.UNEXEMPT KEY".into(),
+                    6 => format!("RL.CHECK KEY {now} COST 2 {}", base[key]),
+                    7 => format!("RL.CHECK KEY {now} HOLD h PX 2500 REFUND 5/m"),
+                    _ => String::new(),
+                };
+                if !aside.is_empty() {
+                    for keys in &twins {
+                        let _ = crate::support::client::attempt(
+                            &mut c,
+                            &aside.replace("KEY", &keys[key]),
+                        );
+                    }
+                }
+                let cost = pick(&mut random, &["", "", "COST 2", "COST 1..3", "COST 0", "COST 9"]);
+                let meta = pick(&mut random, &["", "META who"]);
+                let groups = if random.bool() { base.clone() } else { vec![base[0]] };
+                let most = random.bool();
+                let options = [format!("{now} {cost}"), format!("{now} {cost} {meta}")];
+                let wanted = expected(&mut c, &twins[1], &groups, &options, most);
+                let word = if most { "ANY MOST" } else { "ANY" };
+                let asked = format!("{} {word} {}", options[1], groups.join(" NEXT "));
+                let got = any(&mut c, &twins[0].join(" "), &asked);
+                assert_eq!(got, wanted, "{:?} {asked}", server.flavor());
+                for (one, other) in twins[0].iter().zip(&twins[1]) {
+                    let values = [one, other].map(|key| crate::support::client::dump(&mut c, key));
+                    assert_eq!(values[0], values[1], "{one} {asked}");
+                }
+            }
+        }
+    });
+}
