@@ -9,7 +9,7 @@ import { type NoticeOptions, Notices } from './notices.js';
 import { CALLBACK, FLAG, type Form, inOrder, integer, oneOf, TIME } from './options.js';
 import { ignoreOutage, isOutage, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
-import { type CheckOptions, type Cost, costsApart, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
+import { type CheckOptions, type Cost, costsApart, groups, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
 import { looksLikeRules, noSlots } from './rule.js';
 import type { Command, Server } from './server.js';
@@ -63,6 +63,11 @@ export interface TakeOptions extends Pick<CheckOptions, 'cost' | 'meta'>, Turn {
 export interface WaitOptions extends CheckOptions, Turn {
   /** Leaves the line. */
   signal?: AbortSignal;
+}
+
+export interface AnyOptions extends Pick<CheckOptions, 'cost' | 'meta'> {
+  /** Takes the key that has the most left afterwards. */
+  most?: boolean;
 }
 
 /** A wait's reply comes at most this long after its deadline. */
@@ -147,6 +152,19 @@ export class RateLimiter {
       denials.keep(now, report.key ?? some[0]!.key, some, cost as number, report);
     }
     return report;
+  }
+
+  /**
+   * Passes through the first key that lets the request pass, or with `most` through the one that has the most left afterwards,
+   * and consumes from it alone: `ANY`. The report has that key, or of a denial the key with the least wait. Without the server
+   * the first key decides.
+   */
+  async checkAny(limits: readonly Limit[], { most = false, ...options }: AnyOptions = NONE): Promise<Report> {
+    if (limits.length === 0) throw new TypeError('a pool has no key, expected at least one');
+    const keys = limits.map(({ key }) => key);
+    const rest = ['ANY', ...(most ? ['MOST'] : []), ...words(options), 'FULL', ...groups(limits)];
+    const ask = async () => readReport(await this.#asking.ask([['RL.MCHECK', String(keys.length)], keys, rest]));
+    return this.#orWithout(ask, (error) => this.#without(error, limits.slice(0, 1), options));
   }
 
   /** Reports on each rule of a key without consuming. */
@@ -304,11 +322,10 @@ export class RateLimiter {
 
   async #checkTogether(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
     const keys = limits.map(({ key }) => key);
-    const groups = limits.flatMap(({ rules }, i) => (i === 0 ? list(rules) : ['NEXT', ...list(rules)]));
     const head = keys.length === 1 ? ['RL.CHECK'] : ['RL.MCHECK', String(keys.length)];
     const late = this.#late(keys, options.hold);
     try {
-      return readReport(await this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups]]));
+      return readReport(await this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups(limits)]]));
     } catch (error) {
       late(error);
       throw error;

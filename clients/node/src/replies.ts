@@ -69,7 +69,7 @@ type Numbers = [verdict: 0 | 1 | 2, limit: number, remaining: number, waitMs: nu
 
 /** The server's reply to `FULL`. */
 export function readReport(sent: unknown): Report {
-  const { verdict, rules, ...rest } = record(sent);
+  const { verdict, rules, chosen: _, ...rest } = record(sent);
   const read = (rules as unknown[]).map(readRuleReport);
   return { ...rest, verdict: VERDICTS[Number(verdict) as 0 | 1 | 2], rules: read, source: 'server' } as Report;
 }

@@ -45,6 +45,11 @@ export function list(rules: Rules): readonly string[] {
   return typeof rules === 'string' ? [rules] : rules;
 }
 
+/** The rules of several keys. */
+export function groups(limits: readonly Limit[]): string[] {
+  return limits.flatMap(({ rules }, i) => (i === 0 ? list(rules) : ['NEXT', ...list(rules)]));
+}
+
 /**
  * The cost for each of several keys that are asked one by one: the server refuses a name that no rule of a key has, but it
  * looks into policies. A name for no key at all goes to all of them, to be refused as if they were asked together.

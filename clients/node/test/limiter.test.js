@@ -74,6 +74,16 @@ onEachServer(test, 'reports show each rule and key through each client library a
     assert.deepEqual([denied.verdict, denied.key], ['limited', 'user:42'], through);
     assert.equal((await limiter.peekAll('ip:1', '5/h')).rules[0].remaining, 3, 'a denial charges no key');
     assert.equal((await limiter.checkAll([{ key: 'one', rules: '5/h' }])).rules[0].remaining, 4, through);
+    const pool = [{ key: '{p}a', rules: '1/h' }, { key: '{p}b', rules: ['2/h', '9/d,name=day'] }];
+    const chosen = [];
+    for (let i = 0; i < 3; i += 1) chosen.push((await limiter.checkAny(pool)).key);
+    assert.deepEqual(chosen, ['{p}a', '{p}b', '{p}b'], through);
+    const full = await limiter.checkAny(pool, { most: true, cost: [1, 9], meta: 'who' });
+    assert.deepEqual([full.verdict, full.granted, new Set(full.rules.map(({ key }) => key))], ['limited', 0, new Set([full.key])], through);
+    const even = [{ key: '{q}a', rules: '3/h' }, { key: '{q}b', rules: '2/h' }];
+    assert.equal((await limiter.checkAny(even, { most: true, cost: 2 })).key, '{q}a', through);
+    assert.equal((await limiter.checkAny(even, { most: true })).key, '{q}b', through);
+    await assert.rejects(limiter.checkAny([]), /at least one/, through);
     await admin.call('RL.BLOCK', 'one', 'EX', 100, 'REASON', 'a test');
     assert.equal((await limiter.checkAll([{ key: 'one', rules: '5/h' }])).verdict, 'blocked', through);
   }

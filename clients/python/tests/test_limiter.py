@@ -49,12 +49,27 @@ def test_a_report_tells_of_each_rule(server: Server, protocol: int, decode: bool
     assert (blocked.verdict, blocked.rules) == ("blocked", ())
 
 
+@pytest.mark.parametrize("protocol, decode", KINDS)
+def test_a_request_passes_through_one_of_several_keys(server: Server, protocol: int, decode: bool) -> None:
+    limiter = RateLimiter(Redis(port=server.port, protocol=protocol, decode_responses=decode))
+    pool = [Limit("{p}a", "1/h"), Limit("{p}b", ["2/h", "9/d,name=day"])]
+    reports = [limiter.check_any(pool) for _ in range(4)]
+    assert [(report.allowed, report.key) for report in reports[:3]] == [(True, "{p}a"), (True, "{p}b"), (True, "{p}b")]
+    assert (reports[3].verdict, {rule.key for rule in reports[3].rules}) == ("limited", {reports[3].key})
+    even = [limiter.check_any([Limit("{q}a", "3/h"), Limit("{q}b", "2/h")], most=True).key for _ in range(3)]
+    assert even == ["{q}a", "{q}a", "{q}b"]
+    assert limiter.check_any([Limit("{q}c", "bucket:5/h")], cost=(2, 9), meta="who").granted == 5
+    with pytest.raises(ValueError, match="at least one"):
+        limiter.check_any([])
+
+
 async def test_the_same_with_asyncio(server: Server) -> None:
     async with server.async_limiter() as limiter:
         assert (await limiter.check("a", "3/m", cost=2)).remaining == 1
         assert (await limiter.peek("a", "3/m")).allowed
         assert (await limiter.check_all([Limit("a", "3/m")])).rules[0].remaining == 0
         assert (await limiter.peek_all("a", "3/m")).verdict == "limited"
+        assert (await limiter.check_any([Limit("a", "3/m"), Limit("b", "3/m")])).key == "b"
         assert await limiter.refund("a", 2) == 2
         assert await limiter.reset("a")
         assert await limiter.call("RL.INFO", "a") is None

@@ -85,6 +85,7 @@ pub struct Check {
     pub(crate) wait: Option<Duration>,
     pub(crate) flow: Option<(String, u16)>,
     pub(crate) priority: u8,
+    pub(crate) most: bool,
 }
 
 impl Check {
@@ -100,6 +101,7 @@ impl Check {
             wait: None,
             flow: None,
             priority: 0,
+            most: false,
         };
         check.and(key, rules)
     }
@@ -172,6 +174,14 @@ impl Check {
         self
     }
 
+    /// Lets [`RateLimiter::check_any`](crate::RateLimiter::check_any) take the key that has the most left
+    /// afterwards.
+    #[must_use]
+    pub fn most(mut self) -> Self {
+        self.most = true;
+        self
+    }
+
     /// The only key.
     pub(crate) fn one_limit(&self, command: &'static str) -> RedisResult<&Limit> {
         match &self.limits[..] {
@@ -226,6 +236,15 @@ impl Check {
         let mut command = redis::cmd(if several.is_some() { "RL.MCHECK" } else { "RL.CHECK" });
         command.arg(several).arg(keys);
         self.write(&mut command, full);
+        command
+    }
+
+    /// `RL.MCHECK` that passes through any of the keys.
+    pub(crate) fn any_command(&self) -> Cmd {
+        let keys = self.limits.iter().map(|limit| &limit.key[..]).collect::<Vec<_>>();
+        let mut command = redis::cmd("RL.MCHECK");
+        command.arg(keys.len()).arg(keys).arg("ANY").arg(self.most.then_some("MOST"));
+        self.write(&mut command, true);
         command
     }
 
@@ -315,6 +334,8 @@ mod tests {
         let both = both.cost([("in", 1), ("out", 2)]);
         let expected = "RL.MCHECK 2 a b COST in=1 COST out=2 META me 1/s 5/m NEXT @free";
         assert_eq!(text(&both.command(false)), expected);
+        let expected = "RL.MCHECK 2 a b ANY MOST COST in=1 COST out=2 META me FULL 1/s 5/m NEXT @free";
+        assert_eq!(text(&both.clone().most().any_command()), expected);
         assert!(both.peek_command(false).is_err() && both.wait_command(second).is_err());
     }
 }

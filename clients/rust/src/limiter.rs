@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, RedisResult, Value};
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, Value};
 use tokio::time::Instant;
 
 use crate::asker::{Asker, Decides, read};
@@ -71,6 +71,22 @@ impl RateLimiter {
     pub async fn check_all(&self, check: impl Into<Check>) -> RedisResult<Report> {
         let check = check.into();
         self.unless_denied(&check, self.report(&check)).await
+    }
+
+    /// Passes through the first key that lets the request pass, or with [`Check::most`] through the one
+    /// that has the most left afterwards, and consumes from it alone: `ANY`. The report has that key, or
+    /// of a denial the key with the least wait. Without the server the first key decides.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`], or that there is no key.
+    pub async fn check_any(&self, check: impl Into<Check>) -> RedisResult<Report> {
+        let check = check.into();
+        let Some(first) = check.limits.first() else {
+            return Err((ErrorKind::Client, "a pool has no key, expected at least one").into());
+        };
+        let asked = self.0.ask(&check.any_command(), &first.key).await;
+        let alone = Check { limits: vec![first.clone()], ..check.clone() };
+        self.0.or_without(asked, &alone.command(true))
     }
 
     /// Decides as [`Self::check_all`], and returns what gives the charges back, or ends the request's

@@ -99,6 +99,22 @@ def check_all(limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held 
     return ("RL.MCHECK", len(keys), *keys, *options, *groups)
 
 
+def check_any(limits: Sequence[Limit], cost: Cost, meta: str | None, most: bool) -> Words:
+    keys = [limit.key for limit in limits]
+    groups = [word for limit in limits for word in ("NEXT", *texts(limit.rules))][1:]
+    return (
+        "RL.MCHECK",
+        len(keys),
+        *keys,
+        "ANY",
+        *(("MOST",) if most else ()),
+        *costs(cost),
+        *_meta(meta),
+        "FULL",
+        *groups,
+    )
+
+
 def hold(key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> Words:
     return (*turn.command(key), *costs(cost), *_hold(held), "FULL", *texts(rules))
 

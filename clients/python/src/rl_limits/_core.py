@@ -140,6 +140,13 @@ class Core:
                 self.denials.keep(what, report.key, report, _now_ms())
         return report
 
+    def check_any(self, limits: Sequence[Limit], cost: Cost, meta: str | None, most: bool) -> Flow[Report]:
+        """What stands in for the server knows nothing of a pool, and decides by the first key."""
+        if not limits:
+            raise ValueError("a pool has no key, expected at least one")
+        words = commands.check_any(limits, cost, meta, most)
+        return (yield from self._report(words, Question(limits[:1], cost)))
+
     def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         try:
             words = commands.check_all(limits, cost, meta, held)

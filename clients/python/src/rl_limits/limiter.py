@@ -101,6 +101,14 @@ class RateLimiter(Counters):
         """Decides over one or several keys, consumes from all or from none, and reports on each rule: `FULL`."""
         return self.run(self.core.check_all(limits, cost, meta))
 
+    def check_any(
+        self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None, most: bool = False
+    ) -> Report:
+        """Passes through the first key that lets the request pass, or with `most` through the one that has the most
+        left afterwards, and consumes from it alone: `ANY`. The report has that key, or of a denial the key with the
+        least wait."""
+        return self.run(self.core.check_any(limits, cost, meta, most))
+
     def peek_all(self, key: str, rules: Rules) -> Report:
         """Reports on each rule of a key without consuming."""
         return self.run(self.core.peek_all(key, rules))
@@ -288,6 +296,11 @@ class AsyncRateLimiter(Counters):
 
     async def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
         return await self.ask_all(self.core.check_all(limits, cost, meta))
+
+    async def check_any(
+        self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None, most: bool = False
+    ) -> Report:
+        return await self.run(self.core.check_any(limits, cost, meta, most))
 
     async def peek_all(self, key: str, rules: Rules) -> Report:
         return await self.run(self.core.peek_all(key, rules))

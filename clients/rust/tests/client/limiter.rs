@@ -52,6 +52,19 @@ async fn every_server_decides_reports_and_gives_back() {
         assert_eq!((denied.verdict, denied.key.as_deref()), (Verdict::Limited, Some(&b"b"[..])));
         assert_eq!(denied.rules[0].key.as_deref(), Some(&b"a"[..]));
         assert_eq!(denied.reply().remaining, Some(0));
+        let pool = Check::new("{p}a", "1/h").and("{p}b", ["2/h", "9/d,name=day"]);
+        let any = async |check: Check| limiter.check_any(check).await.expect(name);
+        for key in ["{p}a", "{p}b", "{p}b"] {
+            assert_eq!(any(pool.clone()).await.key.as_deref(), Some(key.as_bytes()));
+        }
+        let denied = any(pool.cost(1..=9).meta("who")).await;
+        assert_eq!((denied.is_allowed(), denied.granted), (false, Some(0)));
+        assert!(denied.rules.iter().all(|rule| rule.key == denied.key));
+        let even = Check::new("{q}a", "3/h").and("{q}b", "2/h").most();
+        assert_eq!(any(even.clone().cost(2)).await.key.as_deref(), Some(&b"{q}a"[..]));
+        assert_eq!(any(even).await.key.as_deref(), Some(&b"{q}b"[..]));
+        let none = Check::new("none", Vec::<String>::new());
+        assert!(limiter.check_any(none).await.is_err());
         limiter.reset("b").await.expect(name);
         assert_eq!(limiter.peek_all(("b", "1/m")).await.expect(name).rules[0].remaining, 1);
         let info: redis::Value =
