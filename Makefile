@@ -249,6 +249,10 @@ deny: ### check licences, sources, duplicates and advisories of the module's cra
 	$(FETCH) cargo-deny
 	.cache/cargo-deny/bin/cargo-deny check $(CHECKS)
 
+workflows: ### list the steps of the workflows, or run those of a job that can run here (RUN='ci make no-std')
+	$(FETCH) pyyaml
+	@scripts/workflows $(if $(RUN),run $(RUN))
+
 test-images: ### build the images of packaging/docker and run them with podman, without a network (needs root; see scripts/test-images)
 	$(MAKE) dist
 	$(MAKE) dist TARGET=x86_64-unknown-linux-musl
