@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct Denying {
     /// The key of the index: the rarest of the rules.
     key: Option<Identity>,
-    rules: Arc<[Identity]>,
+    pub rules: Arc<[Identity]>,
     reads_log: bool,
 }
 
@@ -26,10 +26,6 @@ impl Denying {
             rules: by.into(),
             reads_log: by.iter().any(reads_log),
         }
-    }
-
-    pub fn rules(&self) -> &[Identity] {
-        &self.rules
     }
 
     /// The states that must get something back before the head may pass.
@@ -50,7 +46,7 @@ pub struct Denied {
 }
 
 /// The denials of the heads that were tried.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Denials {
     denied: BTreeMap<Turn, Denied>,
     by_state: BTreeSet<(Identity, Turn)>,
@@ -62,13 +58,6 @@ pub struct Denials {
 }
 
 impl Denials {
-    pub const NONE: Self = Self {
-        denied: BTreeMap::new(),
-        by_state: BTreeSet::new(),
-        ends: BTreeSet::new(),
-        in_effect: BTreeMap::new(),
-    };
-
     /// The last denial of a head.
     pub fn of(&self, turn: Turn) -> Option<&Denied> {
         self.denied.get(&turn)

@@ -13,7 +13,7 @@ struct Clients {
     waiters: BTreeMap<Ticket, Waiter>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Flows {
     flows: BTreeMap<Arc<Flow>, Clients>,
     /// The flow of each head.
@@ -23,9 +23,6 @@ pub struct Flows {
 }
 
 impl Flows {
-    pub const NONE: Self =
-        Self { flows: BTreeMap::new(), heads: BTreeMap::new(), presents: BTreeMap::new() };
-
     /// How many flows there are, each with one head.
     pub fn len(&self) -> usize {
         self.flows.len()
@@ -49,7 +46,7 @@ impl Flows {
 
     /// The turn of a client that is the head of its flow.
     pub fn turn_of(&self, flow: &Flow, ticket: Ticket) -> Option<Turn> {
-        self.head_of(flow).filter(|turn| turn.ticket() == ticket)
+        self.head_of(flow).filter(|turn| turn.ticket == ticket)
     }
 
     /// The turn of a client that begins a flow.
@@ -59,7 +56,7 @@ impl Flows {
 
     /// The head with this turn.
     pub fn head(&self, turn: Turn) -> Option<&Waiter> {
-        self.flows.get(self.heads.get(&turn)?)?.waiters.get(&turn.ticket())
+        self.flows.get(self.heads.get(&turn)?)?.waiters.get(&turn.ticket)
     }
 
     /// A client of a flow.
@@ -131,7 +128,8 @@ impl Flows {
     /// The start of a flow that comes.
     fn start_of_newcomer(&self, flow: &Flow, weight: u16) -> Start {
         let present = self.presents.get(&flow.priority);
-        let next = self.first_from(flow.priority, present.map(Present::start).unwrap_or_default());
+        let next = self
+            .first_from(flow.priority, present.map(|present| present.start).unwrap_or_default());
         let next = next.and_then(|flow| self.flows.get(flow));
         let next = next.map(|clients| clients.start).unwrap_or_default();
         present.map_or(next, |present| present.start_of(flow, weight, next))
@@ -141,6 +139,6 @@ impl Flows {
     fn first_from(&self, priority: u8, start: Start) -> Option<&Arc<Flow>> {
         let from = Turn::new(priority, start, Ticket(0));
         let (turn, flow) = self.heads.range(from..).next()?;
-        (turn.priority() == priority).then_some(flow)
+        (turn.priority.0 == priority).then_some(flow)
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST: usize = 4_096;
 
 /// What changed since all heads that may pass were last tried, and what rules deny since.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Known {
     /// By the state and the text of a rule, the least cost that it denies, and until when.
     denied: BTreeMap<(Identity, u64), (u32, u64)>,
@@ -19,9 +19,6 @@ pub struct Known {
 }
 
 impl Known {
-    pub const NOTHING: Self =
-        Self { denied: BTreeMap::new(), returned: BTreeSet::new(), changed: false };
-
     /// A state got something back.
     pub fn returned(&mut self, state: Identity) {
         self.returned.insert(state);
@@ -65,7 +62,7 @@ impl Known {
 
     /// All heads that may pass are tried.
     pub fn forget(&mut self) {
-        *self = Self::NOTHING;
+        *self = Self::default();
     }
 }
 
@@ -77,7 +74,7 @@ mod tests {
 
     #[test]
     fn ever_new_rules_take_a_bounded_memory() {
-        let mut known = Known::NOTHING;
+        let mut known = Known::default();
         for n in 0..3 * MOST {
             let rules = Rules::of(&rules_of_line(&format!("bucket:9/s,name=n{n}")));
             let rule = rules.iter().next().unwrap();

@@ -44,7 +44,7 @@ pub enum Due {
     More,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Line {
     flows: Flows,
     /// Heads by the holds that they ask for.
@@ -74,23 +74,8 @@ pub struct Line {
 }
 
 impl Line {
-    pub const fn new(generation: u64) -> Self {
-        Self {
-            flows: Flows::NONE,
-            holds: BTreeSet::new(),
-            heads_by_rule: HeadsByRule::NONE,
-            denials: Denials::NONE,
-            due: BTreeSet::new(),
-            next: Turn::END,
-            last: Turn::FIRST,
-            steps: false,
-            woken: BTreeSet::new(),
-            told: BTreeSet::new(),
-            known: Known::NOTHING,
-            recalled: BTreeSet::new(),
-            generation,
-            planned_us: None,
-        }
+    pub fn new(generation: u64) -> Self {
+        Self { next: Turn::END, last: Turn::FIRST, generation, ..Self::default() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -164,7 +149,7 @@ impl Line {
         };
         if waiter.generation != self.generation {
             self.next = turn;
-            return Some(Due::Read(turn.ticket()));
+            return Some(Due::Read(turn.ticket));
         }
         self.next = turn.next();
         if self.denials.keep_back(&waiter.rules, turn) {
@@ -172,7 +157,7 @@ impl Line {
         }
         let stands_until = self.stands_until(turn, waiter, now_us);
         self.due.remove(&turn);
-        let Some(until_us) = stands_until else { return Some(Due::Try(turn.ticket())) };
+        let Some(until_us) = stands_until else { return Some(Due::Try(turn.ticket)) };
         if let Some(denying) = self.denials.stands(turn, until_us) {
             forget_told(&mut self.told, denying);
         }
@@ -210,7 +195,7 @@ impl Line {
         let Denied { by, again_us, .. } = self.denials.of(turn)?;
         let waits = *again_us > now_us;
         let mut until_us = None;
-        for rule in by.rules() {
+        for rule in by.rules.iter() {
             let rule = waiter.rules.get(rule)?;
             let cost = rule.cost_or(waiter.cost);
             let known_us = self.known.denies_until(rule, cost, now_us);
@@ -298,7 +283,7 @@ impl Line {
     pub fn catch_up(&mut self, generation: u64, now_us: u64) {
         if self.generation != generation {
             self.generation = generation;
-            self.heads_by_rule = HeadsByRule::NONE;
+            self.heads_by_rule = HeadsByRule::default();
             self.wake_all();
         }
         while let Some(turn) = self.denials.pop_ended(now_us) {

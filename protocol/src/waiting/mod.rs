@@ -204,17 +204,8 @@ impl<W> Queues<W> {
         ticket
     }
 
-    /// Removes a waiter, wherever in its line it is.
-    pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
-        self.remove(ticket, None)
-    }
-
-    /// Removes a waiter that is admitted at this cost.
-    pub fn admit(&mut self, ticket: Ticket, cost: u32) -> Option<W> {
-        self.remove(ticket, Some(cost))
-    }
-
-    fn remove(&mut self, ticket: Ticket, admitted: Option<u32>) -> Option<W> {
+    /// Removes a waiter, wherever in its line it is: at this cost if it is admitted.
+    pub fn leave(&mut self, ticket: Ticket, admitted: Option<u32>) -> Option<W> {
         let waiter = self.waiters.remove(&ticket)?;
         self.bytes = self.bytes.saturating_sub(waiter.bytes);
         self.instants.remove(&(waiter.deadline_us, Instant::Deadline(ticket)));
