@@ -20,7 +20,7 @@
 //! to deny it is not tried: its denial stands. A step looks at one head, so its time is bounded.
 
 use super::cause::Cause;
-use super::denials::{Denials, Denied, Denying, all_turns};
+use super::denials::{Denials, DenyingRules, LastDenial, all_turns};
 use super::flows::Flows;
 use super::heads_by_rule::HeadsByRule;
 use super::known::Known;
@@ -192,7 +192,7 @@ impl Line {
     /// Until when the last denial of a head stands at least: each rule that denied it either is
     /// known to deny as small a cost, or nothing has happened that could make it admit.
     fn stands_until(&self, turn: Turn, waiter: &Waiter, now_us: u64) -> Option<u64> {
-        let Denied { by, again_us, .. } = self.denials.of(turn)?;
+        let LastDenial { by, again_us, .. } = self.denials.of(turn)?;
         let waits = *again_us > now_us;
         let mut until_us = None;
         for rule in by.rules.iter() {
@@ -219,7 +219,7 @@ impl Line {
     ) {
         let Some(turn) = self.flows.turn_of(flow, ticket) else { return };
         let Some(waiter) = self.flows.head(turn) else { return };
-        let denying = Denying::new(by, &waiter.rules, |rule| self.heads_by_rule.heads(rule));
+        let denying = DenyingRules::new(by, &waiter.rules, |rule| self.heads_by_rule.heads(rule));
         for rule in by.iter().filter_map(|rule| waiter.rules.get(rule)) {
             self.known.denies(rule, rule.cost_or(waiter.cost), again_us, now_us);
         }
@@ -231,7 +231,7 @@ impl Line {
         self.due.remove(&turn);
         self.recalled.remove(&turn);
         forget_told(&mut self.told, &denying);
-        self.denials.add(turn, Denied { by: denying, pass_us, again_us });
+        self.denials.add(turn, LastDenial { by: denying, pass_us, again_us });
     }
 
     /// Something changed the key.
@@ -373,7 +373,7 @@ impl Line {
 }
 
 /// A head is newly denied by these states, and is not told yet if one of them gets something back.
-fn forget_told(told: &mut BTreeSet<Identity>, denying: &Denying) {
+fn forget_told(told: &mut BTreeSet<Identity>, denying: &DenyingRules) {
     for state in denying.states() {
         told.remove(&state);
     }
