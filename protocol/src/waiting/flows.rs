@@ -1,7 +1,7 @@
 //! The flows of a line, their clients, and the order of their heads.
 
 use super::present::Present;
-use super::request::{Flow, Ticket, Waiter};
+use super::request::{Client, Flow, Ticket};
 use super::turn::{Start, Turn};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 struct Clients {
     start: Start,
     weight: u16,
-    waiters: BTreeMap<Ticket, Waiter>,
+    waiters: BTreeMap<Ticket, Client>,
 }
 
 #[derive(Debug, Default)]
@@ -55,12 +55,12 @@ impl Flows {
     }
 
     /// The head with this turn.
-    pub fn head(&self, turn: Turn) -> Option<&Waiter> {
+    pub fn head(&self, turn: Turn) -> Option<&Client> {
         self.flows.get(self.heads.get(&turn)?)?.waiters.get(&turn.ticket)
     }
 
     /// A client of a flow.
-    pub fn waiter_mut(&mut self, flow: &Flow, ticket: Ticket) -> Option<&mut Waiter> {
+    pub fn waiter_mut(&mut self, flow: &Flow, ticket: Ticket) -> Option<&mut Client> {
         self.flows.get_mut(flow)?.waiters.get_mut(&ticket)
     }
 
@@ -70,7 +70,7 @@ impl Flows {
         ticket: Ticket,
         flow: Flow,
         weight: u16,
-        waiter: Waiter,
+        waiter: Client,
     ) -> (Arc<Flow>, Option<Turn>) {
         let (flow, start) = match self.flows.get_key_value(&flow) {
             Some((flow, clients)) => (Arc::clone(flow), clients.start),
@@ -95,7 +95,7 @@ impl Flows {
         flow: &Arc<Flow>,
         ticket: Ticket,
         admitted: Option<u32>,
-    ) -> Option<(Waiter, Option<Turn>)> {
+    ) -> Option<(Client, Option<Turn>)> {
         let turn = self.turn_of(flow, ticket);
         let was_head = turn.is_some_and(|turn| self.heads.remove(&turn).is_some());
         let clients = self.flows.get_mut(flow)?;

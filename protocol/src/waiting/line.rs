@@ -24,7 +24,7 @@ use super::denials::{Denials, DenyingRules, LastDenial, all_turns};
 use super::flows::Flows;
 use super::heads_by_rule::HeadsByRule;
 use super::known::Known;
-use super::request::{Flow, HoldId, Ticket, Waiter};
+use super::request::{Client, Flow, HoldId, Ticket};
 use super::rules::Rules;
 use super::turn::Turn;
 use ratelimit_core::rule::{Identity, Rule};
@@ -104,7 +104,7 @@ impl Line {
     }
 
     /// Appends a client to its flow.
-    pub fn join(&mut self, ticket: Ticket, flow: Flow, weight: u16, waiter: Waiter) -> Arc<Flow> {
+    pub fn join(&mut self, ticket: Ticket, flow: Flow, weight: u16, waiter: Client) -> Arc<Flow> {
         let (flow, turn) = self.flows.join(ticket, flow, weight, waiter);
         if let Some(turn) = turn {
             self.enter(turn);
@@ -191,7 +191,7 @@ impl Line {
 
     /// Until when the last denial of a head stands at least: each rule that denied it either is
     /// known to deny as small a cost, or nothing has happened that could make it admit.
-    fn stands_until(&self, turn: Turn, waiter: &Waiter, now_us: u64) -> Option<u64> {
+    fn stands_until(&self, turn: Turn, waiter: &Client, now_us: u64) -> Option<u64> {
         let LastDenial { by, again_us, .. } = self.denials.of(turn)?;
         let waits = *again_us > now_us;
         let mut until_us = None;

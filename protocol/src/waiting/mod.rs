@@ -53,7 +53,7 @@ pub use cause::Cause;
 pub use denial::Denial;
 pub use line::Due;
 use line::Line;
-use request::Waiter;
+use request::Client;
 pub use request::{Flow, HoldId, Request, Ticket};
 pub use rules::Rules;
 use shared::SharedRules;
@@ -193,7 +193,7 @@ impl<W> Queues<W> {
         self.catch_up(&place);
         let Request { flow, weight, rules, cost, hold } = request;
         let (rules, generation) = (self.rules.share(rules), self.seen);
-        let waiter = Waiter { rules, generation, cost, hold };
+        let waiter = Client { rules, generation, cost, hold };
         let new = || Line::new(self.seen);
         let line = self.lines.entry(Arc::clone(&place)).or_insert_with(new);
         let flow = line.join(ticket, flow, weight, waiter);

@@ -34,7 +34,7 @@ pub struct Request {
 
 /// What a line knows of a client.
 #[derive(Debug)]
-pub(super) struct Waiter {
+pub(super) struct Client {
     pub rules: Arc<Rules>,
     /// The generation of policies from which the rules come.
     pub generation: u64,
