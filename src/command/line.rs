@@ -49,7 +49,7 @@ pub fn is_in_use() -> bool {
 }
 
 /// Tells the line of a key what a command did to it.
-pub fn changed(key: Arg<'_>, cause: Cause<'_>) {
+pub fn tell(key: Arg<'_>, cause: Cause<'_>) {
     if is_in_use() {
         waiters().queues.key_changed(key.bytes(), cause);
         set_alarm();

@@ -20,11 +20,11 @@ pub struct Known {
 
 impl Known {
     /// A state got something back.
-    pub fn returned(&mut self, state: Identity) {
+    pub fn note_return(&mut self, state: Identity) {
         self.returned.insert(state);
         if self.returned.len() > MOST {
             self.returned.clear();
-            self.changed();
+            self.note_change();
         }
         let of_state = self.denied.range((state, 0)..=(state, u64::MAX)).map(|(&rule, _)| rule);
         for rule in of_state.collect::<Vec<_>>() {
@@ -33,13 +33,13 @@ impl Known {
     }
 
     /// Any rule may admit.
-    pub fn changed(&mut self) {
+    pub fn note_change(&mut self) {
         self.changed = true;
         self.denied.clear();
     }
 
     /// A rule denies a cost until then.
-    pub fn denies(&mut self, rule: &Entry, cost: u32, until_us: u64, now_us: u64) {
+    pub fn note_denial(&mut self, rule: &Entry, cost: u32, until_us: u64, now_us: u64) {
         if self.denied.len() >= MOST {
             self.denied.clear();
         }
@@ -78,9 +78,9 @@ mod tests {
         for n in 0..3 * MOST {
             let rules = Rules::of(&rules_of_line(&format!("bucket:9/s,name=n{n}")));
             let rule = rules.iter().next().unwrap();
-            known.denies(rule, 1, 9, 0);
+            known.note_denial(rule, 1, 9, 0);
             assert_eq!(known.denies_until(rule, 1, 0), Some(9));
-            known.returned(rules_of_line(&format!("bucket:9/s,name=r{n}"))[0].state());
+            known.note_return(rules_of_line(&format!("bucket:9/s,name=r{n}"))[0].state());
             assert!(known.denied.len() <= MOST && known.returned.len() <= MOST);
         }
         assert!(known.changed, "what was forgotten may admit");

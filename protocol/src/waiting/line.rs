@@ -221,7 +221,7 @@ impl Line {
         let Some(waiter) = self.flows.head(turn) else { return };
         let denying = DenyingRules::new(by, &waiter.rules, |rule| self.heads_by_rule.heads(rule));
         for rule in by.iter().filter_map(|rule| waiter.rules.get(rule)) {
-            self.known.denies(rule, rule.cost_or(waiter.cost), again_us, now_us);
+            self.known.note_denial(rule, rule.cost_or(waiter.cost), again_us, now_us);
         }
         let all_have = by.iter().all(|rule| self.heads_by_rule.heads(rule) == self.flows.len());
         if all_have && self.next > turn {
@@ -266,7 +266,7 @@ impl Line {
         if state != Identity::LOG && self.heads_by_rule.heads(&state) == 0 {
             return;
         }
-        self.known.returned(state);
+        self.known.note_return(state);
         if self.told.insert(state) {
             let denied = self.denials.by_state(state);
             self.woken.extend(denied.filter(|turn| !self.due.contains(turn)));
@@ -274,7 +274,7 @@ impl Line {
     }
 
     fn wake_all(&mut self) {
-        self.known.changed();
+        self.known.note_change();
         self.woken.extend(self.flows.heads().filter(|turn| !self.due.contains(turn)));
     }
 
