@@ -37,7 +37,7 @@ pool: build ### serve a page of workers that wait in line for a limited service,
 	$(FETCH) redis-7.0 redis-py
 	@examples/pool/demo.py
 
-express test-clients-node: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
+express packages test-clients-node: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
 express: ### serve a web application with limits by address and user, beside `make run`, until Ctrl-C (PORT=3000, REDIS_URL)
 	$(FETCH) clients-node
 	@cd clients/node && npm run --silent build
@@ -87,7 +87,7 @@ integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 
 	$(FETCH) chromium
 	$(INTEGRATION)
 
-test-clients: test-clients-rust test-clients-node test-clients-python test-clients-others ## tests of the adapters in clients/, on all servers
+test-clients: test-clients-rust test-clients-node test-clients-python test-clients-others packages ## tests of the adapters in clients/, on all servers
 
 # A workspace of its own: its crates are not the module's.
 RUST_CLIENT := --manifest-path clients/rust/Cargo.toml
@@ -229,12 +229,29 @@ sbom: ### list the module's crates in CycloneDX: target/redis-ratelimit.cdx.json
 	$(FETCH) cargo-cyclonedx
 	scripts/sbom
 
+# The engine and the protocol come first: the client for Rust needs them on crates.io, so until then it is only packed. The tests
+# compile what is packed here. REPOSITORY is for npm, which compares it with the repository that publishes.
+packages: export PYTHONPATH := $(PYTHON_CLIENT)
+packages: ### rehearse publishing to npm, PyPI and crates.io, without an upload: target/packages/ (REPOSITORY=)
+	$(FETCH) clients-node clients-python
+	rm -rf target/packages && mkdir -p target/packages
+	cargo publish --dry-run --allow-dirty --no-verify -p ratelimit-core -p ratelimit-protocol
+	cargo package $(RUST_CLIENT) --target-dir target/clients-rust --allow-dirty --no-verify --exclude-lockfile
+	cd clients/python && python3 -B -m build --no-isolation --outdir ../../target/packages
+	$(if $(REPOSITORY),cd clients/node && npm pkg set repository.type=git repository.url="git+$(REPOSITORY).git")
+	cd clients/node && npm pack --silent --pack-destination ../../target/packages
+	npm publish --dry-run target/packages/redis-ratelimit-*.tgz
+
 reproducible: ### build the module in two folders, and fail unless both builds have the same bytes
 	@scripts/reproducible
 
 deny: ### check licences, sources, duplicates and advisories of the module's crates (CHECKS=)
 	$(FETCH) cargo-deny
 	.cache/cargo-deny/bin/cargo-deny check $(CHECKS)
+
+workflows: ### list the steps of the workflows, or run those of a job that can run here (RUN='ci make no-std')
+	$(FETCH) pyyaml
+	@scripts/workflows $(if $(RUN),run $(RUN))
 
 test-images: ### build the images of packaging/docker and run them with podman, without a network (needs root; see scripts/test-images)
 	$(MAKE) dist

@@ -19,6 +19,7 @@
     rich                what scripts/rl-top draws its screen with
     zizmor              what looks for weak spots in the workflows
     pyte                the terminal in which a test looks at it
+    pyyaml              what scripts/workflows reads them with
     podman-compose      what runs packaging/docker/compose.yaml without Docker
     zigbuild            what links against an old glibc, for releases
     prometheus          prometheus, promtool and redis_exporter, for the tests of alerts
@@ -86,6 +87,7 @@ WHEELS = {
     "zizmor": ["zizmor==1.32.0"],
     "podman-compose": ["podman-compose==1.6.0", "PyYAML==6.0.2", "python-dotenv==1.1.0"],
     "pyte": ["pyte==0.8.2", "wcwidth==0.2.13"],
+    "pyyaml": ["PyYAML==6.0.2"],
     # zig links with the symbols of any glibc version.
     "zigbuild": ["cargo-zigbuild==0.24.0", "ziglang==0.17.1"],
     # The builders for Grafana 11.6.

@@ -55,19 +55,27 @@ impl HeapVisitor for Visited {
     }
 }
 
+/// The payload of a paragraph: `tests/integration/durability/golden.rs` describes the lines.
+fn payload(paragraph: &str) -> Vec<u8> {
+    let lines = paragraph.lines().filter_map(|line| line.strip_prefix("payload "));
+    let digits: String = lines.collect();
+    let pairs = digits.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).expect("digits"));
+    pairs.map(|pair| u8::from_str_radix(pair, 16).expect("a byte")).collect()
+}
+
 #[test]
 fn each_allocation_of_a_value_is_visited_once() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/golden/v1");
-    let entries = fs::read_dir(folder).expect("the golden payloads");
-    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/golden/v1.txt");
+    let text = fs::read_to_string(path).expect("the golden payloads");
     let mut most = 0;
-    for path in paths.filter(|path| path.extension().is_some_and(|kind| kind == "payload")) {
-        let mut limiter = decode(&fs::read(&path).expect("a payload")).expect("a limiter");
+    for paragraph in text.split("\n\nname ").skip(1) {
+        let name = paragraph.lines().next();
+        let mut limiter = decode(&payload(paragraph)).expect("a limiter");
         let mut visited = Visited::default();
         limiter.visit_heap(&mut visited);
         FREED.set(0);
         drop(limiter);
-        assert_eq!(visited.0, FREED.get(), "{}", path.display());
+        assert_eq!(visited.0, FREED.get(), "{name:?}");
         most = most.max(visited.0);
     }
     assert!(most > 20, "no value has more than {most} allocations");

@@ -4,9 +4,9 @@ use super::effect_args::EffectArgs;
 use super::opened::Opened;
 use crate::server::{Arg, Call, CommandError};
 use crate::{config, metrics};
-use ratelimit_core::key::Standing;
+use ratelimit_core::key::{Standing, hold_end_us};
 use ratelimit_protocol::effect::Action;
-use ratelimit_protocol::parse::{self, hold_end_us};
+use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;
 
 /// `RL.SETTLE`

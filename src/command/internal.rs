@@ -29,7 +29,7 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
         opened.set_expiry(effect.expiry);
         call.replicate_verbatim();
         call.signal_modified(name);
-        line::changed(name, Cause::Changed);
+        line::tell(name, Cause::Changed);
         call.reply_ok();
         opened.close(effect.action.event());
         Ok(())
@@ -48,7 +48,7 @@ pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
     Opened::first(call, None)?.change(|limiter| *limiter = loaded)?;
     call.replicate_verbatim();
     call.signal_modified(name);
-    line::changed(name, Cause::Changed);
+    line::tell(name, Cause::Changed);
     call.reply_ok();
     Ok(())
 }

@@ -49,7 +49,7 @@ pub fn is_in_use() -> bool {
 }
 
 /// Tells the line of a key what a command did to it.
-pub fn changed(key: Arg<'_>, cause: Cause<'_>) {
+pub fn tell(key: Arg<'_>, cause: Cause<'_>) {
     if is_in_use() {
         waiters().queues.key_changed(key.bytes(), cause);
         set_alarm();
@@ -100,10 +100,7 @@ impl Waiters {
 
     /// Removes a client, at this cost if its rules admit it.
     pub fn leave(&mut self, ticket: Ticket, admitted: Option<u32>) -> Option<Waiter> {
-        let waiter = match admitted {
-            Some(cost) => self.queues.admit(ticket, cost),
-            None => self.queues.leave(ticket),
-        }?;
+        let waiter = self.queues.leave(ticket, admitted)?;
         self.tickets.remove(&waiter.client.id());
         self.counted();
         Some(waiter)

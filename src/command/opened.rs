@@ -100,7 +100,7 @@ impl<'c> Opened<'c> {
             self.propagate(expiry, action, &args());
         }
         self.key.call().signal_modified(self.key.name());
-        line::changed(self.key.name(), cause);
+        line::tell(self.key.name(), cause);
     }
 
     /// Counts a check of this key, and applies the consequences of its change. `decisions` are
@@ -153,16 +153,16 @@ impl<'c> Opened<'c> {
     fn tell_line(&self, check: &Check<'_>, outcome: &Outcome) {
         let name = self.key.name();
         if outcome.ban_changed() {
-            return line::changed(name, Cause::Changed);
+            return line::tell(name, Cause::Changed);
         }
         match outcome.change {
             Change::Admitted | Change::Charged => {
                 let hold = check.hold().filter(|_| outcome.held).map(|hold| hold.id);
-                line::changed(name, Cause::Consumed { rules: check.rules, hold });
+                line::tell(name, Cause::Consumed { rules: check.rules, hold });
             }
             // The hold may end earlier now.
             Change::Renewed => {
-                line::changed(name, Cause::Returned(&self.states(Limiter::states_held)));
+                line::tell(name, Cause::Returned(&self.states(Limiter::states_held)));
             }
             Change::Nothing | Change::HistoryOnly(_) => {}
         }

@@ -19,13 +19,13 @@ const _: () = assert!(align_of::<Limiter>() <= MAX_ALIGN);
 ///
 /// # Safety
 /// The value is null or came from [`into_raw`], and nothing else uses it until this returns. The
-/// function keeps the promises of [`EachAllocation::new`].
+/// function keeps the promises of [`each_allocation`].
 pub(super) unsafe fn visit(value: &mut *mut c_void, function: impl FnMut(*mut u8) -> *mut u8) {
     // SAFETY: the caller's promise.
     unsafe {
         // The value stays the server's: it must not be dropped here, not even by a panic.
         let Some(mut limiter) = from_raw(*value).map(ManuallyDrop::new) else { return };
-        EachAllocation::new(function).of_value(&mut limiter);
+        each_allocation(&mut limiter, function);
         *value = into_raw(ManuallyDrop::into_inner(limiter));
     }
 }
@@ -36,26 +36,22 @@ struct EachAllocation<F> {
     visit: F,
 }
 
-impl<F: FnMut(*mut u8) -> *mut u8> EachAllocation<F> {
-    /// # Safety
-    /// The function returns the start of the same allocation, or of one of the same size and
-    /// content that replaces it. It does not unwind.
-    const unsafe fn new(visit: F) -> Self {
-        Self { visit }
-    }
-
-    /// Visits the value's own allocation, then those it owns.
-    fn of_value(&mut self, value: &mut Box<Limiter>) {
-        self.boxed(value);
-        value.visit_heap(self);
-    }
+/// Visits the value's own allocation, then those it owns.
+///
+/// # Safety
+/// The function returns the start of the same allocation, or of one of the same size and
+/// content that replaces it. It does not unwind.
+unsafe fn each_allocation(value: &mut Box<Limiter>, visit: impl FnMut(*mut u8) -> *mut u8) {
+    let mut each = EachAllocation { visit };
+    each.boxed(value);
+    value.visit_heap(&mut each);
 }
 
 impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachAllocation<F> {
     fn boxed<T>(&mut self, owner: &mut Box<T>) {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= MAX_ALIGN) };
         // SAFETY: nothing uses the owner between reading it out and writing it back;
-        // `new` promises an allocation that replaces the old one.
+        // `visit` returns an allocation that replaces the old one.
         unsafe {
             let start = Box::into_raw(ptr::read(owner));
             ptr::write(owner, Box::from_raw((self.visit)(start.cast()).cast()));
@@ -65,7 +61,7 @@ impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachAllocation<F> {
     fn header_slice<H, T: Copy, N: Count>(&mut self, owner: &mut HeaderSlice<H, T, N>) {
         const { assert!(align_of::<H>() <= MAX_ALIGN && align_of::<T>() <= MAX_ALIGN) };
         // SAFETY: nothing uses the owner between reading it out and writing it back;
-        // `new` promises an allocation that replaces the old one.
+        // `visit` returns an allocation that replaces the old one.
         unsafe {
             let start = ptr::read(owner).into_raw();
             ptr::write(owner, HeaderSlice::from_raw((self.visit)(start)));
@@ -136,13 +132,12 @@ mod tests {
         let twin = limiter.clone();
         let mut visits = HashMap::new();
         // SAFETY: the allocations stay where they are.
-        let mut count = unsafe {
-            EachAllocation::new(|start| {
+        unsafe {
+            each_allocation(&mut limiter, |start| {
                 *visits.entry(start).or_insert(0) += 1;
                 start
-            })
-        };
-        count.of_value(&mut limiter);
+            });
+        }
         assert!(visits.len() > 15, "{} allocations", visits.len());
         assert!(visits.values().all(|&times| times == 1), "an allocation was visited twice");
         assert!(*limiter == *twin);
@@ -165,7 +160,7 @@ mod tests {
             }
         };
         // SAFETY: an allocation of the same content, and the old one is gone.
-        unsafe { EachAllocation::new(moved) }.of_value(&mut limiter);
+        unsafe { each_allocation(&mut limiter, moved) };
         assert!(*limiter == *twin);
         drop(limiter);
     }

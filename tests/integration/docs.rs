@@ -21,6 +21,7 @@ use crate::support::server::{self, Flavor};
 const COMMANDS: &str = include_str!("../../docs/reference/commands.md");
 const HOLDS: &str = include_str!("../../docs/guide/holds.md");
 const HTTP: &str = include_str!("../../docs/guide/http.md");
+const LLMS: &str = include_str!("../../llms.txt");
 const MIGRATE: &str = include_str!("../../docs/migrate.md");
 const README: &str = include_str!("../../README.md");
 const OPERATIONS: &str = include_str!("../../docs/operate/run.md");
@@ -77,10 +78,35 @@ fn transcripts_of_the_guide_to_waiting_are_true() {
 }
 
 #[test]
+fn transcripts_of_the_page_for_language_models_are_true() {
+    replay(LLMS);
+}
+
+/// The packages test the programs of their documents.
+#[test]
+fn programs_of_the_page_for_language_models_are_those_of_the_packages() {
+    let packages = [
+        ("python", include_str!("../../clients/python/README.md")),
+        ("js", include_str!("../../clients/node/README.md")),
+        ("rust", include_str!("../../clients/rust/README.md")),
+    ];
+    for (language, document) in packages {
+        let page = blocks(LLMS);
+        let programs: Vec<_> = page.iter().filter(|block| block.language == language).collect();
+        assert_eq!(programs.len(), 1, "{language}");
+        let mut lines = document.lines();
+        for line in &programs[0].text {
+            assert!(lines.any(|tested| tested == line), "{language}, in this order: {line}");
+        }
+    }
+    assert!(LLMS.split_whitespace().count() <= 900, "one page");
+}
+
+#[test]
 fn every_transcript_is_replayed() {
     let is_transcript = |block: &&Block| block.typed().is_some();
     let plain = |block: &Block| block.language.is_empty();
-    for guide in [COMMANDS, HOLDS, HTTP, MIGRATE, POLICIES, RULES, WAITING] {
+    for guide in [COMMANDS, HOLDS, HTTP, LLMS, MIGRATE, POLICIES, RULES, WAITING] {
         assert!(blocks(guide).iter().all(|block| block.typed().is_some() == plain(block)));
     }
     let in_readme = blocks(README).iter().filter(is_transcript).count();

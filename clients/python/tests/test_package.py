@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 
 import servers
 from servers import Server
@@ -39,6 +40,7 @@ def test_the_package_holds_its_sources_its_licences_and_no_tests(built: Path) ->
         licence = archive.read("rl_limits-0.1.0.dist-info/licenses/LICENSE-APACHE").decode()
     assert {name for name in names if ".dist-info/" not in name} == SOURCES
     assert "rl_limits/py.typed" in SOURCES
+    assert Metadata.from_email(metadata).description_content_type == "text/markdown", "what PyPI would check"
     assert "License-Expression: MIT OR Apache-2.0" in metadata
     assert "# rl-limits: redis-ratelimit for Python" in metadata
     assert licence == (servers.ROOT / "LICENSE-APACHE").read_text()

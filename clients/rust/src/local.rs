@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ratelimit_core::check::{Bounds, Budget, Decision, Field, KeyCheck, check_keys};
-use ratelimit_core::key::{Check, Limiter};
+use ratelimit_core::key::{Check, Limiter, hold_end_us};
 use ratelimit_core::rule::looks_like_rule;
 use ratelimit_core::{Rule, RuleError};
 use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
@@ -66,7 +66,7 @@ impl Local {
             }),
             [b"RL.RENEW", key, renewal @ ..] => self.change(key, |limiter| {
                 let request = parse::renew(bytes(renewal), &Limits::ANY).map_err(refused)?;
-                let end_us = parse::hold_end_us(request.hold_us, now_us);
+                let end_us = hold_end_us(request.hold_us, now_us);
                 Ok(limiter.renew(request.id, end_us, now_us).into())
             }),
             [b"RL.REFUND", key, refund @ ..] => self.change(key, |limiter| {

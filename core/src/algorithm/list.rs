@@ -35,15 +35,45 @@ impl Kind {
     pub const RATES: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];
 }
 
-/// An algorithm with its options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Params {
-    Log(LogParams),
-    Window(WindowParams),
-    Fixed(FixedParams),
-    Bucket(BucketParams),
-    Leaky(LeakyParams),
-    Slots(SlotsParams),
+/// Each algorithm with its parameters, and what follows from that list.
+macro_rules! algorithms {
+    ($($kind:ident($params:ident)),+) => {
+        /// An algorithm with its options.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Params { $($kind($params)),+ }
+
+        impl Kind {
+            /// The options that only this algorithm takes, in the order of the canonical text.
+            pub(crate) const fn options(self) -> &'static [OwnOption] {
+                match self { $(Self::$kind => $params::OPTIONS),+ }
+            }
+        }
+
+        impl Params {
+            /// The parameters of a rule of this kind.
+            pub(crate) fn read(kind: Kind, words: &OwnWords) -> Result<Self, RuleError> {
+                match kind { $(Kind::$kind => $params::read(words).map(Self::$kind)),+ }
+            }
+
+            /// The same for one of several programs that share a limit, whose part of a number this
+            /// gives.
+            #[must_use]
+            pub(crate) fn divided(self, part: impl Fn(u32) -> u32) -> Self {
+                match self { $(Self::$kind(it) => Self::$kind(it.divided(part))),+ }
+            }
+
+            /// The algorithm without its options.
+            #[inline]
+            pub(crate) const fn kind(self) -> Kind {
+                match self { $(Self::$kind(_) => Kind::$kind),+ }
+            }
+        }
+    };
+}
+
+algorithms! {
+    Log(LogParams), Window(WindowParams), Fixed(FixedParams),
+    Bucket(BucketParams), Leaky(LeakyParams), Slots(SlotsParams)
 }
 
 /// Does the same with the parameters of each algorithm.
@@ -60,60 +90,6 @@ macro_rules! each_params {
     };
 }
 pub(super) use each_params;
-
-impl Kind {
-    /// The options that only this algorithm takes, in the order of the canonical text.
-    pub(crate) const fn options(self) -> &'static [OwnOption] {
-        match self {
-            Self::Log => LogParams::OPTIONS,
-            Self::Window => WindowParams::OPTIONS,
-            Self::Fixed => FixedParams::OPTIONS,
-            Self::Bucket => BucketParams::OPTIONS,
-            Self::Leaky => LeakyParams::OPTIONS,
-            Self::Slots => SlotsParams::OPTIONS,
-        }
-    }
-}
-
-impl Params {
-    /// The parameters of a rule of this kind.
-    pub(crate) fn read(kind: Kind, words: &OwnWords) -> Result<Self, RuleError> {
-        Ok(match kind {
-            Kind::Log => Self::Log(LogParams::read(words)?),
-            Kind::Window => Self::Window(WindowParams::read(words)?),
-            Kind::Fixed => Self::Fixed(FixedParams::read(words)?),
-            Kind::Bucket => Self::Bucket(BucketParams::read(words)?),
-            Kind::Leaky => Self::Leaky(LeakyParams::read(words)?),
-            Kind::Slots => Self::Slots(SlotsParams::read(words)?),
-        })
-    }
-
-    /// The same for one of several programs that share a limit, whose part of a number this gives.
-    #[must_use]
-    pub(crate) fn divided(self, part: impl Fn(u32) -> u32) -> Self {
-        match self {
-            Self::Log(it) => Self::Log(it.divided(part)),
-            Self::Window(it) => Self::Window(it.divided(part)),
-            Self::Fixed(it) => Self::Fixed(it.divided(part)),
-            Self::Bucket(it) => Self::Bucket(it.divided(part)),
-            Self::Leaky(it) => Self::Leaky(it.divided(part)),
-            Self::Slots(it) => Self::Slots(it.divided(part)),
-        }
-    }
-
-    /// The algorithm without its options.
-    #[inline]
-    pub(crate) const fn kind(self) -> Kind {
-        match self {
-            Self::Log(_) => Kind::Log,
-            Self::Window(_) => Kind::Window,
-            Self::Fixed(_) => Kind::Fixed,
-            Self::Bucket(_) => Kind::Bucket,
-            Self::Leaky(_) => Kind::Leaky,
-            Self::Slots(_) => Kind::Slots,
-        }
-    }
-}
 
 /// 16 bytes: the algorithm, and a pointer to its allocation, which is only as large as that
 /// algorithm needs.

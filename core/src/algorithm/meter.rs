@@ -6,11 +6,56 @@ use crate::rule::{DisplayPeriod, Kind, Name, Rule};
 use alloc::string::{String, ToString};
 use core::fmt;
 
+/// Functions that do what the algorithm's own function of this name does.
+macro_rules! forward {
+    ($($(#[$attribute:meta])* fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty;)+) => {$(
+        $(#[$attribute])*
+        pub fn $name(&self $(, $arg: $type)*) -> $out {
+            each_meter!(self, it => it.$name($($arg),*))
+        }
+    )+};
+}
+
 impl Meter {
-    /// The first address to read, for a prefetch.
-    #[inline]
-    pub fn address(&self) -> *const u8 {
-        each_meter!(self, it => it.address())
+    forward! {
+        /// The first address to read, for a prefetch.
+        #[inline]
+        fn address(&self) -> *const u8;
+        /// The parameters of the rule that consumed last.
+        fn params(&self) -> Params;
+        /// When it was last added to.
+        #[inline]
+        fn last_us(&self) -> u64;
+        /// The length of its window.
+        #[inline]
+        fn period_us(&self) -> u64;
+        /// How long the window of a rule is at its last time; a month by the calendar has its own
+        /// length.
+        fn window_of(&self, rule: &Rule) -> u64;
+        /// True if it holds nothing that could matter.
+        fn is_empty(&self) -> bool;
+        /// Units that still count at `at_us >= last_us`, rounded up.
+        fn consumed(&self, at_us: u64) -> u64;
+        /// What a rule of its shape reads at `at_us >= last_us`.
+        #[inline(always)]
+        fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading;
+        /// When it ends: when nothing in it counts any more by the rule that consumed last, as it
+        /// then was, or for a log by all rules that did. From then on every rule reads it as empty.
+        #[inline(always)]
+        fn ends(&self) -> Moment;
+        /// Until when a decision or a reader may need it. Past windows are kept for graphs, so they
+        /// may be read after the end.
+        #[inline]
+        fn matters_until(&self) -> Moment;
+        /// What one unit is in its [`level`](Self::level); `None` if each check takes its full
+        /// cost.
+        fn unit(&self) -> Option<u64>;
+        /// How full it is at `at_us >= last_us`: the debt drained at `limit`, in fractions of a
+        /// unit, or the tokens taken. Other meters always take the full cost, so theirs is 0.
+        fn level(&self, limit: u32, at_us: u64) -> u128;
+        /// The part of a report that only this algorithm has; `at_us` is `None` if it lies too far
+        /// ahead of the clock to count.
+        fn details(&self, at_us: Option<u64>) -> Option<Details>;
     }
 
     /// True if it was made for a rule of this kind, whatever the rule's options.
@@ -18,48 +63,10 @@ impl Meter {
         kind == self.params().kind()
     }
 
-    /// The parameters of the rule that consumed last.
-    pub fn params(&self) -> Params {
-        each_meter!(self, it => it.params())
-    }
-
     /// True if `rule` can read this without reshaping.
     #[inline]
     pub fn has_shape_of(&self, rule: &Rule) -> bool {
         each_meter!(self, it => it.fits(rule))
-    }
-
-    /// When it was last added to.
-    #[inline]
-    pub fn last_us(&self) -> u64 {
-        each_meter!(self, it => it.last_us())
-    }
-
-    /// The length of its window.
-    #[inline]
-    pub fn period_us(&self) -> u64 {
-        each_meter!(self, it => it.period_us())
-    }
-
-    /// How long the window of a rule is at its last time; a month by the calendar has its own length.
-    pub fn window_of(&self, rule: &Rule) -> u64 {
-        each_meter!(self, it => it.window_of(rule))
-    }
-
-    /// True if it holds nothing that could matter.
-    pub fn is_empty(&self) -> bool {
-        each_meter!(self, it => it.is_empty())
-    }
-
-    /// Units that still count at `at_us >= last_us`, rounded up.
-    pub fn consumed(&self, at_us: u64) -> u64 {
-        each_meter!(self, it => it.consumed(at_us))
-    }
-
-    /// What a rule of its shape reads at `at_us >= last_us`.
-    #[inline(always)]
-    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        each_meter!(self, it => it.read(rule, at_us, cost))
     }
 
     /// When a rule of its shape has nothing consumed any more; 0 if it has nothing consumed at
@@ -70,22 +77,8 @@ impl Meter {
         if clears <= Moment::At(at_us) { Moment::At(0) } else { clears }
     }
 
-    /// When it ends: when nothing in it counts any more by the rule that consumed last, as it then
-    /// was, or for a log by all rules that did. From then on every rule reads it as empty.
-    #[inline(always)]
-    pub fn ends(&self) -> Moment {
-        each_meter!(self, it => it.ends())
-    }
-
     pub fn has_ended(&self, at_us: u64) -> bool {
         self.ends() <= Moment::At(at_us)
-    }
-
-    /// Until when a decision or a reader may need it. Past windows are kept for graphs, so they may
-    /// be read after the end.
-    #[inline]
-    pub fn matters_until(&self) -> Moment {
-        each_meter!(self, it => it.matters_until())
     }
 
     /// Consumes for a rule of its shape at `at_us >= last_us`. A log consumed from here keeps only
@@ -104,17 +97,6 @@ impl Meter {
     /// within the window.
     pub fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
         each_meter!(self, it => it.refund(window_us, at_us, units))
-    }
-
-    /// What one unit is in its [`level`](Self::level); `None` if each check takes its full cost.
-    pub fn unit(&self) -> Option<u64> {
-        each_meter!(self, it => it.unit())
-    }
-
-    /// How full it is at `at_us >= last_us`: the debt drained at `limit`, in fractions of a unit, or
-    /// the tokens taken. Other meters always take the full cost, so theirs is 0.
-    pub fn level(&self, limit: u32, at_us: u64) -> u128 {
-        each_meter!(self, it => it.level(limit, at_us))
     }
 
     /// Lowers the level at its last time.
@@ -146,12 +128,6 @@ impl Meter {
             Some(limit) => Rule::new(params, limit, period_us).named(name).to_string(),
             None => format!("{}/{}", params.kind().name(), DisplayPeriod(period_us)),
         }
-    }
-
-    /// The part of a report that only this algorithm has; `at_us` is `None` if it lies too far ahead
-    /// of the clock to count.
-    pub fn details(&self, at_us: Option<u64>) -> Option<Details> {
-        each_meter!(self, it => it.details(at_us))
     }
 }
 

@@ -1,9 +1,8 @@
 //! A hold: the receipt of a check, by which its charge is corrected.
 
-use super::time::micros;
 use crate::check::Refusal;
-use crate::key::{self, HoldRequest, MAX_ID};
-use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, MS_US};
+use crate::key::{self, HoldOption, MAX_ID};
+use crate::rule::{MAX_PERIOD_US, MAX_UNITS, MS_US};
 use core::time::Duration;
 use thiserror::Error;
 
@@ -13,11 +12,7 @@ use thiserror::Error;
 /// nor renewed in time lapses: its charge stands, or returns if the hold is
 /// [`refunding`](Self::refunding), and slots always come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold<'a> {
-    pub(super) id: &'a [u8],
-    ttl_us: u64,
-    refund: bool,
-}
+pub struct Hold<'a>(pub(super) HoldOption<'a>);
 
 impl<'a> Hold<'a> {
     /// A hold with an id of 1 to 64 bytes, unique among the holds of a limiter, that lasts 1 ms to
@@ -30,24 +25,16 @@ impl<'a> Hold<'a> {
         if !(1..=MAX_ID).contains(&id.len()) {
             return Err(HoldError::Id { bytes: id.len() });
         }
-        let ttl_us = u64::try_from(ttl.as_micros()).ok();
-        let ttl_us = ttl_us.filter(|us| (MS_US..=MAX_PERIOD_US).contains(us));
-        Ok(Self { id, ttl_us: ttl_us.ok_or(HoldError::Ttl { ttl })?, refund: false })
+        let hold_us = u64::try_from(ttl.as_micros()).ok();
+        let hold_us = hold_us.filter(|us| (MS_US..=MAX_PERIOD_US).contains(us));
+        let hold_us = hold_us.ok_or(HoldError::Ttl { ttl })?;
+        Ok(Self(HoldOption { id, hold_us, refund: false }))
     }
 
     /// The hold, with its charge given back when it lapses.
     #[must_use]
     pub const fn refunding(self) -> Self {
-        Self { refund: true, ..self }
-    }
-
-    /// When it lapses if it is taken or renewed now, in Unix microseconds.
-    pub(super) fn end_us(&self, now: Duration) -> u64 {
-        micros(now).saturating_add(self.ttl_us).min(MAX_TIME_US.saturating_add(MAX_PERIOD_US))
-    }
-
-    pub(super) fn request(&self, now: Duration) -> HoldRequest<'a> {
-        HoldRequest { id: self.id, end_us: self.end_us(now), refund: self.refund }
+        Self(HoldOption { refund: true, ..self.0 })
     }
 }
 

@@ -127,7 +127,8 @@ impl Limiter {
         hold: &Hold<'_>,
         now: Duration,
     ) -> Result<Answer, HoldError> {
-        let options = CheckOptions { hold: Some(hold.request(now)), ..CheckOptions::default() };
+        let hold = hold.0.at(micros(now));
+        let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
         self.decide(&check_of(rules, cost, now).with(&options))
     }
 
@@ -145,7 +146,8 @@ impl Limiter {
     /// Lets a hold last as long from now as `hold` says. Returns false, and changes nothing, if no
     /// hold with its id lives.
     pub fn renew(&mut self, hold: &Hold<'_>, now: Duration) -> bool {
-        self.0.renew(hold.id, hold.end_us(now), micros(now))
+        let hold = hold.0.at(micros(now));
+        self.0.renew(hold.id, hold.end_us, micros(now))
     }
 
     /// When the limiter becomes [idle](Self::is_idle) unless something is consumed before, as a

@@ -1,7 +1,7 @@
 //! What a check does to a key's value, once it is decided: here, and on every replica.
 
 use super::{Change, Check, Entry, Limiter, Verdict};
-use crate::algorithm::log::{Eviction, Request};
+use crate::algorithm::log::{Consumption, Eviction};
 use crate::algorithm::{Moment, Needs, State, effective_time};
 use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
@@ -32,8 +32,9 @@ impl Limiter {
     }
 
     fn consume(&mut self, check: &Check<'_>, change: Change) {
-        let request = if change == Change::Charged { Request::Denied } else { Request::Admitted };
-        let hold = check.hold().filter(|_| request == Request::Admitted);
+        let consumption =
+            if change == Change::Charged { Consumption::Denied } else { Consumption::Admitted };
+        let hold = check.hold().filter(|_| consumption == Consumption::Admitted);
         let mut levels: Vec<(&Rule, u128)> = Vec::new();
         let consumes = |rule: &&Rule| check.consumes_from(rule, change);
         for rule in check.rules.iter().filter(consumes) {
@@ -41,7 +42,7 @@ impl Limiter {
         }
         for rule in check.rules.iter().filter(consumes) {
             if rule.kind() != Kind::Log {
-                let before = self.consume_by(rule, check, request);
+                let before = self.consume_by(rule, check, consumption);
                 if hold.is_some() {
                     levels.push((rule, before));
                 }
@@ -52,7 +53,7 @@ impl Limiter {
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
-            self.consume_log(rule, check, request);
+            self.consume_log(rule, check, consumption);
             if hold.is_some() {
                 levels.push((rule, 0));
             }
@@ -64,7 +65,7 @@ impl Limiter {
     }
 
     /// Consumes for a rule other than a log rule. Returns the level before.
-    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, request: Request) -> u128 {
+    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, consumption: Consumption) -> u128 {
         let index = self.index_for(rule, check);
         let before = self.level_before(index, rule, check);
         let cost = check.cost_of(rule);
@@ -75,7 +76,7 @@ impl Limiter {
             let replaced = state.consume(rule, check.now_us, cost);
             match holds {
                 Some(holds) if replaced => holds.replace_state(index),
-                Some(holds) => holds.note_consumption(index, before, request),
+                Some(holds) => holds.note_consumption(index, before, consumption),
                 None => {}
             }
         }
@@ -83,13 +84,13 @@ impl Limiter {
     }
 
     /// Consumes for a check's log rules, which share the log and have the same cost.
-    fn consume_log(&mut self, rule: &Rule, check: &Check<'_>, request: Request) {
+    fn consume_log(&mut self, rule: &Rule, check: &Check<'_>, consumption: Consumption) {
         let (index, cost) = (self.index_for(rule, check), check.cost_of(rule));
         if cost == 0 {
             return;
         }
         let needs = Needs::of(check.rules);
-        let takes_hold = request == Request::Admitted && check.hold().is_some();
+        let takes_hold = consumption == Consumption::Admitted && check.hold().is_some();
         let held = self.holds().is_some_and(|holds| holds.track_of(index).is_some());
         let eviction = if takes_hold || held { Eviction::ByAge } else { Eviction::ByNeed };
         let last_us = self.states().get(index).map_or(0, |log| log.meter().last_us());
@@ -98,7 +99,7 @@ impl Limiter {
             check.now_us
         });
         if let Some(log) = self.states_mut().get_mut(index).and_then(State::log_mut) {
-            log.add(needs, at_us, cost, request, eviction);
+            log.add(needs, at_us, cost, consumption, eviction);
         }
     }
 

@@ -3,8 +3,6 @@
 use super::{DecodeError, within};
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, MS_US, Name, SECOND_US};
 
-/// When a hold or a history can end.
-pub const MAX_END_US: u64 = MAX_TIME_US.saturating_add(MAX_PERIOD_US);
 /// The longest window of a log, rounded up as the log stores it.
 pub const MAX_WINDOW_US: u64 = MAX_PERIOD_US.saturating_add(SECOND_US);
 

@@ -11,8 +11,7 @@ pub(crate) mod error;
 pub(crate) mod form;
 
 pub(crate) use bounds::{
-    MAX_END_US, MAX_WINDOW_US, check_period, check_start, check_time, check_units, check_window,
-    load_name,
+    MAX_WINDOW_US, check_period, check_start, check_time, check_units, check_window, load_name,
 };
 pub use error::DecodeError;
 pub(crate) use error::VERSION;

@@ -5,7 +5,7 @@ use crate::algorithm::fixed::Past;
 use crate::algorithm::list::Meter;
 use crate::algorithm::log::Log;
 use crate::algorithm::log::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, Needs};
-use crate::algorithm::log::{Eviction, Request};
+use crate::algorithm::log::{Consumption, Eviction};
 use crate::algorithm::reading::Moment;
 use crate::algorithm::uint48::Uint48;
 use crate::algorithm::{Algorithm, Excess, Held};
@@ -47,7 +47,7 @@ fn excess(rule: &Rule, limit: u32, shadow: bool, units: u32) -> Excess {
 /// Consumes as a check does while the key has holds.
 fn consume(meter: &mut Meter, rule: &Rule, at_us: u64, units: u32) {
     if let Meter::Log(log) = meter {
-        log.add(needs(rule), at_us, units, Request::Admitted, Eviction::ByAge);
+        log.add(needs(rule), at_us, units, Consumption::Admitted, Eviction::ByAge);
     } else {
         meter.consume(rule, at_us, units);
     }
@@ -347,7 +347,7 @@ fn units_return_to_the_window_they_were_counted_in() {
 fn an_excess_lasts_for_the_window_of_its_hold() {
     let (tokens, request) = (rule("100/h"), rule("5/s"));
     let mut log = Log::default();
-    log.add(needs(&request), START_US, 1, Request::Admitted, Eviction::ByAge);
+    log.add(needs(&request), START_US, 1, Consumption::Admitted, Eviction::ByAge);
     log.consume_excess(excess(&tokens, tokens.limit(), false, 150), START_US);
     for second in 1..3600 {
         log.admit(needs(&request), START_US + second * SECOND_US, 1);
@@ -365,7 +365,7 @@ fn the_entries_kept_for_holds_are_bounded() {
     let rule = rule("5/d");
     let mut log = Log::default();
     for at_us in START_US..START_US + MAX_HELD + 1_000 {
-        log.add(needs(&rule), at_us, 1, Request::Admitted, Eviction::ByAge);
+        log.add(needs(&rule), at_us, 1, Consumption::Admitted, Eviction::ByAge);
     }
     assert_eq!(log.admitted().len(), MAX_HELD + 5);
     for _ in 0..5 {

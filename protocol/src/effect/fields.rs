@@ -1,8 +1,7 @@
 //! The numbers of a head, each with its range. The writer and the reader use the same ranges, so
 //! the reader accepts every number that the writer lets through.
 
-use crate::parse::hold::MAX_END_US;
-use ratelimit_core::key::{MAX_FORGOTTEN_US, MAX_SPAN_US};
+use ratelimit_core::key::{MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US};
 use ratelimit_core::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS};
 use std::ops::RangeInclusive;
 

@@ -305,18 +305,12 @@ impl Effect<'_> {
                 limiter.record(&Check::new(rules, cost, self.at_us).with(&options), change);
             }
             Action::Settle { id, settled } => {
-                limiter.settle(id, settled.with(named), self.at_us);
+                _ = limiter.settle(id, settled.with(named), self.at_us);
             }
-            Action::Renew { id, end_us } => {
-                limiter.renew(id, end_us, self.at_us);
-            }
-            Action::Refund { units } => {
-                limiter.refund(units, self.at_us, rules);
-            }
+            Action::Renew { id, end_us } => _ = limiter.renew(id, end_us, self.at_us),
+            Action::Refund { units } => _ = limiter.refund(units, self.at_us, rules),
             Action::Lapse => limiter.lapse(self.at_us),
-            Action::Reset => {
-                limiter.reset(self.at_us);
-            }
+            Action::Reset => _ = limiter.reset(self.at_us),
             Action::Set { kind, until_us, ban, reason } => {
                 let BanTerms { length_us, count } = ban.unwrap_or_default();
                 let (ban_us, reason) = (NonZeroU64::new(length_us), reason.into());

@@ -126,13 +126,16 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         }
     }
 
+    /// Reads a time, or -1, which is never.
+    fn time_or_never(&mut self, field: Field) -> Result<Option<u64>, ParseError> {
+        if self.keyword("-1") { Ok(None) } else { self.number(field).map(Some) }
+    }
+
     fn expiry(&mut self) -> Result<Expiry, ParseError> {
-        if self.keyword("-1") {
-            return Ok(Expiry::Never);
-        }
-        Ok(match self.number(EXPIRY)? {
-            0 => Expiry::Keep,
-            unix_ms => Expiry::At(unix_ms),
+        Ok(match self.time_or_never(EXPIRY)? {
+            None => Expiry::Never,
+            Some(0) => Expiry::Keep,
+            Some(unix_ms) => Expiry::At(unix_ms),
         })
     }
 
@@ -182,10 +185,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
 
     /// Reads the numbers of a block, an exemption or a ban.
     fn set(&mut self, kind: Standing, mut ban: Option<BanTerms>) -> Result<Action<'a>, ParseError> {
-        let mut until_us = None;
-        if !self.keyword("-1") {
-            until_us = Some(self.number(END)?);
-        }
+        let until_us = self.time_or_never(END)?;
         if let Some(ban) = &mut ban {
             ban.length_us = self.number(LENGTH)?;
             if self.peek().is_some() {

@@ -1,5 +1,5 @@
 //! Runs every target on the inputs in fuzz/corpus: those with a name, which once failed or reach
-//! much of the code, and those in the archive, which `make fuzz-keep` chose.
+//! much of the code, and those in the archive: plain ones, and those that `make fuzz-keep` chose.
 
 use std::fs;
 use std::panic::catch_unwind;

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 /// The rules that deny a head, sorted. A pause denies without a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Denying {
+pub struct DenyingRules {
     /// The key of the index: the rarest of the rules.
     key: Option<Identity>,
-    rules: Arc<[Identity]>,
+    pub rules: Arc<[Identity]>,
     reads_log: bool,
 }
 
-impl Denying {
+impl DenyingRules {
     /// These of a head's rules, the rarest of which has the least `count`.
     pub fn new(by: &[Identity], rules: &Rules, count: impl Fn(&Identity) -> usize) -> Self {
         let reads_log = |rule| rules.get(rule).is_some_and(|entry| entry.reads_log());
@@ -26,10 +26,6 @@ impl Denying {
             rules: by.into(),
             reads_log: by.iter().any(reads_log),
         }
-    }
-
-    pub fn rules(&self) -> &[Identity] {
-        &self.rules
     }
 
     /// The states that must get something back before the head may pass.
@@ -41,8 +37,8 @@ impl Denying {
 
 /// The last denial of a head.
 #[derive(Debug)]
-pub struct Denied {
-    pub by: Denying,
+pub struct LastDenial {
+    pub by: DenyingRules,
     /// When the head may pass if nothing happens.
     pub pass_us: u64,
     /// When its wait is over: fewer rules may deny it then.
@@ -50,32 +46,25 @@ pub struct Denied {
 }
 
 /// The denials of the heads that were tried.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Denials {
-    denied: BTreeMap<Turn, Denied>,
+    denied: BTreeMap<Turn, LastDenial>,
     by_state: BTreeSet<(Identity, Turn)>,
     /// When the waits end that have not ended.
     ends: BTreeSet<(u64, Turn)>,
     /// The denials in effect, which keep others back: sets of rules, each with the turns of the
     /// heads that exactly these deny.
-    in_effect: BTreeMap<Denying, BTreeSet<Turn>>,
+    in_effect: BTreeMap<DenyingRules, BTreeSet<Turn>>,
 }
 
 impl Denials {
-    pub const NONE: Self = Self {
-        denied: BTreeMap::new(),
-        by_state: BTreeSet::new(),
-        ends: BTreeSet::new(),
-        in_effect: BTreeMap::new(),
-    };
-
     /// The last denial of a head.
-    pub fn of(&self, turn: Turn) -> Option<&Denied> {
+    pub fn of(&self, turn: Turn) -> Option<&LastDenial> {
         self.denied.get(&turn)
     }
 
     /// A head is denied.
-    pub fn add(&mut self, turn: Turn, denied: Denied) {
+    pub fn add(&mut self, turn: Turn, denied: LastDenial) {
         self.forget(turn);
         self.by_state.extend(denied.by.states().map(|state| (state, turn)));
         self.ends.insert((denied.again_us, turn));
@@ -84,7 +73,7 @@ impl Denials {
     }
 
     /// The last denial of a head stands until then at least, and is in effect again.
-    pub fn stands(&mut self, turn: Turn, until_us: u64) -> Option<&Denying> {
+    pub fn stands(&mut self, turn: Turn, until_us: u64) -> Option<&DenyingRules> {
         let denied = self.denied.get_mut(&turn)?;
         self.ends.remove(&(denied.again_us, turn));
         self.ends.insert((until_us, turn));
@@ -96,7 +85,7 @@ impl Denials {
 
     /// The last denial of a head is no longer in effect. Returns false if it was not denied.
     pub fn lose_effect(&mut self, turn: Turn) -> bool {
-        let Some(Denied { by, .. }) = self.denied.get(&turn) else { return false };
+        let Some(LastDenial { by, .. }) = self.denied.get(&turn) else { return false };
         if let Some(turns) = self.in_effect.get_mut(by) {
             turns.remove(&turn);
             if turns.is_empty() {
@@ -108,7 +97,7 @@ impl Denials {
 
     pub fn forget(&mut self, turn: Turn) {
         self.lose_effect(turn);
-        if let Some(Denied { by, again_us, .. }) = self.denied.remove(&turn) {
+        if let Some(LastDenial { by, again_us, .. }) = self.denied.remove(&turn) {
             self.ends.remove(&(again_us, turn));
             for state in by.states() {
                 self.by_state.remove(&(state, turn));
@@ -135,7 +124,7 @@ impl Denials {
     /// Whether the head of an earlier turn is denied, and only by rules that are among these.
     pub fn keep_back(&self, rules: &Rules, turn: Turn) -> bool {
         let found_by = |key: Option<Identity>| {
-            let from = Denying { key, rules: Arc::default(), reads_log: false };
+            let from = DenyingRules { key, rules: Arc::default(), reads_log: false };
             self.in_effect.range(from..).take_while(move |(denying, _)| denying.key == key)
         };
         let keys = std::iter::once(None).chain(rules.iter().map(|entry| Some(entry.identity)));
@@ -145,7 +134,11 @@ impl Denials {
     }
 }
 
-fn take_effect(in_effect: &mut BTreeMap<Denying, BTreeSet<Turn>>, by: &Denying, turn: Turn) {
+fn take_effect(
+    in_effect: &mut BTreeMap<DenyingRules, BTreeSet<Turn>>,
+    by: &DenyingRules,
+    turn: Turn,
+) {
     match in_effect.get_mut(by) {
         Some(turns) => drop(turns.insert(turn)),
         None => drop(in_effect.insert(by.clone(), BTreeSet::from([turn]))),

@@ -1,7 +1,7 @@
 //! The flows of a line, their clients, and the order of their heads.
 
 use super::present::Present;
-use super::request::{Flow, Ticket, Waiter};
+use super::request::{Client, Flow, Ticket};
 use super::turn::{Start, Turn};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 struct Clients {
     start: Start,
     weight: u16,
-    waiters: BTreeMap<Ticket, Waiter>,
+    waiters: BTreeMap<Ticket, Client>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Flows {
     flows: BTreeMap<Arc<Flow>, Clients>,
     /// The flow of each head.
@@ -23,9 +23,6 @@ pub struct Flows {
 }
 
 impl Flows {
-    pub const NONE: Self =
-        Self { flows: BTreeMap::new(), heads: BTreeMap::new(), presents: BTreeMap::new() };
-
     /// How many flows there are, each with one head.
     pub fn len(&self) -> usize {
         self.flows.len()
@@ -49,7 +46,7 @@ impl Flows {
 
     /// The turn of a client that is the head of its flow.
     pub fn turn_of(&self, flow: &Flow, ticket: Ticket) -> Option<Turn> {
-        self.head_of(flow).filter(|turn| turn.ticket() == ticket)
+        self.head_of(flow).filter(|turn| turn.ticket == ticket)
     }
 
     /// The turn of a client that begins a flow.
@@ -58,12 +55,12 @@ impl Flows {
     }
 
     /// The head with this turn.
-    pub fn head(&self, turn: Turn) -> Option<&Waiter> {
-        self.flows.get(self.heads.get(&turn)?)?.waiters.get(&turn.ticket())
+    pub fn head(&self, turn: Turn) -> Option<&Client> {
+        self.flows.get(self.heads.get(&turn)?)?.waiters.get(&turn.ticket)
     }
 
     /// A client of a flow.
-    pub fn waiter_mut(&mut self, flow: &Flow, ticket: Ticket) -> Option<&mut Waiter> {
+    pub fn waiter_mut(&mut self, flow: &Flow, ticket: Ticket) -> Option<&mut Client> {
         self.flows.get_mut(flow)?.waiters.get_mut(&ticket)
     }
 
@@ -73,7 +70,7 @@ impl Flows {
         ticket: Ticket,
         flow: Flow,
         weight: u16,
-        waiter: Waiter,
+        waiter: Client,
     ) -> (Arc<Flow>, Option<Turn>) {
         let (flow, start) = match self.flows.get_key_value(&flow) {
             Some((flow, clients)) => (Arc::clone(flow), clients.start),
@@ -98,7 +95,7 @@ impl Flows {
         flow: &Arc<Flow>,
         ticket: Ticket,
         admitted: Option<u32>,
-    ) -> Option<(Waiter, Option<Turn>)> {
+    ) -> Option<(Client, Option<Turn>)> {
         let turn = self.turn_of(flow, ticket);
         let was_head = turn.is_some_and(|turn| self.heads.remove(&turn).is_some());
         let clients = self.flows.get_mut(flow)?;
@@ -131,7 +128,8 @@ impl Flows {
     /// The start of a flow that comes.
     fn start_of_newcomer(&self, flow: &Flow, weight: u16) -> Start {
         let present = self.presents.get(&flow.priority);
-        let next = self.first_from(flow.priority, present.map(Present::start).unwrap_or_default());
+        let next = self
+            .first_from(flow.priority, present.map(|present| present.start).unwrap_or_default());
         let next = next.and_then(|flow| self.flows.get(flow));
         let next = next.map(|clients| clients.start).unwrap_or_default();
         present.map_or(next, |present| present.start_of(flow, weight, next))
@@ -141,6 +139,6 @@ impl Flows {
     fn first_from(&self, priority: u8, start: Start) -> Option<&Arc<Flow>> {
         let from = Turn::new(priority, start, Ticket(0));
         let (turn, flow) = self.heads.range(from..).next()?;
-        (turn.priority() == priority).then_some(flow)
+        (turn.priority.0 == priority).then_some(flow)
     }
 }

@@ -13,7 +13,7 @@ struct Heads {
 }
 
 /// The rules of all heads, by identity.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HeadsByRule {
     heads: BTreeMap<Identity, Heads>,
     /// How many log rules they have.
@@ -21,8 +21,6 @@ pub struct HeadsByRule {
 }
 
 impl HeadsByRule {
-    pub const NONE: Self = Self { heads: BTreeMap::new(), logs: 0 };
-
     /// How many heads have a rule.
     pub fn heads(&self, rule: &Identity) -> usize {
         self.heads.get(rule).map_or(0, |heads| heads.number)

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST: usize = 4_096;
 
 /// What changed since all heads that may pass were last tried, and what rules deny since.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Known {
     /// By the state and the text of a rule, the least cost that it denies, and until when.
     denied: BTreeMap<(Identity, u64), (u32, u64)>,
@@ -19,15 +19,12 @@ pub struct Known {
 }
 
 impl Known {
-    pub const NOTHING: Self =
-        Self { denied: BTreeMap::new(), returned: BTreeSet::new(), changed: false };
-
     /// A state got something back.
-    pub fn returned(&mut self, state: Identity) {
+    pub fn note_return(&mut self, state: Identity) {
         self.returned.insert(state);
         if self.returned.len() > MOST {
             self.returned.clear();
-            self.changed();
+            self.note_change();
         }
         let of_state = self.denied.range((state, 0)..=(state, u64::MAX)).map(|(&rule, _)| rule);
         for rule in of_state.collect::<Vec<_>>() {
@@ -36,13 +33,13 @@ impl Known {
     }
 
     /// Any rule may admit.
-    pub fn changed(&mut self) {
+    pub fn note_change(&mut self) {
         self.changed = true;
         self.denied.clear();
     }
 
     /// A rule denies a cost until then.
-    pub fn denies(&mut self, rule: &Entry, cost: u32, until_us: u64, now_us: u64) {
+    pub fn note_denial(&mut self, rule: &Entry, cost: u32, until_us: u64, now_us: u64) {
         if self.denied.len() >= MOST {
             self.denied.clear();
         }
@@ -65,7 +62,7 @@ impl Known {
 
     /// All heads that may pass are tried.
     pub fn forget(&mut self) {
-        *self = Self::NOTHING;
+        *self = Self::default();
     }
 }
 
@@ -77,13 +74,13 @@ mod tests {
 
     #[test]
     fn ever_new_rules_take_a_bounded_memory() {
-        let mut known = Known::NOTHING;
+        let mut known = Known::default();
         for n in 0..3 * MOST {
             let rules = Rules::of(&rules_of_line(&format!("bucket:9/s,name=n{n}")));
             let rule = rules.iter().next().unwrap();
-            known.denies(rule, 1, 9, 0);
+            known.note_denial(rule, 1, 9, 0);
             assert_eq!(known.denies_until(rule, 1, 0), Some(9));
-            known.returned(rules_of_line(&format!("bucket:9/s,name=r{n}"))[0].state());
+            known.note_return(rules_of_line(&format!("bucket:9/s,name=r{n}"))[0].state());
             assert!(known.denied.len() <= MOST && known.returned.len() <= MOST);
         }
         assert!(known.changed, "what was forgotten may admit");

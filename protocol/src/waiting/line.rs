@@ -20,11 +20,11 @@
 //! to deny it is not tried: its denial stands. A step looks at one head, so its time is bounded.
 
 use super::cause::Cause;
-use super::denials::{Denials, Denied, Denying, all_turns};
+use super::denials::{Denials, DenyingRules, LastDenial, all_turns};
 use super::flows::Flows;
 use super::heads_by_rule::HeadsByRule;
 use super::known::Known;
-use super::request::{Flow, HoldId, Ticket, Waiter};
+use super::request::{Client, Flow, HoldId, Ticket};
 use super::rules::Rules;
 use super::turn::Turn;
 use ratelimit_core::rule::{Identity, Rule};
@@ -44,7 +44,7 @@ pub enum Due {
     More,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Line {
     flows: Flows,
     /// Heads by the holds that they ask for.
@@ -74,23 +74,8 @@ pub struct Line {
 }
 
 impl Line {
-    pub const fn new(generation: u64) -> Self {
-        Self {
-            flows: Flows::NONE,
-            holds: BTreeSet::new(),
-            heads_by_rule: HeadsByRule::NONE,
-            denials: Denials::NONE,
-            due: BTreeSet::new(),
-            next: Turn::END,
-            last: Turn::FIRST,
-            steps: false,
-            woken: BTreeSet::new(),
-            told: BTreeSet::new(),
-            known: Known::NOTHING,
-            recalled: BTreeSet::new(),
-            generation,
-            planned_us: None,
-        }
+    pub fn new(generation: u64) -> Self {
+        Self { next: Turn::END, last: Turn::FIRST, generation, ..Self::default() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -119,7 +104,7 @@ impl Line {
     }
 
     /// Appends a client to its flow.
-    pub fn join(&mut self, ticket: Ticket, flow: Flow, weight: u16, waiter: Waiter) -> Arc<Flow> {
+    pub fn join(&mut self, ticket: Ticket, flow: Flow, weight: u16, waiter: Client) -> Arc<Flow> {
         let (flow, turn) = self.flows.join(ticket, flow, weight, waiter);
         if let Some(turn) = turn {
             self.enter(turn);
@@ -164,7 +149,7 @@ impl Line {
         };
         if waiter.generation != self.generation {
             self.next = turn;
-            return Some(Due::Read(turn.ticket()));
+            return Some(Due::Read(turn.ticket));
         }
         self.next = turn.next();
         if self.denials.keep_back(&waiter.rules, turn) {
@@ -172,7 +157,7 @@ impl Line {
         }
         let stands_until = self.stands_until(turn, waiter, now_us);
         self.due.remove(&turn);
-        let Some(until_us) = stands_until else { return Some(Due::Try(turn.ticket())) };
+        let Some(until_us) = stands_until else { return Some(Due::Try(turn.ticket)) };
         if let Some(denying) = self.denials.stands(turn, until_us) {
             forget_told(&mut self.told, denying);
         }
@@ -206,11 +191,11 @@ impl Line {
 
     /// Until when the last denial of a head stands at least: each rule that denied it either is
     /// known to deny as small a cost, or nothing has happened that could make it admit.
-    fn stands_until(&self, turn: Turn, waiter: &Waiter, now_us: u64) -> Option<u64> {
-        let Denied { by, again_us, .. } = self.denials.of(turn)?;
+    fn stands_until(&self, turn: Turn, waiter: &Client, now_us: u64) -> Option<u64> {
+        let LastDenial { by, again_us, .. } = self.denials.of(turn)?;
         let waits = *again_us > now_us;
         let mut until_us = None;
-        for rule in by.rules() {
+        for rule in by.rules.iter() {
             let rule = waiter.rules.get(rule)?;
             let cost = rule.cost_or(waiter.cost);
             let known_us = self.known.denies_until(rule, cost, now_us);
@@ -234,9 +219,9 @@ impl Line {
     ) {
         let Some(turn) = self.flows.turn_of(flow, ticket) else { return };
         let Some(waiter) = self.flows.head(turn) else { return };
-        let denying = Denying::new(by, &waiter.rules, |rule| self.heads_by_rule.heads(rule));
+        let denying = DenyingRules::new(by, &waiter.rules, |rule| self.heads_by_rule.heads(rule));
         for rule in by.iter().filter_map(|rule| waiter.rules.get(rule)) {
-            self.known.denies(rule, rule.cost_or(waiter.cost), again_us, now_us);
+            self.known.note_denial(rule, rule.cost_or(waiter.cost), again_us, now_us);
         }
         let all_have = by.iter().all(|rule| self.heads_by_rule.heads(rule) == self.flows.len());
         if all_have && self.next > turn {
@@ -246,7 +231,7 @@ impl Line {
         self.due.remove(&turn);
         self.recalled.remove(&turn);
         forget_told(&mut self.told, &denying);
-        self.denials.add(turn, Denied { by: denying, pass_us, again_us });
+        self.denials.add(turn, LastDenial { by: denying, pass_us, again_us });
     }
 
     /// Something changed the key.
@@ -281,7 +266,7 @@ impl Line {
         if state != Identity::LOG && self.heads_by_rule.heads(&state) == 0 {
             return;
         }
-        self.known.returned(state);
+        self.known.note_return(state);
         if self.told.insert(state) {
             let denied = self.denials.by_state(state);
             self.woken.extend(denied.filter(|turn| !self.due.contains(turn)));
@@ -289,7 +274,7 @@ impl Line {
     }
 
     fn wake_all(&mut self) {
-        self.known.changed();
+        self.known.note_change();
         self.woken.extend(self.flows.heads().filter(|turn| !self.due.contains(turn)));
     }
 
@@ -298,7 +283,7 @@ impl Line {
     pub fn catch_up(&mut self, generation: u64, now_us: u64) {
         if self.generation != generation {
             self.generation = generation;
-            self.heads_by_rule = HeadsByRule::NONE;
+            self.heads_by_rule = HeadsByRule::default();
             self.wake_all();
         }
         while let Some(turn) = self.denials.pop_ended(now_us) {
@@ -388,7 +373,7 @@ impl Line {
 }
 
 /// A head is newly denied by these states, and is not told yet if one of them gets something back.
-fn forget_told(told: &mut BTreeSet<Identity>, denying: &Denying) {
+fn forget_told(told: &mut BTreeSet<Identity>, denying: &DenyingRules) {
     for state in denying.states() {
         told.remove(&state);
     }

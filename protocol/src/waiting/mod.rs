@@ -53,7 +53,7 @@ pub use cause::Cause;
 pub use denial::Denial;
 pub use line::Due;
 use line::Line;
-use request::Waiter;
+use request::Client;
 pub use request::{Flow, HoldId, Request, Ticket};
 pub use rules::Rules;
 use shared::SharedRules;
@@ -193,7 +193,7 @@ impl<W> Queues<W> {
         self.catch_up(&place);
         let Request { flow, weight, rules, cost, hold } = request;
         let (rules, generation) = (self.rules.share(rules), self.seen);
-        let waiter = Waiter { rules, generation, cost, hold };
+        let waiter = Client { rules, generation, cost, hold };
         let new = || Line::new(self.seen);
         let line = self.lines.entry(Arc::clone(&place)).or_insert_with(new);
         let flow = line.join(ticket, flow, weight, waiter);
@@ -204,17 +204,8 @@ impl<W> Queues<W> {
         ticket
     }
 
-    /// Removes a waiter, wherever in its line it is.
-    pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
-        self.remove(ticket, None)
-    }
-
-    /// Removes a waiter that is admitted at this cost.
-    pub fn admit(&mut self, ticket: Ticket, cost: u32) -> Option<W> {
-        self.remove(ticket, Some(cost))
-    }
-
-    fn remove(&mut self, ticket: Ticket, admitted: Option<u32>) -> Option<W> {
+    /// Removes a waiter, wherever in its line it is: at this cost if it is admitted.
+    pub fn leave(&mut self, ticket: Ticket, admitted: Option<u32>) -> Option<W> {
         let waiter = self.waiters.remove(&ticket)?;
         self.bytes = self.bytes.saturating_sub(waiter.bytes);
         self.instants.remove(&(waiter.deadline_us, Instant::Deadline(ticket)));

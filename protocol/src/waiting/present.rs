@@ -1,8 +1,7 @@
 //! Where a flow that comes begins among the flows of its priority.
 
-use super::request::Flow;
+use super::request::{Flow, hash_of};
 use super::turn::Start;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How many flows that have left are remembered.
 const REMEMBERED: usize = 128;
@@ -10,7 +9,7 @@ const REMEMBERED: usize = 128;
 #[derive(Debug, Default)]
 pub struct Present {
     /// The start of the flow that was served last.
-    start: Start,
+    pub start: Start,
     /// Flows that left with a later start: their hashes and starts.
     left: Vec<(u64, Start)>,
     /// The latest start of a flow that had to be forgotten.
@@ -18,17 +17,13 @@ pub struct Present {
 }
 
 impl Present {
-    pub const fn start(&self) -> Start {
-        self.start
-    }
-
     /// The start of a flow that comes, if that of the next in line is `next`. A flow that returns
     /// keeps its start. Otherwise clients that leave and return after each answer would starve
     /// those that stay. A forgotten flow is not recognised, so an unknown flow may begin one unit
     /// late.
     pub fn start_of(&self, flow: &Flow, weight: u16, next: Start) -> Start {
         let present = self.start.max(next);
-        let hash = hash(flow);
+        let hash = hash_of(flow);
         let own = self.left.iter().find(|&&(of, _)| of == hash);
         let guess = || self.forgotten.min(present.after(1, weight));
         own.map_or_else(guess, |&(_, start)| start).max(present)
@@ -42,7 +37,7 @@ impl Present {
 
     /// A flow has left.
     pub fn leave(&mut self, flow: &Flow, start: Start) {
-        let (present, hash) = (self.start, hash(flow));
+        let (present, hash) = (self.start, hash_of(flow));
         self.left.retain(|&(of, start)| of != hash && start > present);
         if start > present {
             self.left.push((hash, start));
@@ -54,10 +49,4 @@ impl Present {
             }
         }
     }
-}
-
-fn hash(flow: &Flow) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    flow.hash(&mut hasher);
-    hasher.finish()
 }

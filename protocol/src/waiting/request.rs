@@ -1,11 +1,11 @@
 //! What a client asks of a line.
 
 use super::rules::Rules;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
 /// Identifies a waiter. Later arrivals have greater tickets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub(super) u64);
 
 /// Clients of a line that are served in order of arrival.
@@ -34,7 +34,7 @@ pub struct Request {
 
 /// What a line knows of a client.
 #[derive(Debug)]
-pub(super) struct Waiter {
+pub(super) struct Client {
     pub rules: Arc<Rules>,
     /// The generation of policies from which the rules come.
     pub generation: u64,
@@ -49,8 +49,11 @@ pub struct HoldId(u64);
 impl HoldId {
     /// The hash of an id.
     pub fn of(id: &[u8]) -> Self {
-        let mut hasher = DefaultHasher::new();
-        id.hash(&mut hasher);
-        Self(hasher.finish())
+        Self(hash_of(id))
     }
+}
+
+/// Equal for equal values.
+pub(super) fn hash_of(value: impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }

@@ -31,11 +31,11 @@ impl Start {
 
 /// The place of a head in the order of service: by priority, highest first, then by start, then by
 /// arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
-    priority: Reverse<u8>,
+    pub priority: Reverse<u8>,
     start: u128,
-    ticket: Ticket,
+    pub ticket: Ticket,
 }
 
 impl Turn {
@@ -51,13 +51,5 @@ impl Turn {
     /// The turn right after this one.
     pub const fn next(self) -> Self {
         Self { ticket: Ticket(self.ticket.0.saturating_add(1)), ..self }
-    }
-
-    pub const fn priority(self) -> u8 {
-        self.priority.0
-    }
-
-    pub const fn ticket(self) -> Ticket {
-        self.ticket
     }
 }

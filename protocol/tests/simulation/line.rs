@@ -52,7 +52,7 @@ impl Line {
         let one = rng.usize(..self.waiting.len().max(1));
         let Some((&number, &(ticket, ..))) = self.waiting.iter().nth(one) else { return };
         self.waiting.remove(&number);
-        self.queues.leave(ticket).expect("in line");
+        self.queues.leave(ticket, None).expect("in line");
     }
 
     /// The first of each flow that waits for a key.

@@ -46,8 +46,8 @@ const MOST_ANSWERS: usize = 64;
 
 /// `RL.WAIT`
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
-    prospect::with_request(call, |request, scratch| {
-        if call.may_wait() && waits_or_is_denied(call, &request, scratch)? {
+    prospect::with_request(call, |call, request, scratch| {
+        if call.may_wait() && waits_or_is_denied(call, request, scratch)? {
             return Ok(());
         }
         check::decide(call, scratch, Opened::first(call, None)?, &request.check)
@@ -219,15 +219,13 @@ fn of_waiter<T>(
         let waiter = waiters.queues.waiter(ticket)?;
         (waiter.db, Arc::clone(&waiter.args))
     };
-    Some(ctx.with_call(db, args.args(), |call| {
-        prospect::with_request(call, |request, scratch| body(call, &request, scratch))
-    }))
+    Some(ctx.with_call(db, args.args(), |call| prospect::with_request(call, body)))
 }
 
 /// Denies a waiter's request.
 fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
-    prospect::with_request(call, |request, scratch| {
-        prospect::deny(call, &request, scratch, wait_ms)
+    prospect::with_request(call, |call, request, scratch| {
+        prospect::deny(call, request, scratch, wait_ms)
     })
 }
 
@@ -251,8 +249,7 @@ fn answer(ctx: &EventContext, ending: Option<Ending>) {
 impl WhileWaiting for Waiters {
     fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError> {
         let ticket = *waiters().tickets.get(&id).ok_or(CommandError::Internal)?;
-        let prospect =
-            prospect::with_request(call, |request, scratch| prospect::of(call, &request, scratch));
+        let prospect = prospect::with_request(call, prospect::of);
         let ending = end(ticket, &prospect);
         set_alarm();
         // The waiter is dropped after the reply.

@@ -31,9 +31,9 @@ pub enum Prospect {
 /// If the request cannot be parsed, or the body's error.
 pub fn with_request<T>(
     call: &Call<'_>,
-    body: impl FnOnce(WaitRequest<'_>, &mut Scratch) -> Result<T, CommandError>,
+    body: impl FnOnce(&Call<'_>, &WaitRequest<'_>, &mut Scratch) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
-    scratch::with(call, |scratch| body(parsed(call, scratch)?, scratch))
+    scratch::with(call, |scratch| body(call, &parsed(call, scratch)?, scratch))
 }
 
 /// Out of line, because its callers are rare and `RL.CHECK` inlines the same parser.

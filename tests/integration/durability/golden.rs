@@ -1,10 +1,12 @@
 //! Payloads of every version stay readable, and decide as on the day they were saved.
 //!
-//! `fixtures/golden/vN/NAME.payload` is a limiter as version N saved it: only the module's
-//! payload (`key::encode`). `NAME.expected` says what it holds and how it decides:
+//! `fixtures/golden/vN.txt` has a paragraph for each limiter that version N saved: its name, the
+//! module's payload (`key::encode`) in hexadecimal, what it holds, and how it decides:
 //!
 //! ```text
+//! name NAME
 //! # what was done to it
+//! payload HEX                                                its next bytes
 //! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
 //! paused until UNIX-US for US [reason BYTES]                 its pause, if any, and how long it is
 //! trail keep N until UNIX-US                                 its history, if any: oldest entry first
@@ -19,11 +21,11 @@
 //!
 //! The lines with an arrow are executed in their order.
 //!
-//! FROM RELEASE 0.1.0 ON THESE FILES ARE NEVER EDITED, ONLY ADDED TO. A test that fails means
+//! FROM RELEASE 0.1.0 ON A PARAGRAPH IS NEVER EDITED; NEW ONES ARE ADDED. A test that fails means
 //! that the code misreads users' data, and the code has to change. A new version of the payload
-//! gets a new folder, and a line in `AT_LEAST`.
+//! gets a new file, and a line in `AT_LEAST`.
 //!
-//! A program outside of this repository makes the files. It depends on this crate, makes a
+//! A program outside of this repository makes the paragraphs. It depends on this crate, makes a
 //! limiter with `Limiter::check_within`, `settle` and `set_standing` at given times, and writes
 //! its `encode` to the payload and the replies of `Limiter::peek`, `check` and `settle` after
 //! the arrows. Each line was then checked by hand against the definition of its algorithm. No
@@ -52,9 +54,9 @@ const AT_LEAST: [(u8, usize); 1] = [(1, 94)];
 /// A payload and what its file expects.
 pub struct Golden {
     name: String,
-    /// The version, from the name of the folder.
+    /// The version, from the name of the file.
     version: u8,
-    payload: Vec<u8>,
+    pub payload: Vec<u8>,
     /// The line about a block or an exemption.
     standing: Option<String>,
     /// The line about a pause.
@@ -69,15 +71,14 @@ pub struct Golden {
 }
 
 impl Golden {
-    fn read(payload: &Path, version: u8) -> Self {
-        let name = payload.file_stem().expect("a name").to_string_lossy();
-        let expected = payload.with_extension("expected");
-        let text = fs::read_to_string(&expected)
-            .unwrap_or_else(|error| panic!("{}: {error}", expected.display()));
+    /// Reads a paragraph, from its name on.
+    fn read(paragraph: &str, version: u8) -> Self {
+        let mut lines = paragraph.lines();
+        let name = lines.next().expect("a name");
         let mut golden = Self {
             name: format!("v{version}/{name}"),
             version,
-            payload: fs::read(payload).expect("a payload"),
+            payload: Vec::new(),
             standing: None,
             pause: None,
             bans: None,
@@ -85,7 +86,7 @@ impl Golden {
             holds: Vec::new(),
             steps: Vec::new(),
         };
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
+        for line in lines.filter(|line| !line.starts_with('#')) {
             match Step::read(line) {
                 Some(step) => golden.steps.push(step),
                 None if line.starts_with("blocked ") || line.starts_with("exempt ") => {
@@ -97,9 +98,13 @@ impl Golden {
                     golden.history.push(line.to_string());
                 }
                 None if line.starts_with("hold ") => golden.holds.push(line.to_string()),
-                None => panic!("{}: cannot read the line '{line}'", golden.name),
+                None => match line.strip_prefix("payload ") {
+                    Some(digits) => golden.payload.extend(bytes(digits)),
+                    None => panic!("{}: cannot read the line '{line}'", golden.name),
+                },
             }
         }
+        assert!(!golden.payload.is_empty(), "{}: no payload", golden.name);
         assert!(!golden.steps.is_empty(), "{}: nothing is asked", golden.name);
         golden
     }
@@ -107,6 +112,15 @@ impl Golden {
     fn decoded(&self) -> Limiter {
         decode(&self.payload).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
+}
+
+/// The bytes of two hexadecimal digits each.
+fn bytes(digits: &str) -> Vec<u8> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    assert!(rest.is_empty(), "'{digits}' ends with half a byte");
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    let byte = |pair| byte(pair).unwrap_or_else(|| panic!("'{digits}' is not hexadecimal"));
+    pairs.iter().map(byte).collect()
 }
 
 /// A block or an exemption, as in the files.
@@ -177,28 +191,22 @@ fn rows(history: &History) -> Vec<Row> {
     history.entries.iter().rev().map(row).collect()
 }
 
-fn in_order(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the golden payloads");
+/// Every payload of every version, in an order that is the same in every run.
+pub fn all() -> Vec<Golden> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden");
+    let entries = fs::read_dir(root).expect("the golden payloads");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
-    paths
-}
-
-/// Every payload of every version.
-fn all() -> Vec<Golden> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden");
-    let mut all = Vec::new();
-    for folder in in_order(&root).iter().filter(|path| path.is_dir()) {
-        let name = folder.file_name().expect("a name").to_string_lossy();
-        let version = name.strip_prefix('v').and_then(|digits| digits.parse().ok());
+    let of_version = |path: &PathBuf| {
+        let name = path.file_name().expect("a name").to_string_lossy();
+        let digits = name.strip_prefix('v').and_then(|name| name.strip_suffix(".txt"));
+        let version = digits.and_then(|digits| digits.parse().ok());
         let version = version.unwrap_or_else(|| panic!("{name} is no version"));
-        let is_payload = |path: &&PathBuf| path.extension().is_some_and(|end| end == "payload");
-        let files = in_order(folder);
-        let payloads: Vec<_> = files.iter().filter(is_payload).collect();
-        assert_eq!(files.len(), 2 * payloads.len(), "{name}: a file without its other half");
-        all.extend(payloads.iter().map(|path| Golden::read(path, version)));
-    }
-    all
+        let text = fs::read_to_string(path).expect("a text");
+        let paragraphs = text.split("\n\nname ").skip(1);
+        paragraphs.map(|paragraph| Golden::read(paragraph, version)).collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(of_version).collect()
 }
 
 /// Restores every payload as a key of its name. Returns them with what was restored.

@@ -4,7 +4,7 @@ mod corrupt;
 mod corrupt_files;
 mod crash;
 mod effects;
-mod golden;
+pub mod golden;
 mod holds;
 mod out_of_memory;
 mod persistence;

@@ -1,27 +1,15 @@
 //! Hostile values: the golden payloads of every version, mostly damaged.
 
-use std::fs;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use fastrand::Rng;
 
 use super::generator::junk;
+use crate::durability::golden;
 use crate::support::dump::{Dump, length};
 
-/// All golden payloads, in an order that is the same in every run.
-static GOLDEN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden");
-    let versions = fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
-    let files = versions.filter(|path| path.is_dir()).flat_map(|version| {
-        fs::read_dir(version).expect("a folder").flatten().map(|entry| entry.path())
-    });
-    let is_payload =
-        |path: &std::path::PathBuf| path.extension().is_some_and(|kind| kind == "payload");
-    let mut files: Vec<_> = files.filter(is_payload).collect();
-    files.sort();
-    files.into_iter().map(|file| fs::read(file).expect("a payload")).collect()
-});
+static GOLDEN: LazyLock<Vec<Vec<u8>>> =
+    LazyLock::new(|| golden::all().into_iter().map(|golden| golden.payload).collect());
 
 /// A payload of any version, whole or damaged.
 pub fn hostile(rng: &mut Rng) -> Vec<u8> {

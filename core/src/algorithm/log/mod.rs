@@ -42,7 +42,7 @@ pub struct Log {
 
 /// What a log gets an entry for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum Consumption {
     Admitted,
     /// A charged denial.
     Denied,
@@ -174,7 +174,7 @@ impl Log {
     /// Adds an admitted request to a log on which there is no hold.
     #[inline]
     pub fn admit(&mut self, needs: Needs, at_us: u64, cost: u32) {
-        self.add(needs, at_us, cost, Request::Admitted, Eviction::ByNeed);
+        self.add(needs, at_us, cost, Consumption::Admitted, Eviction::ByNeed);
     }
 
     /// Adds a request, and drops entries that no rule can see any more.
@@ -184,7 +184,7 @@ impl Log {
         needs: Needs,
         at_us: u64,
         cost: u32,
-        request: Request,
+        consumption: Consumption,
         eviction: Eviction,
     ) {
         let kept = self.remember(needs, at_us);
@@ -194,9 +194,9 @@ impl Log {
                 charged.drop_until(out_us);
             }
         }
-        let series = match request {
-            Request::Admitted => &mut self.admitted,
-            Request::Denied => self.admitted.extras_or_new().charged.get_or_insert_default(),
+        let series = match consumption {
+            Consumption::Admitted => &mut self.admitted,
+            Consumption::Denied => self.admitted.extras_or_new().charged.get_or_insert_default(),
         };
         if eviction == Eviction::ByAge {
             let entries = kept.units.max(kept.admitted_units).saturating_add(MAX_HELD);
@@ -421,7 +421,7 @@ impl Held for Log {
     fn consume_excess(&mut self, Excess { units, needs, .. }: Excess, at_us: u64) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
         let needs = Needs { units: most, ..needs };
-        self.add(needs, at_us, units, Request::Admitted, Eviction::ByAge);
+        self.add(needs, at_us, units, Consumption::Admitted, Eviction::ByAge);
     }
 }
 

@@ -22,13 +22,15 @@ mod holds;
 pub mod parts;
 
 use self::holds::{load_holds, save_holds};
-use super::standing::{MAX_FORGOTTEN_US, MAX_SPAN_US};
-use super::{BanCount, Compound, Entry, History, Limiter, Pause, Standing, StandingEntry, Verdict};
+use super::{
+    BanCount, Compound, Entry, History, Limiter, MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US, Pause,
+    Standing, StandingEntry, Verdict,
+};
 use crate::algorithm::{Meter, State};
 use crate::rule::{Kind, MAX_PERIOD_US, MAX_UNITS, Name};
 use crate::saved::{
-    DecodeError, MAX_END_US, VERSION, check_time, load_items, load_name, load_text, put,
-    save_items, take, within,
+    DecodeError, VERSION, check_time, load_items, load_name, load_text, put, save_items, take,
+    within,
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::num::NonZeroU64;

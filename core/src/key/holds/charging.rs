@@ -6,7 +6,7 @@
 //! If a charge turns out too low, settling consumes the difference unconditionally.
 
 use super::{Detail, Track, TrackKind};
-use crate::algorithm::log::Request;
+use crate::algorithm::log::Consumption;
 use crate::algorithm::{Needs, State, Take, effective_time};
 use crate::exact::{ceil_div, floor_div, millis_up, product};
 use crate::key::{Charge, Hold, Holds, Settlement};
@@ -87,7 +87,7 @@ impl State {
         } else if cost > charge.units {
             let before = self.meter().level(charge.limit, at_us);
             self.meter_mut().consume_excess(charge.excess(cost), at_us);
-            track.note_consumption(before, Request::Admitted);
+            track.note_consumption(before, Consumption::Admitted);
         }
     }
 

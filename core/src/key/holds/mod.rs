@@ -34,7 +34,7 @@ pub mod request;
 mod track;
 
 use self::lapse::{Lapse, Row};
-use crate::algorithm::log::Request;
+use crate::algorithm::log::Consumption;
 use crate::algorithm::{Meter, Moment};
 use crate::heap::HeapVisitor;
 use alloc::{collections::VecDeque, vec::Vec};
@@ -229,9 +229,9 @@ impl Holds {
 
     /// Records that a request consumed from the state at a place, whose [level](Meter::level) was
     /// `before`.
-    pub fn note_consumption(&mut self, place: usize, before: u128, request: Request) {
+    pub fn note_consumption(&mut self, place: usize, before: u128, consumption: Consumption) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
-            track.note_consumption(before, request);
+            track.note_consumption(before, consumption);
         }
     }
 

@@ -1,7 +1,34 @@
 //! What callers can ask of holds.
 
 use crate::key::Length;
-use crate::rule::NamedCost;
+use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, NamedCost};
+
+/// The `HOLD` of a check before the time of the check is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldOption<'a> {
+    /// 1 ..= [`MAX_ID`] bytes.
+    pub id: &'a [u8],
+    /// How long it lasts from the time of the check: 1 ms ..= [`MAX_PERIOD_US`].
+    pub hold_us: u64,
+    /// Whether the charges come back when the hold lapses.
+    pub refund: bool,
+}
+
+impl<'a> HoldOption<'a> {
+    /// The hold that a check at this time asks for.
+    pub const fn at(self, now_us: u64) -> HoldRequest<'a> {
+        HoldRequest { id: self.id, end_us: hold_end_us(self.hold_us, now_us), refund: self.refund }
+    }
+}
+
+/// The end of a hold that is taken or renewed at this time.
+pub const fn hold_end_us(hold_us: u64, now_us: u64) -> u64 {
+    let end_us = now_us.saturating_add(hold_us);
+    if end_us < MAX_END_US { end_us } else { MAX_END_US }
+}
+
+/// The latest end of a hold or of a ban: the longest period after the latest time.
+pub const MAX_END_US: u64 = MAX_TIME_US.saturating_add(MAX_PERIOD_US);
 
 /// The `HOLD` of a check: the receipt to take if it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use super::hold::{Hold, Id};
 use super::least::Leasts;
 use crate::algorithm::Meter;
-use crate::algorithm::log::Request;
+use crate::algorithm::log::Consumption;
 use crate::heap::HeapVisitor;
 
 #[derive(Clone, Debug)]
@@ -57,11 +57,11 @@ impl Track {
 
     /// Records a consumption from the state, whose [level](Meter::level) was `before`. Charged denials
     /// are promised no turn.
-    pub fn note_consumption(&mut self, before: u128, request: Request) {
+    pub fn note_consumption(&mut self, before: u128, consumption: Consumption) {
         match &mut self.kind {
             TrackKind::Plain | TrackKind::Log => {}
             TrackKind::Bucket(leasts) => leasts.cut_to(before),
-            TrackKind::Queue { last } if request == Request::Admitted => *last = None,
+            TrackKind::Queue { last } if consumption == Consumption::Admitted => *last = None,
             TrackKind::Queue { .. } => {}
         }
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::parse::{self, Limits, NoPolicies, ParseError};
 use proptest::test_runner::{TestCaseError, TestCaseResult};
 use ratelimit_core::check::Bounds;
-use ratelimit_core::key::{decode, encode};
+use ratelimit_core::key::{decode, encode, hold_end_us};
 use ratelimit_core::rule::{MS_US, SECOND_US};
 
 /// A primary's key, and its replica's.
@@ -126,7 +126,7 @@ impl Key {
             }
             "RENEW" => {
                 let request = parse::renew(args, limits)?;
-                let (id, end_us) = (request.id, parse::hold_end_us(request.hold_us, now_us));
+                let (id, end_us) = (request.id, hold_end_us(request.hold_us, now_us));
                 if self.primary.renew(id, end_us, now_us) {
                     self.propagate(Action::Renew { id, end_us }, &[])?;
                 }

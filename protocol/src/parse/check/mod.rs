@@ -6,11 +6,10 @@
 use super::costs::{Costs, DefaultCost, give_costs};
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
-use super::hold::HoldOption;
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, require_rule, take_rules};
-use ratelimit_core::key::{CheckOptions, Meta};
+use ratelimit_core::key::{CheckOptions, HoldOption, Meta};
 use ratelimit_core::rule::{NamedCost, Rule};
 
 /// An `RL.CHECK`, `RL.PEEK` or `RL.MCHECK`.

@@ -69,7 +69,7 @@ impl<'a> Driver<'a> {
                     let asker = *self.queues.waiter(ticket).unwrap();
                     match self.keys.look(&asker, now_us) {
                         Look::Passes(cost) => {
-                            self.queues.admit(ticket, cost).unwrap();
+                            self.queues.leave(ticket, Some(cost)).unwrap();
                             self.admit(&asker, now_us);
                         }
                         Look::Later(denial) => self.queues.deny(ticket, denial, now_us),
@@ -81,7 +81,7 @@ impl<'a> Driver<'a> {
                     self.queues.read(ticket, Rules::of(&self.keys.rules[rules]));
                 }
                 Due::Deadline(ticket) => {
-                    let asker = self.queues.leave(ticket).unwrap();
+                    let asker = self.queues.leave(ticket, None).unwrap();
                     self.answer(&asker, now_us, false);
                 }
             }
@@ -102,7 +102,7 @@ impl<'a> Driver<'a> {
             Step::Leave(index) if !self.tickets.is_empty() => {
                 let (&number, &ticket) =
                     self.tickets.iter().nth(index % self.tickets.len()).unwrap();
-                assert_eq!(self.queues.leave(ticket).unwrap().number, number);
+                assert_eq!(self.queues.leave(ticket, None).unwrap().number, number);
                 self.tickets.remove(&number);
             }
             Step::Policy => self.queues.everything_changed(),

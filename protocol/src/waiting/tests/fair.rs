@@ -24,7 +24,7 @@ impl Line {
         self.queues.key_changed(b"k", Cause::Changed);
         let Some(Due::Try(ticket)) = self.queues.due(9_000) else { panic!("nobody is tried") };
         let &(_, cost) = self.queues.waiter(ticket).unwrap();
-        self.queues.admit(ticket, cost).unwrap()
+        self.queues.leave(ticket, Some(cost)).unwrap()
     }
 
     fn served(&mut self, clients: usize) -> String {
@@ -136,10 +136,10 @@ fn a_flow_that_was_passed_over_gets_no_credit_for_it() {
     line.queues.deny(a, super::denied(9, "1/s,name=a"), 0);
     for _ in 0..10 {
         let Some(Due::Try(b)) = line.queues.due(0) else { panic!() };
-        assert_eq!(line.queues.admit(b, 1).unwrap().0, "b");
+        assert_eq!(line.queues.leave(b, Some(1)).unwrap().0, "b");
     }
     assert_eq!(line.queues.due(9_000), Some(Due::Try(a)));
-    assert_eq!(line.queues.admit(a, 1).unwrap().0, "a");
+    assert_eq!(line.queues.leave(a, Some(1)).unwrap().0, "a");
     assert_eq!(line.served(6), "ababab");
 }
 

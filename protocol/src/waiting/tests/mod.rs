@@ -87,21 +87,21 @@ fn the_next_is_due_at_once_when_the_first_leaves() {
     let mut queues = three();
     assert_eq!(queues.behind(Ticket(0)), None);
     assert_eq!(queues.behind(Ticket(1)), Some(50_000));
-    assert_eq!(queues.leave(Ticket(0)), Some('x'));
-    assert_eq!(queues.leave(Ticket(0)), None);
+    assert_eq!(queues.leave(Ticket(0), None), Some('x'));
+    assert_eq!(queues.leave(Ticket(0), None), None);
     assert_eq!([queues.due(0), queues.due(0)], [attempt(1), None]);
-    assert_eq!(queues.leave(Ticket(1)), Some('y'));
+    assert_eq!(queues.leave(Ticket(1), None), Some('y'));
     assert_eq!(queues.in_front(&place("a", 0), &plain(), 0), None);
     assert_eq!(queues.in_front(&place("b", 0), &plain(), 0), Some(60_000));
     assert_eq!(queues.next_us(), Some(60_000));
-    assert_eq!((queues.leave(Ticket(2)), queues.next_us()), (Some('z'), None));
+    assert_eq!((queues.leave(Ticket(2), None), queues.next_us()), (Some('z'), None));
     assert_eq!(queues.waiting(), 0);
 }
 
 #[test]
 fn a_later_one_that_leaves_changes_nothing_for_the_first() {
     let mut queues = three();
-    assert_eq!(queues.leave(Ticket(1)), Some('y'));
+    assert_eq!(queues.leave(Ticket(1), None), Some('y'));
     assert_eq!(queues.due(49_999), None);
     assert_eq!(all_due(&mut queues, 99_000).len(), 2);
 }
@@ -128,8 +128,8 @@ fn rules_are_read_again_after_a_change_of_everything() {
     assert_eq!(queues.behind(Ticket(0)), None, "the first may be decided by any rules");
     queues.read(Ticket(0), rules("2/s"));
     assert_eq!([queues.due(0), queues.due(0)], [attempt(0), Some(Due::Read(Ticket(2)))]);
-    queues.leave(Ticket(0));
-    queues.leave(Ticket(2));
+    queues.leave(Ticket(0), None);
+    queues.leave(Ticket(2), None);
     assert_eq!(queues.due(0), Some(Due::Read(Ticket(1))), "the second, once it is the first");
 }
 
@@ -150,7 +150,7 @@ fn those_who_lack_a_rule_that_denies_pass_others_over() {
     assert_eq!(queues.due(3_999), None, "d has the rule that denies c");
     let newcomer = |of| queues.in_front(&place("k", 0), &request("e", 0, of), 0).is_none();
     assert_eq!(["5/s", "1/s,name=a", "9/m"].map(newcomer), [false, false, true]);
-    queues.leave(Ticket(0));
+    queues.leave(Ticket(0), None);
     let due = [queues.due(3_999), queues.due(3_999)];
     assert_eq!(due, [attempt(1), None], "b, and then c is known");
 }
@@ -184,7 +184,7 @@ fn one_who_lacks_the_rule_of_all_before_is_tried() {
         assert_eq!(queues.due(0), attempt(ticket));
         queues.deny(Ticket(ticket), denied(9, by), 0);
     }
-    queues.leave(Ticket(0));
+    queues.leave(Ticket(0), None);
     join(&mut queues, "d", "3/h");
     assert_eq!(queues.due(0), attempt(1));
     queues.deny(Ticket(1), denied(9, "1/s"), 0);
@@ -197,7 +197,7 @@ fn a_denial_by_a_rule_of_all_ends_the_walk() {
     for number in 0..5_000 {
         queues.join(place("k", 0), request(&number.to_string(), 0, "1/s"), 90_000, 1, 'x');
     }
-    queues.leave(Ticket(0));
+    queues.leave(Ticket(0), None);
     assert_eq!(queues.due(0), attempt(1));
     queues.deny(Ticket(1), denied(9, "1/s"), 0);
     assert_eq!((queues.due(0), queues.next_us()), (None, Some(9_000)), "without a rest");
@@ -229,7 +229,7 @@ fn room_is_bounded_in_flows() {
     }
     assert_eq!(["a", "b", "c"].map(|flow| fits(&queues, "k", flow)), [true, true, false]);
     assert!(fits(&queues, "other", "c"));
-    queues.leave(Ticket(1));
+    queues.leave(Ticket(1), None);
     assert!(fits(&queues, "k", "c"));
 }
 
@@ -246,7 +246,7 @@ fn room_is_bounded_in_waiters_and_in_bytes() {
     assert!(fits(&queues, 4, 10 + shared, 3), "equal rules count once");
     assert!(!fits(&queues, 3, 10 + shared, 3), "one too many");
     assert!(!fits(&queues, 4, 10 + shared, 4), "a byte too many");
-    queues.leave(Ticket(2));
+    queues.leave(Ticket(2), None);
     assert!(fits(&queues, 3, 10 + shared, 7));
     assert!(!fits(&queues, 0, 10 + shared, 0));
     let other = |bytes| {
@@ -255,7 +255,7 @@ fn room_is_bounded_in_waiters_and_in_bytes() {
     };
     assert_eq!([4 + shared, 4 + 2 * shared].map(other), [false, true], "other rules count too");
     for ticket in 0..2 {
-        queues.leave(Ticket(ticket));
+        queues.leave(Ticket(ticket), None);
     }
     assert_eq!(queues.bytes(), 0);
 }

@@ -66,11 +66,11 @@ fn a_new_hold_wakes_those_who_wait_under_its_id() {
     queues.key_changed(b"k", Cause::Consumed { rules: &rules, hold });
     // The head before them is denied by the same rules.
     assert_eq!(all_due(&mut queues, 0), []);
-    queues.leave(Ticket(0));
+    queues.leave(Ticket(0), None);
     assert_eq!(queues.due(0), attempt(1));
-    queues.leave(Ticket(1));
+    queues.leave(Ticket(1), None);
     assert_eq!(queues.due(0), None, "b was denied as well");
-    queues.leave(Ticket(2));
+    queues.leave(Ticket(2), None);
     assert_eq!(queues.due(0), attempt(3));
 }
 
@@ -174,8 +174,8 @@ fn lines_take_turns_and_a_deadline_that_has_passed_precedes_later_tries() {
         let due = queues.due(now_us);
         order.extend(due);
         match due {
-            Some(Due::Try(ticket)) => drop(queues.admit(ticket, 1)),
-            Some(Due::Deadline(ticket)) => drop(queues.leave(ticket)),
+            Some(Due::Try(ticket)) => drop(queues.leave(ticket, Some(1))),
+            Some(Due::Deadline(ticket)) => drop(queues.leave(ticket, None)),
             Some(Due::Read(_) | Due::More) | None => {}
         }
     }
@@ -243,10 +243,10 @@ fn equal_rules_are_shared_until_the_last_of_them_leaves() {
     assert_eq!(queues.due(0), Some(Due::Read(Ticket(0))));
     queues.read(Ticket(0), rules("5/s"));
     assert_eq!(queues.rules.len(), 2);
-    queues.leave(Ticket(1));
+    queues.leave(Ticket(1), None);
     assert_eq!(queues.rules.len(), 1);
     for number in 0..3 {
-        queues.leave(Ticket(number));
+        queues.leave(Ticket(number), None);
     }
     assert_eq!((queues.rules.len(), queues.bytes()), (0, 0));
 }

@@ -86,7 +86,7 @@ impl World {
         let waiter = self.line.queues.waiter(ticket).expect("in line");
         let passes = matches!(self.look(waiter.number, waiter.ask), Look::Passes(_));
         if passes && self.line.queues.behind(ticket).is_some() {
-            let waiter = self.line.queues.leave(ticket).expect("in line");
+            let waiter = self.line.queues.leave(ticket, None).expect("in line");
             return self.line.answered(&waiter, false, self.steady_us);
         }
         self.decide(ticket);
@@ -97,9 +97,9 @@ impl World {
         let look = self.look(waiter.number, waiter.ask);
         if let Look::Passes(cost) = look {
             self.assert_turn(&waiter);
-            self.line.queues.admit(ticket, cost);
+            self.line.queues.leave(ticket, Some(cost));
         } else {
-            self.line.queues.leave(ticket);
+            self.line.queues.leave(ticket, None);
         }
         let allowed = self.check(waiter.number, waiter.ask) == Verdict::Allowed;
         // A repeat overtakes those who wait, since it takes nothing.
