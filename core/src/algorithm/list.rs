@@ -170,7 +170,7 @@ impl Meter {
 
 #[cfg(feature = "saved")]
 mod saved {
-    use super::*;
+    use super::{Debt, Fixed, Interval, Log, Meter, Slots, Window};
     use crate::algorithm::{Saved, bucket, debt, fixed, log, slots, window};
     use crate::saved::error::DecodeError;
     use crate::saved::form::{UNKNOWN_KIND, put, take};

@@ -142,8 +142,8 @@ pub(crate) fn peek_key(
 
 /// Makes the default cost of all keys what is granted, if it is a range: the least that any
 /// key grants. A key that repeats a hold grants what the hold was charged.
-fn grant<'a, L: Deref<Target = Limiter>>(
-    keys: &mut [KeyCheck<'a, L>],
+fn grant<L: Deref<Target = Limiter>>(
+    keys: &mut [KeyCheck<'_, L>],
     denied: bool,
     decisions: &mut [Decision],
     budget: &Budget,
@@ -164,8 +164,8 @@ fn grant<'a, L: Deref<Target = Limiter>>(
 
 /// The answer of all keys: the longest wait or block if the check is denied, else the
 /// least remaining/cost and the longest turn; the first of equals.
-fn conclude<'a, L: Deref<Target = Limiter>>(
-    keys: &[KeyCheck<'a, L>],
+fn conclude<L: Deref<Target = Limiter>>(
+    keys: &[KeyCheck<'_, L>],
     denied: bool,
     decisions: &mut [Decision],
     budget: &Budget,

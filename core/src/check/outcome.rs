@@ -4,6 +4,7 @@ use super::{Ban, Decision};
 use crate::key::{Change, Standing, Verdict};
 
 /// The answer to a check, and what it did to one key.
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent answer")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The answer for all keys of the check.

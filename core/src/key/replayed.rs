@@ -13,6 +13,7 @@
 //! So such a command never moves the expiry to before the present one, unless the key has longer
 //! left than anything in it lasts after a check: then the present expiry was another block's.
 
+use super::holds::Holds;
 use super::{Deadline, Hold, Limiter};
 use crate::algorithm::{Moment, State};
 use crate::rule::MS_US;
@@ -38,7 +39,7 @@ impl Limiter {
             let taken_us = hold.charges().iter().map(|charge| charge.stamp_us).min();
             taken_us.map_or(0, |taken_us| hold.end_us().saturating_sub(taken_us))
         };
-        let holds = self.holds().into_iter().flat_map(|holds| holds.in_order_of_ids());
+        let holds = self.holds().into_iter().flat_map(Holds::in_order_of_ids);
         let newest = self.history().and_then(|history| Some((history, history.entries.back()?)));
         let others = [
             self.standing().and_then(|standing| standing.ban_us).map_or(0, NonZeroU64::get),

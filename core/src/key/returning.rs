@@ -1,6 +1,6 @@
 //! Which states of a key get something back, for the clients that wait for it.
 
-use super::{Limiter, Settlement};
+use super::{Hold, Limiter, Settlement};
 use crate::algorithm::State;
 use crate::rule::{Identity, Kind, Rule};
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ impl Limiter {
 
     /// The states that get something back earlier when a hold's end moves to `end_us`.
     pub fn states_renewed(&self, id: &[u8], end_us: u64) -> Vec<Identity> {
-        let ends_us = self.holds().and_then(|holds| holds.find(id)).map(|hold| hold.end_us());
+        let ends_us = self.holds().and_then(|holds| holds.find(id)).map(Hold::end_us);
         let states = self.states_charged_for(id).filter(|_| ends_us > Some(end_us));
         states.map(identity).collect()
     }

@@ -4,6 +4,7 @@
 use crate::algorithm::fixed::Past;
 use crate::algorithm::list::Meter;
 use crate::algorithm::log::Log;
+use crate::algorithm::log::series::Series;
 use crate::algorithm::log::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, Needs};
 use crate::algorithm::log::{Consumption, Eviction};
 use crate::algorithm::reading::Moment;
@@ -31,7 +32,7 @@ fn needs(rule: &Rule) -> Needs {
 fn untouched(rule: &Rule) -> Meter {
     let mut meter = Meter::of_units(rule, START_US, 0);
     if let Meter::Log(log) = &mut meter {
-        *log = Log::of(Default::default(), Default::default(), needs(rule), vec![]);
+        *log = Log::of(Series::default(), Series::default(), needs(rule), vec![]);
     } else {
         meter.consume(rule, START_US, 0);
     }

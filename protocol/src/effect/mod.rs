@@ -266,8 +266,12 @@ impl<'a> Action<'a> {
             | Self::Renew { id: text, .. }
             | Self::Set { reason: text, .. }
             | Self::Pause { reason: text, .. } => [Some(text), None],
-            Self::Refund { .. } | Self::Lapse | Self::Reset => [None, None],
-            Self::Unblock | Self::Unexempt | Self::Resume => [None, None],
+            Self::Refund { .. }
+            | Self::Lapse
+            | Self::Reset
+            | Self::Unblock
+            | Self::Unexempt
+            | Self::Resume => [None, None],
         }
     }
 

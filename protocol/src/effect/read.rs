@@ -79,8 +79,7 @@ pub fn read<'a>(
             take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
         }
         Action::Set { reason, .. } | Action::Pause { reason, .. } => *reason = args.required()?,
-        Action::Lapse | Action::Reset => {}
-        Action::Unblock | Action::Unexempt | Action::Resume => {}
+        Action::Lapse | Action::Reset | Action::Unblock | Action::Unexempt | Action::Resume => {}
     }
     args.finish(A_RULE)?;
     Ok(effect)

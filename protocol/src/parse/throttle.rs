@@ -31,7 +31,7 @@ pub struct ThrottleRequest {
 /// A token bucket, given by numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The capacity, max_burst + 1, even if tokens never come back.
+    /// The capacity, `max_burst` + 1, even if tokens never come back.
     pub limit: u32,
     count: u32,
     period_s: u32,

@@ -85,7 +85,7 @@
 //!
 //! - Count-Min with a heap: its error bound holds only with some probability, a denial
 //!   increments a number in several rows, and the heap must hold the keys anyway.
-//! - HeavyKeeper, as in TOPK: often closer, but it forgets by chance, so a count can be too low
+//! - `HeavyKeeper`, as in TOPK: often closer, but it forgets by chance, so a count can be too low
 //!   by an unknown amount. Here `count - error` is certain.
 //! - Weights that grow with time, instead of halving: then an increment can move a counter past
 //!   larger ones, not only past its equals.

@@ -1,3 +1,5 @@
+#![expect(clippy::large_stack_arrays, reason = "keys that are too long")]
+
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::Config;

@@ -1,7 +1,7 @@
 //! What denies the heads of a line, until when, and whom that keeps back: no head passes another
 //! that is denied only by rules that both have.
 
-use super::rules::Rules;
+use super::rules::{Entry, Rules};
 use super::turn::Turn;
 use ratelimit_core::rule::Identity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub struct DenyingRules {
 impl DenyingRules {
     /// These of a head's rules, the rarest of which has the least `count`.
     pub fn new(by: &[Identity], rules: &Rules, count: impl Fn(&Identity) -> usize) -> Self {
-        let reads_log = |rule| rules.get(rule).is_some_and(|entry| entry.reads_log());
+        let reads_log = |rule| rules.get(rule).is_some_and(Entry::reads_log);
         Self {
             key: by.iter().min_by_key(|rule| count(rule)).copied(),
             rules: by.into(),

@@ -217,12 +217,15 @@ impl<W> Queues<W> {
             } else {
                 plan(&mut self.instants, &waiter.place, line, self.now_us);
             }
-            rules.into_iter().for_each(|rules| self.rules.unshare(&rules));
+            if let Some(rules) = rules {
+                self.rules.unshare(&rules);
+            }
         }
         Some(waiter.value)
     }
 
     /// A waiter is denied. Only the head of a flow is tried again.
+    #[expect(clippy::needless_pass_by_value, reason = "a denial is used once")]
     pub fn deny(&mut self, ticket: Ticket, denial: Denial, now_us: u64) {
         let Some(waiter) = self.waiters.get(&ticket) else { return };
         let Some(line) = self.lines.get_mut(&waiter.place) else { return };

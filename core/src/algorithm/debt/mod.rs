@@ -276,9 +276,9 @@ impl Algorithm for Debt {
         }
         let back = product(units.into(), self.period_us());
         if owed > back {
-            self.take_off(back)
+            self.take_off(back);
         } else {
-            self.set(0)
+            self.set(0);
         }
         ceil_div(owed.min(back), self.period_us())
     }

@@ -47,7 +47,9 @@ fn live_positions(holds: &Holds) -> BTreeMap<TrackNumber, Vec<Position>> {
             positions.entry(charge.track).or_default().push(position);
         }
     }
-    positions.values_mut().for_each(|positions| positions.sort_unstable());
+    for positions in positions.values_mut() {
+        positions.sort_unstable();
+    }
     positions
 }
 
@@ -167,9 +169,13 @@ fn load_charge(
             check_window(window_us)?;
             Detail::window(window_us)
         }
-        (None, _)
-        | (Some(TrackKind::Plain | TrackKind::Log), _)
-        | (Some(TrackKind::Bucket(_) | TrackKind::Queue { .. }), _) => {
+        (
+            None
+            | Some(
+                TrackKind::Plain | TrackKind::Log | TrackKind::Bucket(_) | TrackKind::Queue { .. },
+            ),
+            _,
+        ) => {
             return Err(DecodeError::OutOfRange("a charge"));
         }
     };

@@ -54,7 +54,9 @@ impl Holds {
         let mut lapsed: Vec<Hold> = lapsed.into_iter().map(|(hold, _)| hold).collect();
         // Stable, so holds of the same end stay ordered by id.
         lapsed.sort_by_key(Hold::end_us);
-        lapsed.iter().for_each(|hold| self.uncount(hold));
+        for hold in &lapsed {
+            self.uncount(hold);
+        }
         self.order(left);
         lapsed
     }

@@ -35,8 +35,9 @@ impl Holds {
     /// The holds that live at `now_us`, the next to lapse first.
     pub fn live(&self, now_us: u64) -> impl Iterator<Item = &Hold> {
         let lapses = self.by_end.iter().skip(self.count_ended(now_us));
-        lapses
-            .filter_map(move |lapse| self.hold(lapse.row).filter(|_| !self.is_ahead(lapse, now_us)))
+        lapses.filter_map(move |lapse| {
+            self.hold(lapse.row).filter(|_| !self.is_ahead(*lapse, now_us))
+        })
     }
 
     /// The number of holds that live at `now_us`.
@@ -72,15 +73,15 @@ impl Holds {
     pub(super) fn ahead(&self, now_us: u64) -> impl Iterator<Item = &Hold> {
         let lapses = if now_us < self.none_ahead_us { self.by_end.len() } else { 0 };
         let lapses = self.by_end.iter().take(lapses);
-        let ahead = lapses.filter(move |lapse| self.is_ahead(lapse, now_us));
+        let ahead = lapses.filter(move |lapse| self.is_ahead(**lapse, now_us));
         ahead.filter_map(|lapse| self.hold(lapse.row))
     }
 
-    fn is_ahead(&self, lapse: &Lapse, now_us: u64) -> bool {
+    fn is_ahead(&self, lapse: Lapse, now_us: u64) -> bool {
         now_us < self.none_ahead_us && now_us < self.lives_from_us(lapse)
     }
 
-    fn lives_from_us(&self, lapse: &Lapse) -> u64 {
+    fn lives_from_us(&self, lapse: Lapse) -> u64 {
         let end_us = self.hold(lapse.row).map_or(0, Hold::end_us);
         not_before_us(end_us, lapse.length.micros())
     }
@@ -100,7 +101,7 @@ impl Holds {
 
     /// Notes the lengths of all holds.
     pub(super) fn note_lengths(&mut self) {
-        let lives_from_us = self.by_end.iter().map(|lapse| self.lives_from_us(lapse));
+        let lives_from_us = self.by_end.iter().map(|lapse| self.lives_from_us(*lapse));
         self.none_ahead_us = lives_from_us.max().unwrap_or(0);
     }
 }

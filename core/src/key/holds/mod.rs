@@ -346,7 +346,9 @@ impl Holds {
     /// Stores loaded holds with their lengths, which are ordered by id, while there are none yet.
     #[cfg(feature = "saved")]
     pub fn fill(&mut self, loaded: Vec<(Hold, Length)>) {
-        loaded.iter().for_each(|(hold, _)| self.count(hold));
+        for (hold, _) in &loaded {
+            self.count(hold);
+        }
         self.order(loaded);
     }
 

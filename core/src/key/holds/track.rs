@@ -59,10 +59,9 @@ impl Track {
     /// are promised no turn.
     pub fn note_consumption(&mut self, before: u128, consumption: Consumption) {
         match &mut self.kind {
-            TrackKind::Plain | TrackKind::Log => {}
             TrackKind::Bucket(leasts) => leasts.cut_to(before),
             TrackKind::Queue { last } if consumption == Consumption::Admitted => *last = None,
-            TrackKind::Queue { .. } => {}
+            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { .. } => {}
         }
     }
 

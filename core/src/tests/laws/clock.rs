@@ -57,7 +57,7 @@ fn jump() -> impl Strategy<Value = i64> {
 
 fn deed(with_holds: bool) -> impl Strategy<Value = Deed> {
     let cost = || prop_oneof![4 => Just(1), 2 => 1..=6u32, 1 => 0..=1_000u32];
-    let held = if with_holds { 1 } else { 0 };
+    let held = u32::from(with_holds);
     let length_us = prop_oneof![Just(SECOND_US), Just(HOUR_US), MS_US..DAY_US];
     prop_oneof![
         4 => cost().prop_map(Deed::Check),

@@ -96,12 +96,12 @@ impl Key {
         if !self.lasts(self.hold) && (!ended || self.refunds) {
             self.hold = None;
         }
-        if !denied {
+        if denied {
+            is_honest(&self.limiter, &rules, 1, self.now_us, outcome.summary.wait_ms)?;
+        } else {
             self.taken += 1;
             self.written();
             (self.hold, self.refunds) = (Some((end_us, length_us)), refund);
-        } else {
-            is_honest(&self.limiter, &rules, 1, self.now_us, outcome.summary.wait_ms)?;
         }
         Ok(())
     }

@@ -97,6 +97,7 @@ impl NaiveMeter {
     }
 
     /// What was consumed, read under a rule of another shape.
+    #[must_use]
     pub fn reshaped(&self, rule: &Rule, last: Micros) -> Self {
         match (self, rule.params()) {
             (

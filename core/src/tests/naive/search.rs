@@ -16,7 +16,7 @@ pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     let mut low = high / 2;
     // holds(high), not holds(low)
     while high - low > 1 {
-        let middle = (low + high) / 2;
+        let middle = i128::midpoint(low, high);
         if holds(middle) {
             high = middle;
         } else {

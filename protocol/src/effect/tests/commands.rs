@@ -44,7 +44,7 @@ impl Key {
         let effect = Effect { at_us: self.now_us, expiry, action };
         let head = Head::of(&effect);
         let texts = action.texts().into_iter().flatten();
-        let more = more.iter().map(|text| text.as_bytes());
+        let more = more.iter().map(String::as_bytes);
         let args: Vec<&[u8]> = std::iter::once(head.text()).chain(texts).chain(more).collect();
         let (mut rules, mut named) = (Vec::new(), Vec::new());
         let again = read(args.iter().copied(), &mut rules, &mut named);

@@ -42,6 +42,7 @@ fn flows_take_turns() {
 }
 
 #[test]
+#[expect(clippy::naive_bytecount, reason = "of eight bytes")]
 fn a_flow_of_weight_3_gets_three_of_four() {
     let mut line = Line::EMPTY;
     line.join("a", 1, 0, 1, 10);

@@ -57,6 +57,7 @@ impl World {
     }
 
     /// Changes a key with an action that says whether it changed anything.
+    #[expect(clippy::needless_pass_by_value, reason = "callers make it for this call")]
     pub(super) fn change(
         &mut self,
         key: u8,

@@ -155,7 +155,7 @@ proptest! {
             naive.drain(..naive.len().saturating_sub(entries as usize));
         }
         for (of, units) in takes {
-            let time = gap_us * ((dropped + of) / 2);
+            let time = gap_us * dropped.midpoint(of);
             prop_assert_eq!(series.take_at(time, units), take_at(&mut naive, time, units));
             let left: Vec<u64> =
                 series.iter().flat_map(|(t, w)| std::iter::repeat_n(t, w as usize)).collect();

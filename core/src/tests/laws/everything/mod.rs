@@ -17,6 +17,7 @@ use super::holds::history::in_effect;
 use super::holds::replica::replicate;
 use super::holds::traffic::{Deed, IDS, Step as Deeds};
 use super::honest_wait::is_honest;
+use crate::algorithm::log::series::Series;
 use crate::check::Bounds;
 use crate::key::{
     Change, Check, CheckOptions, HoldRequest, Limiter, Standing, StandingEntry, Verdict, decode,
@@ -287,7 +288,7 @@ fn left(limiter: &Limiter, rule: Rule, now_us: u64) -> i64 {
 /// The units in the log.
 fn logged(limiter: &Limiter) -> u64 {
     let log = limiter.states().iter().find_map(|state| state.log());
-    log.map_or(0, |log| log.admitted().units() + log.charged().map_or(0, |series| series.units()))
+    log.map_or(0, |log| log.admitted().units() + log.charged().map_or(0, Series::units))
 }
 
 fn holds_throughout(scenario: &Scenario) -> TestCaseResult {

@@ -31,9 +31,14 @@ fn integers(decision: Decision) -> [i64; 5] {
     [verdict.code(), limit, remaining, wait_ms, reset_ms]
 }
 
+/// Seconds in microseconds.
+fn micros(s: f64) -> i64 {
+    (s * 1e6).round() as i64
+}
+
 impl Key {
     pub fn at(&self, s: f64) -> u64 {
-        self.start_us.saturating_add_signed((s * 1e6).round() as i64)
+        self.start_us.saturating_add_signed(micros(s))
     }
 
     pub fn check_with(
@@ -47,7 +52,7 @@ impl Key {
         let now_us = self.at(s);
         let hold = hold.map(|(id, for_s, refund)| HoldRequest {
             id: id.as_bytes(),
-            end_us: now_us + (for_s * 1e6) as u64,
+            end_us: now_us.saturating_add_signed(micros(for_s)),
             refund,
         });
         let options = CheckOptions { hold, ..CheckOptions::default() };
@@ -223,7 +228,7 @@ impl Key {
         let now_us = self.at(s);
         let hold = hold.map(|(id, for_s)| HoldRequest {
             id: id.as_bytes(),
-            end_us: now_us + (for_s * 1e6) as u64,
+            end_us: now_us.saturating_add_signed(micros(for_s)),
             refund: false,
         });
         let options = CheckOptions { hold, up_to: Some(range.1), meta: None };

@@ -101,7 +101,9 @@ fn asked(keys: &Keys, cost: u32, hold: Option<HoldRequest<'_>>, now_us: u64) -> 
 /// decides.
 fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> TestCaseResult {
     let mut keys = keys.clone();
-    keys.iter_mut().for_each(|(limiter, _)| limiter.lapse(now_us));
+    for (limiter, _) in &mut keys {
+        limiter.lapse(now_us);
+    }
     let keys = &keys;
     let hold = HoldRequest { id, end_us: now_us + MAX_PERIOD_US, refund: false };
     let repeated = keys.iter().find(|(limiter, _)| limiter.live_hold(id, now_us).is_some());

@@ -1,7 +1,7 @@
 //! A key has room for a number of live holds, and for a number of rules that they are on.
 
 use crate::check::{Bounds, CheckError, Refusal};
-use crate::key::{Check, CheckOptions, HoldRequest, Limiter};
+use crate::key::{Check, CheckOptions, HoldRequest, Holds, Limiter};
 use crate::key::{Settlement, Verdict};
 use crate::rule::SECOND_US;
 use crate::tests::rules_of_line;
@@ -89,6 +89,6 @@ fn log_rules_with_names_take_room_for_each() {
     key.max_holds = 2;
     assert_eq!(key.check(0, Some(("b", 90)), &format!("{log} {}", rules(2))), Ok(Verdict::Allowed));
     key.max_holds = 3;
-    assert_eq!(key.limiter.holds().map(|holds| holds.rules()), Some(8));
+    assert_eq!(key.limiter.holds().map(Holds::rules), Some(8));
     assert_eq!(key.check(0, Some(("c", 90)), log), Ok(Verdict::Allowed));
 }

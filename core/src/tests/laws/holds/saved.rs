@@ -38,7 +38,9 @@ fn survives(traffic: &HoldTraffic, damages: &[Damage]) -> TestCaseResult {
     let steps = traffic.steps();
     let (first, last) = steps.split_at(steps.len() / 2);
     let mut limiter = Limiter::default();
-    first.iter().for_each(|step| step.act(&mut limiter));
+    for step in first {
+        step.act(&mut limiter);
+    }
     let Ok(mut read) = decode(&damaged(encode(&limiter), damages)) else { return Ok(()) };
     is_saved(&read)?;
     play(&mut read, &last[..last.len().min(12)])

@@ -100,6 +100,7 @@ pub enum Deed<'a> {
 
 impl Step<'_> {
     /// This step at a later time.
+    #[must_use]
     pub fn later_by(mut self, us: u64) -> Self {
         self.now_us += us;
         match &mut self.deed {
