@@ -14,7 +14,8 @@ use super::model::{Model, Reply, State};
 use super::record::Failover;
 use super::verdict::lines;
 
-/// What the primary had answered and the replica never heard of.
+/// What the primary had answered and the replica never heard of, at most: of several cuts that explain
+/// the replies the search finds the earliest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Loss {
     /// Units of each key, under the rule that lost the most.

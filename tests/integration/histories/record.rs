@@ -255,7 +255,12 @@ impl Callers<'_> {
             }
             1 if !is_plain => {
                 let script = Script::new("return redis.call(unpack(ARGV))");
-                script.key(format!("{{{}}}", self.group)).arg(&words).invoke(c)?
+                let mut script = script.prepare_invoke();
+                // While a slot moves, the server finds the node by the keys that a script declares.
+                for key in words.iter().filter(|word| word.starts_with('{')) {
+                    script.key(key);
+                }
+                script.arg(&words).invoke(c)?
             }
             _ => command(&words).query(c)?,
         };
