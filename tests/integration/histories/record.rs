@@ -79,9 +79,7 @@ pub fn record(
         Disturbance::None => {}
         Disturbance::Disconnect => {
             let mut admin = server.connect();
-            // Charges at different times do not commute, so each call without a reply doubles the search.
-            let cuts = if theme == Theme::Timed { 1 } else { CUTS };
-            for _ in 0..cuts {
+            for _ in 0..CUTS {
                 pause();
                 let cut = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
                 let _: i64 = command(&cut).query(&mut admin).expect("an administrator");
