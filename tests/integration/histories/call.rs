@@ -1,5 +1,8 @@
 //! What clients ask, as a command.
 
+use super::timed::{self, SPAN_MS};
+use crate::support::client::START_US;
+
 /// The keys of a history.
 pub const KEYS: usize = 2;
 
@@ -66,6 +69,8 @@ pub enum Theme {
     Holds,
     /// Checks of one rule, which the fast path decides.
     One,
+    /// Checks that give their times, which move on, but now and then step back.
+    Timed,
 }
 
 /// What a client asks. `key` is an index, `rules` are indices of `RULES`.
@@ -121,10 +126,19 @@ pub enum Call {
     SetPolicy {
         limit: i64,
     },
+    /// A check of some keys at a time. `rules` are indices of `timed::RULES`.
+    At {
+        ms: i64,
+        keys: Vec<usize>,
+        cost: i64,
+        rules: Vec<usize>,
+        peek: bool,
+    },
 }
 
 impl Call {
-    pub fn random(theme: Theme, random: &mut fastrand::Rng) -> Self {
+    /// The call at a position between 0 and 1 of a client's calls.
+    pub fn random(theme: Theme, position: f64, random: &mut fastrand::Rng) -> Self {
         let (key, cost) = (random.usize(..KEYS), random.i64(1..=3));
         let id = random.u8(..8);
         match (theme, random.u32(..20)) {
@@ -159,6 +173,20 @@ impl Call {
             (Theme::Holds, 12..18) => {
                 let cost = random.bool().then(|| random.i64(0..=4));
                 Self::Settle { key, id, cost }
+            }
+            (Theme::Timed, 19) => Self::Reset { key },
+            (Theme::Timed, n) => {
+                let last = (position * SPAN_MS as f64) as i64;
+                let back = if random.u32(..4) == 0 { random.i64(0..SPAN_MS) } else { 0 };
+                let ms = (last + random.i64(0..2_000) - back).clamp(0, SPAN_MS - 1);
+                let count = if random.bool() { 1 } else { timed::COUNT };
+                let mut rules = random.choose_multiple(0..timed::COUNT, count);
+                rules.retain(|_| count == 1 || random.bool());
+                if rules.is_empty() {
+                    rules.push(random.usize(..timed::COUNT));
+                }
+                let keys = if n < 3 { (0..KEYS).collect() } else { vec![key] };
+                Self::At { ms, keys, cost, rules, peek: (3..6).contains(&n) }
             }
             (Theme::Holds, 18) => Self::Reset { key },
             (Theme::Holds, _) => Self::CheckAll { cost: 1, rules: vec![0, 1] },
@@ -206,6 +234,17 @@ impl Call {
             Self::Unblock { key } => format!("RL.UNBLOCK {}", name(*key)),
             Self::Pause { key } => format!("RL.PAUSE {} EX {}", name(*key), days(PAUSE_DAYS)),
             Self::Resume { key } => format!("RL.RESUME {}", name(*key)),
+            Self::At { ms, keys, cost, rules, peek } => {
+                let command = match (peek, &keys[..]) {
+                    (true, _) => "RL.PEEK".to_owned(),
+                    (false, [_]) => "RL.CHECK".to_owned(),
+                    (false, keys) => format!("RL.MCHECK {}", keys.len()),
+                };
+                let names = keys.iter().map(|&key| name(key)).collect::<Vec<_>>().join(" ");
+                let rules: Vec<_> = rules.iter().map(|&rule| timed::RULES[rule].text).collect();
+                let at = START_US as i64 + ms * 1_000;
+                format!("{command} {names} AT {at} COST {cost} {}", rules.join(" "))
+            }
             Self::SetPolicy { limit } => {
                 format!("RL.POLICY SET {group} fixed:{limit}/150d,align=first,name=p")
             }

@@ -1,11 +1,13 @@
-//! Two keys and a policy, and what each call does to them. No clock: see `call.rs`.
+//! Two keys and a policy, and what each call does to them. Time passes only in calls that give it:
+//! see `call.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use todc_utils::Specification;
 
 use super::call::cost_of_hold;
 use super::call::{Call, Frees, HELD, KEYS, PAUSE_DAYS, POLICIES, POLICY, QUEUE, RULES, SLOTS};
+use super::timed::{self, Charges};
 
 /// What a client saw of a reply. Waits are in days, rounded up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub enum Reply {
         remaining: i64,
         wait_days: i64,
     },
+    /// All of the reply to a call that gives its time.
+    Timed([i64; 5]),
 }
 
 /// What a reply must be.
@@ -34,6 +38,8 @@ enum Expected {
 struct Key {
     /// Units consumed under each rule, without slots.
     used: [i64; SLOTS],
+    /// What the rules with times were charged.
+    timed: [Charges; timed::COUNT],
     /// Whether anything was consumed since the last reset. What was given back leaves an empty
     /// state, or none.
     touched: bool,
@@ -49,6 +55,9 @@ pub struct State {
     keys: [Key; KEYS],
     policy: i64,
 }
+
+/// Units by rule.
+pub type Counts = [Vec<i64>; KEYS];
 
 /// What one rule of one key says.
 struct Opinion {
@@ -133,6 +142,41 @@ impl State {
         )
     }
 
+    /// What a check at a time replies. A peek charges 0.
+    fn check_at(
+        &mut self,
+        ms: i64,
+        keys: &[usize],
+        rules: &[usize],
+        cost: i64,
+        charge: i64,
+    ) -> Reply {
+        let each = || keys.iter().flat_map(|&key| rules.iter().map(move |&rule| (key, rule)));
+        let charges = |(key, rule): (usize, usize)| (rule, self.keys[key].timed[rule].clone());
+        let before: Vec<_> = each().map(charges).collect();
+        let (reply, after) = timed::decide(&before, ms, cost, charge);
+        if reply[0] == 0 && charge > 0 {
+            for ((key, _), (rule, charges)) in each().zip(after) {
+                self.keys[key].timed[rule] = charges;
+                self.keys[key].touched = true;
+            }
+        }
+        Reply::Timed(reply)
+    }
+
+    /// The units that each rule of each key counts, and the holds.
+    pub fn counts(&self) -> Counts {
+        self.keys.each_ref().map(|key| {
+            let timed = key.timed.iter().map(Charges::units);
+            key.used.iter().copied().chain(timed).collect()
+        })
+    }
+
+    pub fn holds(&self) -> BTreeSet<(usize, u8)> {
+        let of = |(key, one): (usize, &Key)| one.holds.keys().map(move |&id| (key, id)).collect();
+        self.keys.iter().enumerate().flat_map(|one| -> Vec<_> { of(one) }).collect()
+    }
+
     fn check(&mut self, keys: &[usize], rules: &[usize], cost: i64) -> Expected {
         let (reply, admitted) = self.decide(keys, rules, cost, false);
         if admitted {
@@ -206,6 +250,10 @@ impl State {
                 Expected::This(Reply::Days(PAUSE_DAYS))
             }
             Call::Resume { key } => bit(std::mem::take(&mut self.keys[*key].paused)),
+            Call::At { ms, keys, cost, rules, peek } => {
+                let charge = if *peek { 0 } else { *cost };
+                Expected::This(self.check_at(*ms, keys, rules, *cost, charge))
+            }
             Call::SetPolicy { limit } => {
                 self.policy = *limit;
                 Expected::This(Reply::Ok)

@@ -1,15 +1,16 @@
 //! Clients that call at once, and what they saw.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, ConnectionLike, RedisResult, Script, Value, cmd, from_redis_value, pipe};
 
 use super::call::{Call, POLICIES, Theme};
 use super::model::Reply;
+use crate::support::client::{ask, lock_out, replicated};
 use crate::support::server::cluster::Cluster;
-use crate::support::server::{Server, eventually};
+use crate::support::server::{DEADLINE, Server, eventually};
 
 const CLIENTS: usize = 5;
 /// How many calls a client makes in a history.
@@ -18,6 +19,8 @@ const CALLS: usize = 24;
 const CUTS: usize = 4;
 /// So that a history lasts as long as its slot moves.
 const MOVE_PAUSE_MS: u64 = 120;
+/// How long a client waits for a replica to confirm a call.
+const CONFIRM_MS: u64 = 30;
 const DAY_MS: i64 = 86_400_000;
 
 /// What happens while clients call.
@@ -37,6 +40,23 @@ pub struct Seen {
     pub begin: u64,
     /// The end and the reply; `None` if the connection broke before.
     pub end: Option<(u64, Reply)>,
+    /// Whether it wrote, and a replica then confirmed it: `WAIT`.
+    pub confirmed: bool,
+}
+
+/// The link to the replica when its primary is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Up,
+    /// It was cut some calls earlier.
+    Cut,
+}
+
+/// A history of a primary, and of the replica that was promoted after the primary was killed.
+pub struct Failover {
+    pub calls: Vec<Seen>,
+    /// When the primary was dead, in the order of begins and ends.
+    pub killed: u64,
 }
 
 /// Records a history of a server.
@@ -51,21 +71,22 @@ pub fn record(
     let () = command(&first.words(group)).query(&mut server.connect()).expect("a policy");
     let client = server.client();
     let connect: &Connect = &|| Ok(Box::new(client.get_connection()?));
-    let callers = Callers { connect, group, theme, pause_ms: 0, transactions: true };
+    let callers =
+        Callers { connect, group, theme, pause_ms: 0, transactions: true, confirms: false };
     let mut calls = random.fork();
-    let mut meanwhile = || thread::sleep(Duration::from_millis(random.u64(2..12)));
-    callers.record(&mut calls, || match disturbance {
+    let mut pause = || thread::sleep(Duration::from_millis(random.u64(2..12)));
+    callers.record(&mut calls, |_| match disturbance {
         Disturbance::None => {}
         Disturbance::Disconnect => {
             let mut admin = server.connect();
             for _ in 0..CUTS {
-                meanwhile();
+                pause();
                 let cut = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
                 let _: i64 = command(&cut).query(&mut admin).expect("an administrator");
             }
         }
         Disturbance::Kill => {
-            meanwhile();
+            pause();
             server.kill9();
             server.resume();
         }
@@ -83,8 +104,65 @@ pub fn record_moves(
     let connect: &Connect = &|| Ok(Box::new(client.get_connection()?));
     // Policies are a node's; a connection to a cluster has no transactions.
     let theme = Theme::Holds;
-    let callers = Callers { connect, group, theme, pause_ms: MOVE_PAUSE_MS, transactions: false };
-    callers.record(&mut random, meanwhile)
+    let callers = Callers {
+        connect,
+        group,
+        theme,
+        pause_ms: MOVE_PAUSE_MS,
+        transactions: false,
+        confirms: false,
+    };
+    callers.record(&mut random, |_| meanwhile())
+}
+
+/// Records a history of clients that go on with the replica of a server that is killed. They ask
+/// the replica to confirm a third of their calls.
+pub fn record_failover(
+    primary: &mut Server,
+    replica: &Server,
+    group: &str,
+    theme: Theme,
+    link: Link,
+    mut random: fastrand::Rng,
+) -> Failover {
+    let mut admin = primary.connect();
+    let first = Call::SetPolicy { limit: POLICIES[0] };
+    let () = command(&first.words(group)).query(&mut admin).expect("a policy");
+    replicated(&mut admin);
+    let clients = [primary.client(), replica.client()];
+    let promoted = AtomicBool::new(false);
+    let connect: &Connect = &|| {
+        let client = &clients[usize::from(promoted.load(Ordering::SeqCst))];
+        Ok(Box::new(client.get_connection()?))
+    };
+    let callers =
+        Callers { connect, group, theme, pause_ms: 1, transactions: true, confirms: true };
+    let (before_cut, after_cut) = (random.u64(30..100), random.u64(20..60));
+    let mut killed = 0;
+    let mut calls = callers.record(&mut random, |clock| {
+        reaches(clock, before_cut);
+        if link == Link::Cut {
+            lock_out(&mut replica.connect());
+            let _: i64 = ask(&mut admin, "CLIENT KILL TYPE replica");
+            reaches(clock, before_cut + after_cut);
+        }
+        primary.kill9();
+        killed = clock.fetch_add(1, Ordering::SeqCst);
+        let () = ask(&mut replica.connect(), "REPLICAOF NO ONE");
+        promoted.store(true, Ordering::SeqCst);
+    });
+    // What a client sent to the dead primary has not happened.
+    calls.retain(|seen| seen.end.is_some() || seen.begin < killed);
+    Failover { calls, killed }
+}
+
+/// Waits until so many calls have begun or ended, which may take less than a millisecond.
+fn reaches(clock: &AtomicU64, number: u64) {
+    let start = Instant::now();
+    while clock.load(Ordering::SeqCst) < number {
+        assert!(start.elapsed() < *DEADLINE, "clients make no progress");
+        thread::yield_now();
+    }
 }
 
 type Connect<'a> = dyn Fn() -> RedisResult<Box<dyn ConnectionLike>> + Sync + 'a;
@@ -98,17 +176,19 @@ struct Callers<'a> {
     /// The longest pause before a call.
     pause_ms: u64,
     transactions: bool,
+    /// Whether they send `WAIT` after some calls.
+    confirms: bool,
 }
 
 impl Callers<'_> {
-    fn record(self, random: &mut fastrand::Rng, meanwhile: impl FnOnce()) -> Vec<Seen> {
+    fn record(self, random: &mut fastrand::Rng, meanwhile: impl FnOnce(&AtomicU64)) -> Vec<Seen> {
         let clock = AtomicU64::new(0);
         thread::scope(|scope| {
             let callers: Vec<_> = (0..CLIENTS)
                 .map(|_| (random.fork(), &clock))
                 .map(|(random, clock)| scope.spawn(move || self.calls(random, clock)))
                 .collect();
-            meanwhile();
+            meanwhile(&clock);
             callers.into_iter().flat_map(|caller| caller.join().expect("a client")).collect()
         })
     }
@@ -121,7 +201,10 @@ impl Callers<'_> {
             thread::sleep(Duration::from_millis(random.u64(0..=self.pause_ms)));
             let call = match unanswered.take() {
                 Some(call) => call,
-                None => Call::random(self.theme, &mut random),
+                None => {
+                    let position = seen.len() as f64 / CALLS as f64;
+                    Call::random(self.theme, position, &mut random)
+                }
             };
             let begin = now();
             let end = match self.send(&mut *c, &call, &mut random) {
@@ -135,7 +218,12 @@ impl Callers<'_> {
                 Err(error) if error.code() == Some("UNBLOCKED") => continue,
                 Err(error) => panic!("{call:?}: {error}"),
             };
-            seen.push(Seen { call, begin, end });
+            let wrote = end.as_ref().is_some_and(|(_, reply)| writes(&call, reply));
+            let confirmed = self.confirms && wrote && random.u32(..3) == 0 && {
+                let replicas = cmd("WAIT").arg(1).arg(CONFIRM_MS).query(&mut *c);
+                replicas.is_ok_and(|replicas: u32| replicas > 0)
+            };
+            seen.push(Seen { call, begin, end, confirmed });
         }
         seen
     }
@@ -165,7 +253,12 @@ impl Callers<'_> {
             }
             1 if !is_plain => {
                 let script = Script::new("return redis.call(unpack(ARGV))");
-                script.key(format!("{{{}}}", self.group)).arg(&words).invoke(c)?
+                let mut script = script.prepare_invoke();
+                // While a slot moves, the server finds the node by the keys that a script declares.
+                for key in words.iter().filter(|word| word.starts_with('{')) {
+                    script.key(key);
+                }
+                script.arg(&words).invoke(c)?
             }
             _ => command(&words).query(c)?,
         };
@@ -181,12 +274,25 @@ fn command<T: AsRef<str>>(words: &[T]) -> Cmd {
     command
 }
 
+/// Whether a call with this reply has certainly written.
+fn writes(call: &Call, reply: &Reply) -> bool {
+    match (call, reply) {
+        (Call::Peek { .. } | Call::At { peek: true, .. }, _) => false,
+        (_, Reply::Ok | Reply::Days(_)) => true,
+        (_, Reply::Number(number)) => *number > 0,
+        (_, Reply::Decision { verdict, .. } | Reply::Timed([verdict, ..])) => *verdict == 0,
+    }
+}
+
 fn read(call: &Call, value: Value) -> Reply {
     let days = |ms: i64| if ms < 0 { ms } else { (ms + DAY_MS - 1) / DAY_MS };
     match value {
         Value::Okay => Reply::Ok,
         Value::Int(ms) if matches!(call, Call::Pause { .. }) => Reply::Days(days(ms)),
         Value::Int(number) => Reply::Number(number),
+        value if matches!(call, Call::At { .. }) => {
+            Reply::Timed(from_redis_value(value).expect("five integers"))
+        }
         value => {
             let [verdict, limit, remaining, wait_ms, _] =
                 from_redis_value(value).expect("five integers");

@@ -30,12 +30,19 @@ pub fn explain(history: &[Seen]) -> Option<String> {
     ends.sort_unstable();
     let explained = ends.partition_point(|&end| has_order(history, end + 1));
     let last = ends.get(explained).copied().unwrap_or(u64::MAX);
-    let mut calls: Vec<&Seen> = history.iter().filter(|seen| seen.begin < last).collect();
+    let calls = history.iter().filter(|seen| seen.begin < last).collect();
+    Some(format!("no order of these calls explains the reply at {last}:\n{}", lines(calls)))
+}
+
+/// Calls in the order in which they began.
+pub fn lines(mut calls: Vec<&Seen>) -> String {
     calls.sort_by_key(|seen| seen.begin);
     let line = |seen: &&Seen| match &seen.end {
-        Some((end, reply)) => format!("{:>4}..{end:<4} {:?} -> {reply:?}", seen.begin, seen.call),
+        Some((end, reply)) => {
+            let confirmed = if seen.confirmed { ", confirmed" } else { "" };
+            format!("{:>4}..{end:<4} {:?} -> {reply:?}{confirmed}", seen.begin, seen.call)
+        }
         None => format!("{:>4}..     {:?} -> no reply", seen.begin, seen.call),
     };
-    let lines: Vec<String> = calls.iter().map(line).collect();
-    Some(format!("no order of these calls explains the reply at {last}:\n{}", lines.join("\n")))
+    calls.iter().map(line).collect::<Vec<_>>().join("\n")
 }
