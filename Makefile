@@ -197,6 +197,11 @@ bench: build fetch ## compare throughput and memory with alternatives (ARGS=--he
 	$(FETCH) redis-benchmark plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
 
+# Also without throttlecrab-server, whose build takes minutes: `scripts/fetch.py throttlecrab`.
+latency: build ### measure how late replies come, at fixed rates, beside saves, expiry and a line (ARGS=--help: options)
+	$(FETCH) redis-7.0 redis-py redis-cell plots
+	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.latency $(ARGS)
+
 bench-core: ### time the core, without a server: parsing, deciding, the saved form; and the sketch behind RL.TOP
 	cargo bench -p ratelimit-core --bench core
 	cargo bench -p ratelimit-protocol --bench top
