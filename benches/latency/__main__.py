@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benches.server import Failed, machine, results, rounds, scripts, servers, wire
-from benches.server.__main__ import OUTPUT, PUBLISHED, QUIET, version
 from benches.server.rows import OURS, REDIS_CELL
 from benches.server.rounds import say
+from benches.server.servers import OUTPUT, PUBLISHED
 
 from . import crab, points, report
 from .cases import INCR, THROTTLECRAB, cases
@@ -108,7 +108,7 @@ def measure(given, planned):
     cores, warning = machine.pick_cores()
     before = machine.load_average()
     warnings = [warning] if warning else []
-    if before > QUIET:
+    if before > machine.QUIET:
         warnings.append(f"load average {before} before the start: others use this machine, and make tails")
     points.build()
     machine.pin(cores.client)
@@ -128,7 +128,7 @@ def measure(given, planned):
             rows += [report.result(scene, case, rate, found[scene.name, rate, case.name], base) for case in chosen]
     return {
         "server": given.server,
-        "version": version(given),
+        "version": servers.version(given.server),
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **{name: getattr(given, name) for name in ("rounds", "seconds", "connections", "scene_rate")},
         "machine": {**machine.describe(), "server": cores.server, "client": cores.client, "replica": cores.replica},

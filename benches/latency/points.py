@@ -37,8 +37,10 @@ def preempted(server):
 class Watch:
     """What the server did since then."""
 
-    def __init__(self, server):
+    def __init__(self, server, case):
         self.server, self.preempted = server, preempted(server)
+        # A script's own commands count as part of it.
+        self.commands = {words[0].lower() for words in (case.row.command, case.then) if words}
         if server.client:
             server.client.config_set("latency-monitor-threshold", MONITORED_MS)
             server.client.latency_reset()
@@ -46,15 +48,19 @@ class Watch:
             self.cpu_s = cpu_s(server)
 
     def count(self):
-        info = self.server.client.info()
-        return info["total_commands_processed"], info["master_repl_offset"] if info["connected_slaves"] else 0
+        """Calls of the measured commands, and bytes that replicas have received."""
+        stats = self.server.client.info("commandstats").items()
+        calls = sum(of["calls"] for name, of in stats if name.lower().removeprefix("cmdstat_") in self.commands)
+        replication = self.server.client.info("replication")
+        return calls, replication["master_repl_offset"] if replication["connected_slaves"] else 0
 
     def read(self):
         found = {"preempted": preempted(self.server) - self.preempted}
         if self.server.client:
             worked, (calls, offset) = cpu_s(self.server) - self.cpu_s, self.count()
             found["cpu_us"] = worked * 1e6 / (calls - self.calls)
-            found["replica_bytes"] = (offset - self.offset) / (calls - self.calls)
+            if offset:
+                found["replica_bytes"] = (offset - self.offset) / (calls - self.calls)
             found["events_ms"] = {name: worst for name, _, _, worst in self.server.client.latency_latest()}
             self.server.client.config_set("latency-monitor-threshold", 0)
         return found
@@ -62,7 +68,7 @@ class Watch:
 
 def measure(server, case, rate, seconds, connections, act=lambda: None):
     """Loads the server at a rate, or as fast as it replies if that is 0. `act` is called when the load has started."""
-    watch = Watch(server)
+    watch = Watch(server, case)
     words = [PROGRAM, server.port, connections, rate, seconds, case.row.keys or 1, case.expected, *case.words]
     load = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

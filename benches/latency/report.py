@@ -64,11 +64,12 @@ def cells(row):
     yield f"{row['cpu_us']['median']:.1f}" if "cpu_us" in row else ""
     yield number(late) + (" !" if late > LATE_US else "")
     yield f"{row['preempted']['median']:,.0f}"
+    yield f"{row['replica_bytes']['median']:.0f}" if "replica_bytes" in row else ""
     yield ", ".join(f"{name} {worst:.0f} ms" for name, worst in row["events_ms"].items())
 
 
 COLUMNS = ["", "a second", "p50 µs", "p99 µs", "p99.9 µs", "worst µs", "p50 of INCR", "p99 of INCR", "p99.9 of INCR"]
-COLUMNS += ["server's µs", "load late µs", "preempted", "the server's own slow tasks"]
+COLUMNS += ["server's µs", "load late µs", "preempted", "bytes to a replica", "the server's own slow tasks"]
 
 
 def table(rows):
