@@ -80,6 +80,7 @@ unit: ## tests of the core, the protocol and the module that need no server
 	cargo test --profile checked -p ratelimit-core -p ratelimit-protocol -- $(UNIT_SKIP)
 	$(CARGO) test --profile checked --lib
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
+	cargo test --locked --quiet --release --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
 # Each test runs several servers and mostly waits for them: as many at once on any machine.
 integration: export RUST_TEST_THREADS ?= 6

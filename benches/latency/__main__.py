@@ -64,8 +64,8 @@ def hosts(given, scene, chosen, cores, stack):
     started = {}
     modules = {OURS: servers.LOAD_OURS, REDIS_CELL: servers.LOAD_REDIS_CELL}
     # A child that saves, and the thread that syncs, do not have to share the server's core.
-    anywhere = f'"0-{machine.os.cpu_count() - 1}"'
-    lists = [f"{kind}_cpulist {anywhere}" for kind in ("bio", "bgsave", "aof_rewrite")] if cores.server is not None else []
+    anywhere = ",".join(map(str, sorted({core for core in (cores.server, cores.client, cores.replica) if core is not None})))
+    lists = [f"{kind}_cpulist {anywhere}" for kind in ("bio", "bgsave", "aof_rewrite")] if anywhere else []
     for host in dict.fromkeys(case.host for case in chosen):
         if host == THROTTLECRAB:
             started[host] = stack.enter_context(crab.started(cores.server))

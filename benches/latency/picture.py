@@ -14,6 +14,7 @@ MARKERS = dict(zip(QUANTILES, "o|Dx"))
 
 
 def lines(axes, results, title, name):
+    axes.set_xscale("log")
     for place, result in enumerate(results):
         values = [result["us"][quantile]["median"] for quantile in QUANTILES]
         colour = FAMILIES[result["family"]]
@@ -22,7 +23,6 @@ def lines(axes, results, title, name):
             axes.plot(value, place, marker, color=colour, markersize=6)
     axes.set_yticks(range(len(results)), [name(result) for result in results])
     axes.set_ylim(len(results) - 0.4, -0.6)
-    axes.set_xscale("log")
     axes.tick_params(axis="y", length=0)
     axes.set_title(title, loc="left", fontweight="bold")
 
