@@ -198,7 +198,7 @@ bench: build fetch ## compare throughput and memory with alternatives (ARGS=--he
 	$(FETCH) redis-benchmark plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
 
-# Also without throttlecrab-server, whose build takes minutes: `scripts/fetch.py throttlecrab`.
+# throttlecrab-server is measured too once `scripts/fetch.py throttlecrab` has built it, in some minutes.
 latency: build ### measure how late replies come, at fixed rates, beside saves, expiry and a line (ARGS=--help: options)
 	$(FETCH) redis-7.0 redis-py redis-cell plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.latency $(ARGS)

@@ -51,6 +51,7 @@ struct Connection {
 }
 
 struct Load {
+    poll: Poll,
     template: Template,
     expected: Vec<String>,
     connections: Vec<Connection>,
@@ -76,33 +77,9 @@ fn main() -> Result<()> {
     }
     let (rate, seconds): (f64, Duration) =
         (rate.parse()?, Duration::from_secs_f64(seconds.parse()?));
-    let mut poll = Poll::new()?;
-    let address = SocketAddr::from(([127, 0, 0, 1], port.parse()?));
-    let connections = (0..connections.parse()?)
-        .map(|number| connect(&poll, address, number))
-        .collect::<Result<Vec<_>>>()?;
-    let start = Instant::now();
-    let mut load = Load {
-        template,
-        expected,
-        idle: (0..connections.len()).collect(),
-        idle_since: start,
-        connections,
-        // So that a later run has other ids.
-        next_id: u64::try_from(
-            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_micros(),
-        )? % 1_000_000_000_000,
-        scratch: Vec::new(),
-        recorded_from: start + WARM_UP,
-        latency: Histogram::new_with_bounds(1, LONGEST_NS, 3)?,
-        late: Histogram::new_with_bounds(1, LONGEST_NS, 3)?,
-    };
+    let mut load = Load::new(port.parse()?, connections.parse()?, template, expected)?;
     let lasts = WARM_UP + seconds;
-    let (unsent, took) = if rate > 0.0 {
-        load.open(&mut poll, rate, lasts)?
-    } else {
-        load.closed(&mut poll, lasts)?
-    };
+    let (unsent, took) = if rate > 0.0 { load.open(rate, lasts)? } else { load.closed(lasts)? };
     load.print(unsent, took);
     Ok(())
 }
@@ -117,8 +94,37 @@ fn connect(poll: &Poll, address: SocketAddr, number: usize) -> Result<Connection
 }
 
 impl Load {
+    /// Connects, and starts the clock.
+    fn new(
+        port: u16,
+        connections: usize,
+        template: Template,
+        expected: Vec<String>,
+    ) -> Result<Self> {
+        let (poll, address) = (Poll::new()?, SocketAddr::from(([127, 0, 0, 1], port)));
+        let connections = (0..connections)
+            .map(|number| connect(&poll, address, number))
+            .collect::<Result<Vec<_>>>()?;
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let start = Instant::now();
+        Ok(Self {
+            poll,
+            template,
+            expected,
+            idle: (0..connections.len()).collect(),
+            idle_since: start,
+            connections,
+            // So that a later run has other ids.
+            next_id: u64::try_from(since_1970.as_micros())? % 1_000_000_000_000,
+            scratch: Vec::new(),
+            recorded_from: start + WARM_UP,
+            latency: Histogram::new_with_bounds(1, LONGEST_NS, 3)?,
+            late: Histogram::new_with_bounds(1, LONGEST_NS, 3)?,
+        })
+    }
+
     /// Returns how many requests were not sent in time, and how long the recorded part took.
-    fn open(&mut self, poll: &mut Poll, rate: f64, lasts: Duration) -> Result<(u64, Duration)> {
+    fn open(&mut self, rate: f64, lasts: Duration) -> Result<(u64, Duration)> {
         let start = self.recorded_from - WARM_UP;
         #[allow(
             clippy::cast_possible_truncation,
@@ -139,9 +145,9 @@ impl Load {
                 self.send(number, due(sent), now)?;
                 sent += 1;
             }
-            self.receive(poll)?;
+            self.receive()?;
         }
-        self.finish(poll)?;
+        self.finish()?;
         let now = Instant::now();
         // Requests that were never sent are at least as late as this.
         for number in sent..requests {
@@ -150,7 +156,7 @@ impl Load {
         Ok((u64::from(requests - sent), now - self.recorded_from))
     }
 
-    fn closed(&mut self, poll: &mut Poll, lasts: Duration) -> Result<(u64, Duration)> {
+    fn closed(&mut self, lasts: Duration) -> Result<(u64, Duration)> {
         let end = self.recorded_from - WARM_UP + lasts;
         loop {
             let now = Instant::now();
@@ -161,20 +167,20 @@ impl Load {
                 let now = Instant::now();
                 self.send(number, now, now)?;
             }
-            self.receive(poll)?;
+            self.receive()?;
         }
-        self.finish(poll)?;
+        self.finish()?;
         Ok((0, Instant::now() - self.recorded_from))
     }
 
     /// Waits for the replies to all that was sent.
-    fn finish(&mut self, poll: &mut Poll) -> Result<()> {
+    fn finish(&mut self) -> Result<()> {
         let give_up = Instant::now() + PATIENCE;
         while self.idle.len() < self.connections.len() {
             if Instant::now() > give_up {
                 return Err(format!("a reply did not come within {} s", PATIENCE.as_secs()).into());
             }
-            self.receive(poll)?;
+            self.receive()?;
         }
         Ok(())
     }
@@ -199,9 +205,9 @@ impl Load {
     }
 
     /// Takes the replies that have arrived.
-    fn receive(&mut self, poll: &mut Poll) -> Result<()> {
+    fn receive(&mut self) -> Result<()> {
         let mut events = Events::with_capacity(64);
-        if let Err(error) = poll.poll(&mut events, Some(Duration::ZERO))
+        if let Err(error) = self.poll.poll(&mut events, Some(Duration::ZERO))
             && error.kind() != ErrorKind::Interrupted
         {
             return Err(error.into());
@@ -266,4 +272,53 @@ fn quantiles(histogram: &Histogram<u64>) -> String {
         [0.5, 0.99, 0.999].map(|quantile| us(histogram.value_at_quantile(quantile)));
     let worst = us(histogram.max());
     format!(r#"{{"p50": {p50}, "p99": {p99}, "p99.9": {p999}, "worst": {worst}}}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::{Load, Template, WARM_UP};
+
+    #[test]
+    fn a_stall_delays_all_requests_that_are_due_in_it() {
+        const CONNECTIONS: usize = 4;
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let stall = Arc::new(Mutex::new(()));
+        let serving = Arc::clone(&stall);
+        thread::spawn(move || {
+            for stream in listener.incoming().take(CONNECTIONS) {
+                let (mut stream, serving) = (stream.expect("a connection"), Arc::clone(&serving));
+                thread::spawn(move || {
+                    let mut bytes = [0; 256];
+                    while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+                        drop(serving.lock());
+                        let _ = stream.write_all(b"+PONG\r\n");
+                    }
+                });
+            }
+        });
+        let template = Template::new(&["PING".to_string()], 1);
+        let mut load =
+            Load::new(port, CONNECTIONS, template, vec!["PONG".to_string()]).expect("a load");
+        thread::spawn(move || {
+            thread::sleep(WARM_UP + Duration::from_millis(100));
+            let stalled = stall.lock();
+            thread::sleep(Duration::from_millis(300));
+            drop(stalled);
+        });
+        load.open(1000.0, WARM_UP + Duration::from_secs(1)).expect("replies");
+        // Of 300 due in the stall, 200 had over 100 ms of it before them; four were sent.
+        let late = load.latency.count_between(100_000_000, u64::MAX);
+        assert!(
+            load.latency.len() == 1000 && late >= 180,
+            "{late} of {} were late",
+            load.latency.len()
+        );
+    }
 }
