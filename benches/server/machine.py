@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+# The load average of an otherwise idle machine.
+QUIET = 0.5
+
+
 @dataclass(frozen=True)
 class Cores:
     """Which core runs what; None: the system chooses."""

@@ -25,6 +25,10 @@ MODULE = Path(os.environ.get("RATELIMIT_MODULE", ROOT / "target/release/libredis
 FLOOR = ROOT / "target/bench/floor.so"
 REDIS_CELL = Path(os.environ.get("RATELIMIT_REDIS_CELL", ROOT / ".cache/redis-cell/libredis_cell.so"))
 
+# Where results and pictures go, and where documents show pictures.
+OUTPUT = ROOT / "target/bench"
+PUBLISHED = ROOT / "docs/images"
+
 # AT fills logs with entries of the past.
 LOAD_OURS = f'loadmodule "{MODULE}" allow-at yes'
 LOAD_REDIS_CELL = f'loadmodule "{REDIS_CELL}"'
@@ -105,6 +109,12 @@ class Server:
             self.process.kill()  # it has nothing to save
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def version(name):
+    with Server(name, None) as server:
+        info = server.client.info("server")
+        return info.get("valkey_version") or info["redis_version"]
 
 
 def replica_of(primary, core, lines=()):

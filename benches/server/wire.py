@@ -30,11 +30,11 @@ def encode(command):
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
 
-def for_each_key(command, keys):
-    """The command for each key, encoded, in chunks."""
+def for_each_key(command, keys, start=0):
+    """The command for each key from the number `start` on, encoded, in chunks."""
     before, after = encode(command).split(encode_word(KEY))
-    for first in range(0, keys, CHUNK):
-        numbers = range(first, min(first + CHUNK, keys))
+    for first in range(start, start + keys, CHUNK):
+        numbers = range(first, min(first + CHUNK, start + keys))
         yield b"".join(before + encode_word(key(number)) + after for number in numbers)
 
 

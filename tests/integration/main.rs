@@ -13,12 +13,14 @@
 //! monitoring/    alerts and the dashboard, over a real Prometheus and a real exporter
 //! soak/          long runs under load; seconds here, minutes in `make soak`
 //! wire/          what hostile clients, primaries and files send; seconds here, longer in `make fuzz-wire`
+//! benches.rs     the tool that measures latencies
 //! examples/      the programs of examples/, run by clients that count what passes
 //! support/       starts and stops servers, talks to them, generates commands
 //! ```
 //!
 //! `make integration` runs everything; CONTRIBUTING.md says how to run one room or one test.
 
+mod benches;
 mod clients;
 mod command;
 mod docs;
