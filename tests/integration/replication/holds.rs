@@ -259,7 +259,7 @@ fn migrate(cluster: &Cluster, from: &Node, to: &Node) {
 
 /// Moves the slot of the keys as a stream of commands, on Valkey since 9.0.
 fn atomic_migration(cluster: &Cluster, from: &Node, to: &Node) {
-    if cluster.flavor().name != "valkey-9.1" {
+    if !cluster.flavor().migrates_slots() {
         return;
     }
     let mut c = cluster.connect(from);

@@ -237,12 +237,15 @@ fn a_replica_applies_what_its_own_settings_would_refuse() {
 /// The RDB version that a server loads, and sends to replicas. Valkey 9 also loads 80, but
 /// sends 11 to replicas that do not load it.
 fn rdb_version(flavor: Flavor) -> u32 {
-    match flavor.name {
-        "redis-6.2" => 9,
-        "redis-7.0" => 10,
-        "valkey-8.1" | "valkey-9.1" => 11,
-        "redis-8.2" => 12,
-        name => panic!("which RDB version does {name} read?"),
+    match flavor.version {
+        _ if flavor.is_valkey() => 11,
+        (6, 2) => 9,
+        (7, 0) => 10,
+        (7, 2) => 11,
+        (7, 4) | (8, 0..=2) => 12,
+        (8, 6) => 13,
+        (8, 10) => 15,
+        _ => panic!("which RDB version does {} read?", flavor.name),
     }
 }
 

@@ -173,8 +173,8 @@ fn clients_whose_slot_is_not_served_are_told() {
 
 /// A slot moves as a stream of commands while clients wait and are admitted.
 fn whole_slot_moves(cluster: &Cluster) {
-    if cluster.flavor().name != "valkey-9.1" {
-        return; // Valkey has it since 9.0. Redis has another command since 8.4.
+    if !cluster.flavor().migrates_slots() {
+        return;
     }
     let masters = cluster.masters();
     let (here, there) = (&masters[0], &masters[1]);

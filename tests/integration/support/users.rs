@@ -62,6 +62,11 @@ pub fn has_ratelimit_category(flavor: Flavor) -> bool {
     flavor.version >= if flavor.is_valkey() { (8, 0) } else { (7, 4) }
 }
 
+/// Whether `ACL CAT` lists the commands of modules. Redis 7.4 and Valkey 8.0 leave them out.
+pub fn lists_ratelimit_category(flavor: Flavor) -> bool {
+    flavor.version >= if flavor.is_valkey() { (8, 1) } else { (8, 0) }
+}
+
 /// Whether modules can put their commands into the server's categories: from 7.2 on.
 pub fn has_categories(flavor: Flavor) -> bool {
     flavor.version >= (7, 2)

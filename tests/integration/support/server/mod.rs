@@ -21,6 +21,7 @@
 //! RATELIMIT_OTHER_MODULE   their module: target/release/libredis_ratelimit.so, by make build
 //! RATELIMIT_PROMETHEUS     Prometheus and redis_exporter: .cache/prometheus, by make fetch
 //! RATELIMIT_ONLY           the servers to test, by name: all
+//! RATELIMIT_MORE           servers to test besides, each as NAME=PROGRAM, such as redis-7.4=/opt/redis-server: none
 //! RATELIMIT_WRAPPER        a tool that servers run under, with its arguments: none
 //! RATELIMIT_PATIENCE       by how much all deadlines are multiplied: 1
 //! RATELIMIT_CC             what compiles libraries that are preloaded into servers: gcc
@@ -30,6 +31,7 @@
 
 mod builder;
 pub mod cluster;
+mod more;
 mod process;
 mod processor;
 mod tool;
@@ -65,6 +67,7 @@ pub fn all() -> Vec<Flavor> {
     ]
     .map(|(name, version)| Flavor { name, version })
     .into_iter()
+    .chain(more::flavors())
     .filter(|flavor| tool::is_wanted(flavor.name))
     .collect();
     assert!(!wanted.is_empty(), "RATELIMIT_ONLY names no server");
@@ -93,9 +96,15 @@ impl Flavor {
     }
 
     /// Whether its allocator is a library, glibc's or jemalloc's, so that a test can preload
-    /// another.
+    /// another. Of the servers of `make integration-more`, nobody knows.
     pub fn has_shared_malloc(self) -> bool {
-        self.name != "redis-8.2"
+        self.name != "redis-8.2" && !more::has(self)
+    }
+
+    /// Whether it has CLUSTER MIGRATESLOTS, by which a slot moves as a stream of commands. Redis
+    /// has another command for that since 8.4.
+    pub fn migrates_slots(self) -> bool {
+        self.is_valkey() && self.version >= (9, 0)
     }
 
     /// Whether it has the features of Redis 7.0: settings of modules, subcommands, functions.
