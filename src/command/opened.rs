@@ -78,12 +78,6 @@ impl<'c> Opened<'c> {
             limiter.lapse(self.at_us);
         }
         self.changed(Action::Lapse, Cause::Returned(&held), EffectArgs::default);
-        // Redis 8.6 crashes if a key gets a value and an expiry through the handle that has deleted it.
-        if self.key.value().is_none()
-            && let Ok(reopened) = self.key.call().open_write(self.key.name(), &LIMITER)
-        {
-            self.key = reopened;
-        }
     }
 
     /// Some states of the key, which are to be told to the clients that wait for it; none if no

@@ -64,7 +64,8 @@ impl Deadline {
             return current_ms.map_or(Expiry::Keep, |_| Expiry::Never);
         };
         let replayed_us = server_us.saturating_sub(decided_us);
-        let due_ms = millis_up(until_us.saturating_add(replayed_us));
+        // Never in the past: Redis 8.6 crashes if an expiry that has passed is moved again.
+        let due_ms = millis_up(until_us.saturating_add(replayed_us).max(server_us));
         // The key may expire an eighth of the longest window late, but at least a second. Aims at
         // an eighth less, because a log's deadline may be rounded up.
         let late_us = (self.window_us / 8).max(SECOND_US);
@@ -116,6 +117,13 @@ mod tests {
             Expiry::At(now + years / 1_000)
         );
         assert_eq!(minute_from_now().expiry(NOW, NOW - years, None), Expiry::At(now));
+    }
+
+    #[test]
+    fn an_expiry_is_never_in_the_past() {
+        let later_us = NOW + 3_600 * SECOND_US;
+        let expiry = minute_from_now().expiry(later_us, later_us, Some(NOW / 1_000));
+        assert_eq!(expiry, Expiry::At(later_us / 1_000 + 6_562));
     }
 
     #[test]
