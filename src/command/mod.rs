@@ -179,7 +179,7 @@ static TABLE: [Command; 30] = [
                  [NEXT rule [rule ...] [NEXT rule [rule ...] ...]]",
         handler: on_command_or_keys(mcheck::mcheck, mcheck::keys),
         flags: c"write deny-oom",
-        summary: c"Asks whether a request passes all rules of several keys, or of any, and, if so, counts it.",
+        summary: c"Asks whether a request passes several keys, or one of them, and counts it then.",
         complexity: c"O(K*R) with K keys and R rules a key; a log rule adds O(log N) with N requests in its window.",
         ..CHECK
     },

@@ -58,7 +58,7 @@ const COMMANDS: [Expected; 30] = [
         tips: CLOCK,
         syntax: "numkeys:integer key:key... [COST cost:integer | a..b:string | name=cost:string...] [META text:string] \
                  [{HOLD id:string EX seconds:integer | PX milliseconds:integer [REFUND]}] \
-                 [AT unix-time-microseconds:integer] [FULL] rule:string... \
+                 [AT unix-time-microseconds:integer] [FULL] [{ANY [MOST]}] rule:string... \
                  [{NEXT rule:string...}...]",
     },
     Expected {
