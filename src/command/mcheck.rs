@@ -123,11 +123,11 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    /// Closes the keys, then publishes their events.
+    /// Closes the keys, which follow each other, then publishes their events.
     pub fn close(&self, keys: Vec<Asking<'a>>, done: &[Done]) {
-        let names: Vec<_> = keys.iter().map(|key| key.opened.key.name()).collect();
+        let first = keys.first().map_or(0, |key| key.index);
         drop(keys);
-        for (name, (outcome, _)) in names.into_iter().zip(done) {
+        for (name, (outcome, _)) in self.names().from(first).iter().zip(done) {
             if let Some(event) = event(outcome) {
                 self.call.notify(event, name);
             }

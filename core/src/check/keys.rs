@@ -72,6 +72,7 @@ pub fn check_keys(
 }
 
 /// Lets each key decide, before anything is consumed.
+#[inline]
 pub(super) fn evaluate(
     keys: &mut [KeyCheck<'_>],
     decisions: &mut Vec<Decision>,
@@ -90,6 +91,7 @@ pub(super) fn evaluate(
 }
 
 /// Plans what the answer of all keys changes in each, and tests whether that has room.
+#[inline]
 pub(super) fn plan(
     keys: &mut [KeyCheck<'_>],
     bounds: Bounds,
@@ -110,6 +112,7 @@ pub(super) fn plan(
 }
 
 /// Does what was planned. Returns which key's rule or block is the answer.
+#[inline]
 pub(super) fn commit(
     keys: &mut [KeyCheck<'_>],
     decisions: &mut [Decision],
