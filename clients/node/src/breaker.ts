@@ -44,7 +44,10 @@ export class Breaker {
     return this.#failures === FAILURES;
   }
 
-  /** The request that asked learnt nothing of the server. */
+  /**
+   * The request ended without telling whether the server checks: it was aborted or got no place, or the server refused a command
+   * other than a check.
+   */
   left(): void {
     this.#trying = false;
   }

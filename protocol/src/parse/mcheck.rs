@@ -81,7 +81,7 @@ pub fn mcheck<'a>(
     Ok(MCheckRequest { keys, check, groups })
 }
 
-/// What errors expect after a `NEXT`.
+/// What the error says was expected after a `NEXT`.
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
 fn require_different(keys: &mut [Option<&[u8]>]) -> Parsed<()> {
