@@ -1,6 +1,6 @@
-/** The outages in a row that open the breaker. */
+/** How many outages in a row open the breaker. */
 const FAILURES = 3;
-/** How long it stays open; then one request tries. */
+/** How long the breaker stays open before one request tries the server. */
 const PAUSE_MS = 1000;
 
 /** Decides whether to ask the server. All times are milliseconds of one clock that never goes back. */

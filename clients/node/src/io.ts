@@ -1,8 +1,8 @@
-// ioredis, and iovalkey, which was made of it.
+// ioredis, and iovalkey, a fork of ioredis.
 
 import type { Connection, Send, Server } from './server.js';
 
-/** What both have in common. */
+/** What the clients of both libraries have in common. */
 interface Client {
   options: { keyPrefix?: string | undefined };
   status: string;
@@ -10,7 +10,7 @@ interface Client {
   disconnect(reconnect?: boolean): void;
   connect(): Promise<unknown>;
   on(event: 'error', listener: (error: Error) => void): unknown;
-  /** Of a cluster: asks for its map again, unless it does so already. */
+  /** Only a cluster client has this: asks for the cluster's map again, unless such a question is under way. */
   refreshSlotsCache?(): void;
 }
 

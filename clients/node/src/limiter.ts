@@ -129,7 +129,7 @@ export class RateLimiter {
     return this.#reply('RL.PEEK', key, rules, { cost });
   }
 
-  /** Decides over one or several keys, consumes from all or from none, and reports on each rule: `FULL`. */
+  /** Decides on one or several keys, consumes from all or from none, and reports on each rule: `FULL`. */
   async checkAll(limits: readonly Limit[], options: CheckOptions = NONE): Promise<Report> {
     const some = limits.filter(({ rules }) => rules.length > 0);
     if (some.length === 0) return { ...PASSED, source: 'local' };
@@ -157,7 +157,7 @@ export class RateLimiter {
   }
 
   /**
-   * Waits in line until the request passes, but at most so long: `RL.WAIT`, on a connection for this call. While the server is
+   * Waits in line until the request passes, for at most `timeoutMs`: `RL.WAIT`, on a connection for this call. While the server is
    * away nobody waits: the reply is that of `check`.
    */
   async wait(key: string, rules: Rules, timeoutMs: number, { signal, ...options }: WaitOptions = NONE): Promise<Reply> {
