@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A clock that steps back prolongs a hold by that step, for at most the hold's length. After a
-//! longer step the hold has lapsed: it *lies ahead of the clock*, because it was set more than its
-//! length after the time that the clock now shows. [`Holds`] stores from which time on no hold lies
-//! ahead. So while the clock only moves forward, one comparison shows that none does.
+//! longer step the hold has lapsed: it *lies ahead of the clock*, because it was set or renewed more
+//! than its length after the time that the clock now shows. [`Holds`] stores from which time on no
+//! hold lies ahead. So while the clock only moves forward, one comparison shows that none does.
 
 use super::lapse::{Lapse, Length};
 use crate::algorithm::not_before_us;
