@@ -51,7 +51,7 @@ counters! {
         BLOCKED = c"blocked";
         EXEMPT = c"exempt";
         BANS = c"bans";
-        /// `RL.PAUSE` that paused a key, or for longer.
+        /// Calls of `RL.PAUSE` that paused a key or prolonged its pause.
         PAUSES = c"pauses";
         SHADOW_LIMITED = c"shadow_limited";
         PEEKS = c"peeks";
@@ -81,10 +81,10 @@ counters! {
     }
 }
 
-/// The rules of each algorithm that checks had.
+/// How many rules of each algorithm the checks had.
 static RULES: [Counter; Kind::ALL.len()] = [const { Counter::new() }; Kind::ALL.len()];
 
-/// The bytes that the arguments and the rules of waiting clients take.
+/// How many bytes the arguments and the rules of waiting clients take.
 static WAITING_BYTES: Counter = Counter::new();
 
 /// The clock at the last check, to notice steps back.

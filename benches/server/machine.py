@@ -30,8 +30,7 @@ def pick_cores():
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) == 1:
         return Cores(), "there is one core only: server and client share it"
-    # The first and the last core are not two threads of one core, unless there is only one
-    # core.
+    # The first and last logical CPU belong to different physical cores, if there are two.
     return Cores(usable[0], usable[-1], usable[1] if len(usable) > 2 else usable[-1]), None
 
 

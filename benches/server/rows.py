@@ -41,7 +41,7 @@ class Row:
     seed: Callable | None = None
     #: Sent once to each server, before anything else. The row is skipped on servers without such a command.
     setup: tuple | None = None
-    #: About how many entries each key has after the run, and the command that counts them.
+    #: The command that counts a key's entries, and roughly how many there are after the run.
     entries: tuple | None = None
     #: The position of the row in its series: a limit or a number of keys.
     series: str | None = None

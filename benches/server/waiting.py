@@ -227,7 +227,7 @@ def spread(taken):
 
 
 def measure_handover_in_line(server, flows):
-    """Milliseconds from the release of a slot until the next of a long line in this number of flows has it."""
+    """Milliseconds from the release of a slot until the next client has it, in a long line split into `flows` flows."""
     server.client.execute_command("RL.CHECK", POOL, "HOLD", "holder", "EX", 3600, "slots:1")
     line = selectors.DefaultSelector()
     clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(WAITERS)]

@@ -1,4 +1,4 @@
-//! What measures and moves a value's memory reaches each of its allocations: a value that is dropped
+//! The code that measures and moves a value's memory reaches each of its allocations: a dropped value
 //! frees as many as [`Limiter::visit_heap`] has visited.
 
 use std::alloc::{GlobalAlloc, Layout, System};

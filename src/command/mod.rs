@@ -1,8 +1,10 @@
 //! The commands: a table that describes each to the server and gives its syntax, and their handlers.
 //!
-//! A handler is one function, read from top to bottom: parse, open, decide,
-//! store, propagate, signal, reply. It does no arithmetic on units:
-//! [`ratelimit_core::check`] computes them.
+//! A handler reads from top to bottom: parse, open, decide, store, propagate, signal, reply. It does
+//! no arithmetic on units: [`ratelimit_core::check`] computes them. RL.CHECK and RL.THROTTLE open
+//! the key before they parse, so that the value is prefetched meanwhile. RL.CHECK is three functions:
+//! `check` opens and parses, `decide`, which RL.WAIT calls too, tries the fast path and does the
+//! rest, and `general` decides what the fast path did not.
 //!
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide

@@ -2,8 +2,9 @@
 //!
 //! The data type's `unlink` reports that a value has left its key by deletion, expiry, eviction,
 //! overwriting, renaming or moving. `FLUSHDB`, `FLUSHALL` and `SWAPDB` change many keys without it,
-//! and are server events. So no keyspace notification is needed, which would slow down every
-//! command of the server. The module's own commands tell the line themselves what they did.
+//! and are server events. So the module needs no keyspace notifications, which would slow down every
+//! command of the server. The module's own commands themselves tell the queue of waiting clients
+//! (`command::line`) what they did.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -24,7 +24,7 @@ pub fn around<T, F: FnOnce() -> T>(body: F) -> impl FnOnce() -> T {
     }
 }
 
-/// Panics if the file names the function whose body, or whose handler, `F` is.
+/// `F` is a callback's body or a command's handler. Panics if the file names it.
 #[expect(clippy::panic, reason = "a test asks for it")]
 fn panic_if_asked<F>(file: &str) {
     let Ok(names) = fs::read_to_string(file) else { return };

@@ -15,7 +15,7 @@ export interface AskingOptions {
   queueTimeoutMs?: number;
 }
 
-/** That the server refuses another command, or does not know it, says nothing of checks. */
+/** The commands that check. If the server refuses another command, or does not know it, that says nothing about checks. */
 const CHECKS = new Set(['RL.CHECK', 'RL.MCHECK', 'RL.PEEK']);
 
 /** Asks the server, as long as it answers. */
@@ -37,17 +37,17 @@ export class Asking {
     this.#notices = notices;
   }
 
-  /** Whether the server is not asked now, but for a try each second. */
+  /** Whether the limiter has stopped asking the server, except for one try a second. */
   get away(): boolean {
     return this.#breaker.open;
   }
 
-  /** Whether nobody may ask the server now: what asks is not sent. */
+  /** Whether no command is sent to the server now: each fails at once. */
   get rests(): boolean {
     return this.away && this.#breaker.shut(performance.now());
   }
 
-  /** Sends a command in its place. */
+  /** Sends a command once it has a place. */
   async ask(command: Command): Promise<unknown> {
     if (this.rests) throw this.#breaker.error;
     const queued = this.#places.take();
@@ -60,7 +60,7 @@ export class Asking {
     }
   }
 
-  /** Asks, unless the server is away. Only an outage or a misconfiguration counts against it. */
+  /** Asks, unless the server is away. Only an outage or a misconfiguration counts against the server. */
   async guard(send: () => Promise<unknown>, { signal, isCheck = true }: { signal?: AbortSignal | undefined; isCheck?: boolean }): Promise<unknown> {
     const tries = this.away;
     if (tries && !this.#breaker.asks(performance.now())) throw this.#breaker.error;

@@ -1,6 +1,6 @@
-/** The outages in a row that open the breaker. */
+/** How many outages in a row open the breaker. */
 const FAILURES = 3;
-/** How long it stays open; then one request tries. */
+/** How long the breaker stays open before one request tries the server. */
 const PAUSE_MS = 1000;
 
 /** Decides whether to ask the server. All times are milliseconds of one clock that never goes back. */
@@ -44,7 +44,10 @@ export class Breaker {
     return this.#failures === FAILURES;
   }
 
-  /** The request that asked learnt nothing of the server. */
+  /**
+   * The request ended without telling whether the server checks: it was aborted or got no place, or the server refused a command
+   * other than a check.
+   */
   left(): void {
     this.#trying = false;
   }

@@ -35,7 +35,7 @@ class Denials<Asked, Answer extends Denied> {
     this.#age = age;
   }
 
-  /** What the server would answer, if it has denied this before. */
+  /** The remembered denial of an equal check, with the wait that is left, until that is over. */
   find(now: number, key: string, asked: Asked, cost: number): Answer | undefined {
     const denial = this.#found.get(key);
     if (!denial || denial.cost !== cost || !this.#same(denial.asked, asked)) return undefined;
@@ -44,7 +44,7 @@ class Denials<Asked, Answer extends Denied> {
     return undefined;
   }
 
-  /** `since` is when the server was asked, which is before it decided: no denial is remembered too long. */
+  /** `since` is when the server was asked. It decided after that, so no denial is remembered too long. */
   keep(since: number, key: string, asked: Asked, cost: number, answer: Answer): void {
     const { verdict, waitMs } = answer;
     const ms = verdict === 'limited' && waitMs >= 0 && byRule(answer) ? waitMs : Math.min(SHORT_MS, waitMs < 0 ? SHORT_MS : waitMs);

@@ -40,7 +40,7 @@ export class RateLimitStore implements Store {
     return { totalHits: Math.max(1, totalHits), resetTime }; // the library expects at least this hit, of exempt clients too
   }
 
-  /** The library does not say which request it takes back: after the window has ended, it takes one of the next. */
+  /** The library does not say whose hit it takes back: if that hit's window has ended, a hit of the next window is taken back. */
   async decrement(key: string): Promise<void> {
     await this.#limiter.refund(this.prefix + key, 1, counter(this.#windowMs)).catch(ignoreOutage).catch(hideInStore); // the library would not catch an outage
   }

@@ -44,7 +44,7 @@ const FORMS: Readonly<Record<string, Form>> = {
 /** A response that lasts longer stays counted. */
 const RESPONSE_MS = 3_600_000;
 
-/** Asks for a request, and waits for its turn under a `leaky` rule. `undefined`: it is not limited. */
+/** Asks whether a request may pass, and waits for its turn under a `leaky` rule. `undefined`: the request is not limited. */
 export function guard<Request extends { readonly ip?: string | undefined }>(
   limiter: RateLimiter,
   limits: Limits<Request>,
@@ -96,7 +96,7 @@ function byNetwork(prefix: number): (request: { readonly ip?: string | undefined
   return ({ ip }) => {
     if (!ip && !warned) {
       warned = true;
-      console.warn("redis-ratelimit: a client has no address, as on a Unix socket: all such clients share the limit of 'ip:unknown': give a key of yours");
+      console.warn("redis-ratelimit: a client has no address, as on a Unix socket: all such clients share the limit of 'ip:unknown': set the option `key`");
     }
     return `ip:${network(ip, prefix)}`;
   };

@@ -13,8 +13,8 @@ export function counter(windowMs: number): string {
 }
 
 /**
- * The hits that the counter has seen: more than any limit if the key is blocked, none if it is exempt. While it decides alone, one
- * of several processes counts each hit for the others as well.
+ * The hits that the counter has seen: more than any limit if the key is blocked, none if it is exempt. Without the server, a
+ * limiter with `processes: n` counts each hit n times, also for the others.
  */
 export function hits({ limit, remaining }: Reply): number {
   if (limit <= 0) return limit === 0 ? MOST : 0;

@@ -70,7 +70,7 @@ export class Hold implements AsyncDisposable {
     return this.settle({ refund: true });
   }
 
-  /** Settles, unless that is done. If the server is away, the hold ends by itself at its time. */
+  /** Settles the hold, unless it is settled already. If the server is away, the hold ends by itself after its `ttlMs`. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#settled) await this.settle().catch(ignoreOutage);
   }

@@ -1,6 +1,9 @@
 import { deciding, type Report, type RuleReport } from './replies.js';
 
-/** Those of draft-ietf-httpapi-ratelimit-headers-11; `X-RateLimit-*`, in seconds from now; or none but `Retry-After`. */
+/**
+ * Which header fields to send: those of draft-ietf-httpapi-ratelimit-headers-11; `X-RateLimit-*`, in seconds from now; or only
+ * `Retry-After`.
+ */
 export type Headers = 'draft-11' | 'legacy' | 'none';
 
 /** The fields that tell a client its limits, and `Retry-After` if a wait helps. */
@@ -44,10 +47,10 @@ export function problem(report: Report): object {
 /** The body if nobody could decide. */
 export const UNAVAILABLE = { title: 'Service Unavailable', status: 503 };
 
-/** The type of such a body. */
+/** The content type of these bodies. */
 export const PROBLEM_TYPE = 'application/problem+json';
 
-/** Whole seconds, rounded up: the client that waits so long is not too early. */
+/** Whole seconds, rounded up, so that a client that waits for them is not too early. */
 export function seconds(ms: number): number {
   return Math.ceil(ms / 1000);
 }

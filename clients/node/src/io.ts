@@ -1,8 +1,8 @@
-// ioredis, and iovalkey, which was made of it.
+// ioredis, and iovalkey, a fork of ioredis.
 
 import type { Connection, Send, Server } from './server.js';
 
-/** What both have in common. */
+/** What the clients of both libraries have in common. */
 interface Client {
   options: { keyPrefix?: string | undefined };
   status: string;
@@ -10,7 +10,7 @@ interface Client {
   disconnect(reconnect?: boolean): void;
   connect(): Promise<unknown>;
   on(event: 'error', listener: (error: Error) => void): unknown;
-  /** Of a cluster: asks for its map again, unless it does so already. */
+  /** Only a cluster client has this: asks for the cluster's map again, unless such a question is under way. */
   refreshSlotsCache?(): void;
 }
 
@@ -21,7 +21,7 @@ interface KeyedCommand {
 /** The class `Command` of the library. */
 type CommandClass = new (name: string, args: string[], options: { replyEncoding: 'utf8'; readOnly: boolean }) => KeyedCommand;
 
-/** How a connection for one caller differs from the client: it neither tries again nor has a time-out but the caller's. */
+/** How a connection for one caller differs from the client: it does not retry, and only the caller's time-out applies. */
 const ALONE = {
   lazyConnect: true,
   maxRetriesPerRequest: 0,
@@ -32,9 +32,9 @@ const ALONE = {
 };
 
 /**
- * These libraries know the keys of those commands only that they have in a table. Any other that `call` sends gets no
- * `keyPrefix`, and in a cluster it goes to some node, which replies MOVED, upon which the library asks for the map of the
- * cluster again. Here the command says what its keys are. Unlike a script of `defineCommand` it costs the server nothing more
+ * These libraries know which arguments are keys only for the commands in their table. Any other command that `call` sends
+ * gets no `keyPrefix`. In a cluster it goes to some node, which replies MOVED; then the library asks for the cluster's map
+ * again. Here the command says what its keys are. Unlike a script of `defineCommand` it costs the server nothing more
  * than the command itself, needs no right to run scripts, and lets `RL.WAIT` wait.
  */
 export function serverOf(client: Client & { duplicate(...args: never[]): Client }, Command: CommandClass): Server {

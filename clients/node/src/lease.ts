@@ -5,9 +5,9 @@ import { inOrder, integer, TIME } from './options.js';
 import type { Reply } from './replies.js';
 import type { Rules } from './request.js';
 
-/** A lease that lasts shorter asks for twice as much the next time ... */
+/** After a lease that lasts less than this, the next one asks for twice as many units ... */
 const SHORT_MS = 50;
-/** ... and one that lasts longer, or comes back half unused, for half. */
+/** ... and after one that lasts more than this, or of which over half was unused, for half as many. */
 const LONG_MS = 200;
 /** For how long a denial without an end is remembered. */
 const NEVER_MS = 1000;
@@ -105,7 +105,7 @@ export class Lease implements AsyncDisposable {
     return TAKEN;
   }
 
-  /** Ends the lease, if there is one, and learns from it. */
+  /** Settles the lease, if there is one, and adapts how many units the next one asks for. */
   #settle(): Promise<boolean> | undefined {
     if (this.#granted === 0) return undefined;
     clearTimeout(this.#settling);

@@ -23,8 +23,8 @@ export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptio
    */
   outage?: 'raise' | 'allow' | 'deny' | 'local';
   /**
-   * Checks several keys one after the other, and gives back at a denial: for clusters, where keys in different slots cannot be
-   * decided at once. Until then other checks still see the charge.
+   * Checks several keys one after the other. If a later key denies, gives back the charges of the earlier ones; until then other
+   * checks see them. For clusters, where keys in different slots cannot be decided at once.
    */
   separately?: boolean;
   /**
@@ -48,13 +48,13 @@ const FORMS: Readonly<Record<keyof LimiterOptions, Form>> = {
 };
 
 export interface TakeOptions extends Pick<CheckOptions, 'cost' | 'meta'>, Turn {
-  /** For how long the hold lives if this process dies; it renews itself every third of that. */
+  /** For how long the hold lives if this process dies; it is renewed after each third of that time. */
   ttlMs: number;
-  /** Whether all comes back if it ends unsettled. */
+  /** Whether the whole cost is given back if the hold ends unsettled. */
   refund?: boolean;
   /** New for each request: a random one by default. */
   id?: string;
-  /** Waits in line for at most so long, instead of being denied at once. */
+  /** The longest time to wait in line. Without it, a hold is denied at once. */
   waitMs?: number;
   /** Leaves the line. */
   signal?: AbortSignal;
@@ -74,14 +74,14 @@ export interface AnyOptions extends Pick<CheckOptions, 'cost' | 'meta'> {
 const LATE_MS = 1000;
 /** The length of the hold that lets `separately` give back the charge of a key. */
 const APART_MS = 10_000;
-/** The delays after which a cancelled hold is given back, until the server has had it: it may still be on its way. */
+/** The delays before each try to give back a cancelled hold: the command that takes it may still be on its way. */
 const CANCEL_MS = [0, 100, 1000];
-/** The pause between tries of what does not reach the server, and how long to try. */
+/** The pause between tries to give back a hold while the server is away, and how long to try. */
 const AGAIN_MS = 1000;
 const LONGEST_MS = 60_000;
 const NONE: CheckOptions = {};
 
-/** The commands of an application. `ioredis()`, `iovalkey()` and `nodeRedis()` make one of a client. */
+/** The commands of an application. `ioredis()`, `iovalkey()` and `nodeRedis()` make a `RateLimiter` from a client. */
 export class RateLimiter {
   readonly #asking: Asking;
   readonly #waiting: WaitingConnections;
@@ -134,7 +134,7 @@ export class RateLimiter {
     return this.#reply('RL.PEEK', key, rules, { cost });
   }
 
-  /** Decides over one or several keys, consumes from all or from none, and reports on each rule: `FULL`. */
+  /** Decides on one or several keys, consumes from all or from none, and reports on each rule: `FULL`. */
   async checkAll(limits: readonly Limit[], options: CheckOptions = NONE): Promise<Report> {
     const some = limits.filter(({ rules }) => rules.length > 0);
     if (some.length === 0) return { ...PASSED, source: 'local' };
@@ -175,7 +175,7 @@ export class RateLimiter {
   }
 
   /**
-   * Waits in line until the request passes, but at most so long: `RL.WAIT`, on a connection for this call. While the server is
+   * Waits in line until the request passes, for at most `timeoutMs`: `RL.WAIT`, on a connection for this call. While the server is
    * away nobody waits: the reply is that of `check`.
    */
   async wait(key: string, rules: Rules, timeoutMs: number, { signal, ...options }: WaitOptions = NONE): Promise<Reply> {
@@ -256,7 +256,7 @@ export class RateLimiter {
     await this.#free([['RL.RESET'], [key], []]);
   }
 
-  /** Denies every check of the key for so long, unless a pause ends later: `RL.PAUSE`. Replies with the milliseconds left. */
+  /** Denies every check of the key for `ms`; a pause that lasts longer stays: `RL.PAUSE`. Replies with the milliseconds left. */
   async pause(key: string, ms: number, reason?: string): Promise<number> {
     const leftMs = this.#local.pause(performance.now(), key, ms);
     try {
@@ -280,10 +280,11 @@ export class RateLimiter {
   }
 
   /**
-   * Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules. `remaining` maps a
-   * header field to the rule that it limits: `{ 'x-ratelimit-remaining-tokens': 'bucket:30000/m' }`.
+   * Does what an upstream's answer says: a 429 or 503 pauses the key, and a header field that says how many units remain lowers
+   * the rule to that number. `remaining` maps each such field to its rule: `{ 'x-ratelimit-remaining-tokens': 'bucket:30000/m' }`.
    *
-   * A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Replies with its milliseconds, or 0.
+   * A pause lasts as long as `Retry-After` says or, for a 429 without it, until the reset that the answer gives: at most 366 days.
+   * Replies with the pause's milliseconds, or 0.
    * Fields that make no sense change nothing; an outage throws nothing.
    */
   async follow(key: string, status: number, headers: AnswerHeaders, remaining: Readonly<Record<string, string>> = {}): Promise<number> {
@@ -374,7 +375,7 @@ export class RateLimiter {
     };
   }
 
-  /** Gives back a hold that nobody waits for any more, though it may be taken a moment later. */
+  /** Gives back a hold that nobody waits for any more, even if the server takes it only a moment later. */
   async #cancel(key: string, id: string): Promise<void> {
     const until = performance.now() + LONGEST_MS;
     for (const ms of CANCEL_MS) {
@@ -457,7 +458,7 @@ interface HeldKey {
   id: string;
 }
 
-/** Whether a remembered denial may answer: not to a repeat of a live hold, which the server would allow. */
+/** Whether a remembered denial may answer. Not for costs by name or ranges, nor for a check that may repeat a live hold. */
 function remembers(cost: Cost, hold: HoldOptions | undefined): boolean {
   return typeof cost === 'number' && (!hold || hold.fresh === true);
 }

@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from './outage.js';
 import { type Connection, openWithin, type Send, type Server } from './server.js';
 
-/** How long a new connection may take; it then serves the next try. */
+/** How long a new connection may take to open. A connection that is too late for one try serves the next. */
 const OPEN_MS = 2000;
-/** How long the client is left alone after it could not be asked. */
+/** The pause until the client is asked again after it did not answer. */
 const AGAIN_MS = 100;
 
 /**
@@ -61,7 +61,7 @@ export class Link {
     return this.#opening;
   }
 
-  /** Hands over to the client when it answers, or is closed. */
+  /** Hands over to the client once the client answers or is closed. */
   async #hand(connection: Connection, key: string): Promise<void> {
     const answers = () => this.#hear(key).then(() => true, () => false);
     while (connection.alive() && !this.#server.ended() && !(await answers())) await sleep(AGAIN_MS);

@@ -19,9 +19,9 @@ interface State {
 }
 
 export interface LocalOptions {
-  /** How many processes serve: each has its part of every limit while it decides alone. 1 by default. */
+  /** How many processes serve: without the server, each enforces its part of every limit. 1 by default. */
   processes?: number;
-  /** The rules of policies, which only the server has otherwise: a policy that is not here lets pass. */
+  /** The rules of each policy, for when the server is away. A policy that is missing here lets every request pass. */
   policies?: Readonly<Record<string, Rules>>;
 }
 
@@ -80,7 +80,7 @@ export class LocalLimiter {
     return { verdict: denied ? 'limited' : 'allowed', waitMs, ...granted, rules, source: 'local' };
   }
 
-  /** Denies every check of a key for so long; returns what is left of the pause that ends last. */
+  /** Denies every check of a key for `ms`; a pause that lasts longer stays. Returns how many milliseconds are left. */
   pause(now: number, key: string, ms: number): number {
     const left = Math.max(ms, (this.#pauses.get(key) ?? now) - now);
     newest(this.#pauses, key, now + left);
@@ -125,7 +125,7 @@ export class LocalLimiter {
   }
 }
 
-/** Sets the entry of a key, and forgets the oldest of too many. */
+/** Sets the entry of a key. If there are now too many entries, forgets the oldest. */
 function newest<T>(keys: Map<string, T>, key: string, entry: T): void {
   keys.delete(key);
   keys.set(key, entry);

@@ -44,8 +44,8 @@ function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
 }
 
 /**
- * Of a connected client: the limiter has its own time-out, and the client's starts before a busy process writes. An unconnected
- * client keeps its time-out, which drops commands that were never sent.
+ * Switches off the time-out of a connected client: it starts before a busy process writes, and the limiter has its own. An
+ * unconnected client keeps its time-out, which drops commands that were never sent.
  */
 const UNTIMED = { timeout: undefined };
 
@@ -60,7 +60,7 @@ function sendBy(client: NodeRedisClient | NodeRedisCluster): Send {
   };
 }
 
-/** Whether this process filled the client's queue (`commandsQueueMaxLength`), rather than an absent server. */
+/** Whether the client's queue (`commandsQueueMaxLength`) is full although the server is not away: this process asks too much. */
 function isFull({ message }: Error, client: NodeRedisClient | NodeRedisCluster): boolean {
   return message === 'The queue is full' && !('isReady' in client && !client.isReady);
 }

@@ -19,9 +19,12 @@ export interface MisconfiguredEvent {
 }
 
 export interface NoticeOptions {
-  /** Hears when the limiter stops asking the server after three outages in a row, and when it asks again. Else: a warning on the console. */
+  /**
+   * Hears when the limiter stops asking the server after three outages in a row, and when it asks again. Without it: a warning on
+   * the console.
+   */
   onOutage?: (event: OutageEvent) => void;
-  /** Hears at once, and then once a minute while it lasts, that the server does not limit. Else: an error on the console. */
+  /** Hears at once, and then once a minute while it lasts, that the server does not limit. Without it: an error on the console. */
   onMisconfigured?: (event: MisconfiguredEvent) => void;
 }
 

@@ -33,7 +33,7 @@ export function inOrder(owner: string, given: object, forms: Readonly<Record<str
 /** The longest period of a rule, 366 days. */
 const LONGEST_MS = 366 * 86_400_000;
 
-/** Whole milliseconds for a rule: parts are rounded up, and what no rule can last is an error. */
+/** Whole milliseconds for a rule: fractions are rounded up, and a time that no rule's period can have is an error. */
 export function periodMs(name: string, ms: number): number {
   const whole = Math.ceil(ms);
   if (!(whole >= 1 && whole <= LONGEST_MS)) throw new TypeError(`${name} is ${show(ms)}, expected 1 to ${LONGEST_MS} ms`);

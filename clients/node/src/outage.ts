@@ -58,7 +58,7 @@ export function isOutage(error: unknown): boolean {
   return kindOf(error) !== 'mistake';
 }
 
-/** Throws any other error: for what need not be done while the server is away. */
+/** Ignores an outage, and throws any other error: for what may be left undone while the server is away. */
 export function ignoreOutage(error: unknown): void {
   if (!isOutage(error)) throw error;
 }

@@ -1,13 +1,13 @@
-/** A process that was busy through one slice has looked at its sockets in the others. */
+/** How many slices a time has: a process that was busy through one has looked at its sockets in the others. */
 const SLICES = 5;
-/** So many slices more do not count if the process is busy in them: it is its own work that takes so long. */
+/** How many further slices do not count if the process is busy in them, because its own work takes the time. */
 const BUSY_SLICES = 20;
 const BUSY = 0.7;
 const SAMPLE_MS = 20;
 
 /**
- * Calls `late` after `ms` milliseconds, unless what it returns is called first. A process that is too busy to read is not
- * counted as a server that is silent: a slice ends late then, and replies that have arrived are read before `late`.
+ * Calls `late` after `ms` milliseconds, unless the returned function is called first. A process that is too busy to read does
+ * not make the server count as silent: slices then end late, and replies that have arrived are read before `late` is called.
  */
 export function patience(ms: number, late: () => void, busySlices = 0): () => void {
   let left = SLICES;
@@ -38,8 +38,8 @@ function isBusy(): boolean {
 }
 
 /**
- * Rejects if nothing comes in time, five times as long in a process that is busy all the while, or when someone calls the function
- * that stands in `waiting` meanwhile.
+ * Rejects if the promise does not settle within `ms`, or five times that in a constantly busy process. Also rejects when the
+ * function that is in `waiting` meanwhile is called.
  */
 export function within<T>(ms: number, promise: Promise<T>, waiting?: Set<(error: unknown) => void>): Promise<T> {
   return new Promise((resolve, reject) => {

@@ -1,6 +1,6 @@
 import { patience } from './patience.js';
 
-/** This process asks more than its limiter sends at once, and a command got no place in time. It says nothing about the server. */
+/** This process asks more than its limiter sends at once, and a command got no place in time. This error says nothing about the server. */
 export class Saturated extends Error {
   override readonly name = 'Saturated';
 }
@@ -10,7 +10,7 @@ interface Waiter {
   gone: boolean;
 }
 
-/** Places for commands under way. Who finds none waits in line, but not for ever. */
+/** Places for commands under way. A command that finds none waits in line, for at most `queueMs`. */
 export class Places {
   readonly #queueMs: number;
   #free: number;

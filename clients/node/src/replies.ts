@@ -74,7 +74,7 @@ export function readReport(sent: unknown): Report {
   return { ...rest, verdict: VERDICTS[Number(verdict) as 0 | 1 | 2], rules: read, source: 'server' } as Report;
 }
 
-/** The rule that decides: of a denial that with the longest wait, else that with the least left for its cost. */
+/** The rule that decides: if the check was denied, the one with the longest wait, otherwise the one with the least left for its cost. */
 export function deciding({ verdict, rules }: Report): RuleReport | undefined {
   const never = (ms: number): number => (ms < 0 ? Infinity : ms);
   const denied = verdict !== 'allowed';

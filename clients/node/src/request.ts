@@ -17,7 +17,7 @@ export type Cost = number | readonly [least: number, most: number] | Readonly<Re
 export interface HoldOptions {
   id: string;
   ttlMs: number;
-  /** Whether all comes back if the hold ends without being settled. */
+  /** Whether the whole cost is given back if the hold ends without being settled. */
   refund?: boolean;
   /** Nobody has used this id before, so a remembered denial may answer. */
   fresh?: boolean;
@@ -37,7 +37,7 @@ export interface Turn {
   flow?: string;
   /** 1 to 1000, 1 by default. */
   weight?: number;
-  /** 0 to 9, 0 by default: all of a higher one go first. */
+  /** 0 to 9, 0 by default: callers of a higher priority go first. */
   priority?: number;
 }
 
@@ -51,8 +51,9 @@ export function groups(limits: readonly Limit[]): string[] {
 }
 
 /**
- * The cost for each of several keys that are asked one by one: the server refuses a name that no rule of a key has, but it
- * looks into policies. A name for no key at all goes to all of them, to be refused as if they were asked together.
+ * The cost for each of several keys that are checked one by one. The server refuses a name that no rule of the key has, so each
+ * key gets the names of its own rules; a key with a policy gets all names, because only the server knows the policy's rules. A
+ * name that fits no key goes to all keys, so that the server refuses it as it would if they were checked together.
  */
 export function costsApart(cost: Cost, limits: readonly Limit[]): Cost[] {
   if (typeof cost === 'number') return limits.map(() => cost);

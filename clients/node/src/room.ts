@@ -6,7 +6,7 @@ import type { HoldOptions } from './request.js';
 const FULL = /holds (on .+ rules or more )?in the key already/;
 
 const MINUTE_MS = 60_000;
-/** A key that is full would fill the log. */
+/** Until when no warning is logged: one for each check of a full key would fill the log. */
 let quietUntil = 0;
 
 /** A hold under a new id, by which a check can be taken back whole. Nothing comes back when it ends unsettled. */
@@ -14,7 +14,7 @@ export function receipt(ttlMs: number): HoldOptions {
   return { id: randomUUID(), ttlMs, fresh: true };
 }
 
-/** Checks with a hold, or without one if its key has no room for another (`ratelimit.max-holds`): then what it costs stays charged. */
+/** Checks with a hold, or without one if its key has no room for another (`ratelimit.max-holds`): then its cost stays charged. */
 export async function whereRoom<T>(hold: HoldOptions | undefined, check: (hold?: HoldOptions) => Promise<T>): Promise<T> {
   try {
     return await check(hold);

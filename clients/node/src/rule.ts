@@ -44,7 +44,7 @@ export function noSlots(rules: Rules): void {
   if (slots) throw new TypeError(`the rules have '${slots}', expected others: slots are held, ask for them with hold()`);
 }
 
-/** Gives back a request whose rules, those of a policy, have slots after all, and throws that error. */
+/** If the rules of a policy turn out to have slots, gives back the request and throws the error of `noSlots`. */
 export async function withoutSlots({ rules }: { rules: readonly { rule: string }[] }, giveBack: () => Promise<unknown>): Promise<void> {
   try {
     noSlots(rules.map(({ rule }) => rule));

@@ -19,10 +19,10 @@ export class HttpError extends Error {
   }
 }
 
-/** Outages that the log has. A limiter that asks nobody throws its last one for each request. */
+/** Outages that were logged: while a limiter does not ask the server, it throws its last outage for each request. */
 const logged = new WeakSet<object>();
 
-/** What a store throws in the words of another library: as that library has it, an outage is a fault of the server. */
+/** `hide` for a store of another library, for which an outage is a fault of the server: 500. */
 export function hideInStore(error: unknown): never {
   return hide(error, false);
 }

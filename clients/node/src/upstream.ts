@@ -23,7 +23,7 @@ const DATES = [
 /** A parameter of `RateLimit: "name";r=12;t=30`: what remains, or the seconds until more does. */
 const PARAMETER = /;\s*([rt])=(\d{1,12})(?=\s*(?:;|$))/g;
 
-/** By lower-case name, those of one name joined. */
+/** The header fields by lower-case name; fields of one name are joined. */
 export function fieldsOf(headers: AnswerHeaders): Map<string, string> {
   const found = new Map<string, string>();
   for (const [name, value] of pairs(headers)) {
@@ -49,7 +49,7 @@ export function pauseMs(status: number, told: ReadonlyMap<string, string>, nowMs
   return s > 0 && s <= LONGEST_S ? Math.ceil(s * 1000) : 0;
 }
 
-/** A number, or the least `r=` of a RateLimit. */
+/** How many units remain: the field's number, or the least `r=` of a RateLimit. */
 export function unitsOf(text = ''): number | undefined {
   if (/^\s*\d{1,12}\s*$/.test(text)) return Number(text);
   const left = items(text).flatMap(({ r }) => r ?? []);

@@ -7,13 +7,13 @@ import { type Command, type Connection, openWithin, type Server } from './server
 /** How long a connection stays open for the next caller. */
 const IDLE_MS = 1000;
 
-/** While a caller waits its server is asked so often whether it still answers ... */
+/** While a caller waits, the pause between questions whether its server still answers ... */
 const ASK_MS = 5000;
-/** ... and so many times, a second apart, if it does not. */
+/** ... and how many of them in a row, then a second apart, must fail for the wait to fail. */
 const TRIES = 3;
 const AGAIN_MS = 1000;
 
-/** Connections for callers that wait: the server answers nothing else on them meanwhile. A caller that gives up closes its own. */
+/** Connections for callers that wait: the server answers nothing else on them meanwhile. A caller that gives up closes its connection. */
 export class WaitingConnections {
   readonly #server: Server;
   readonly #idle = new Set<Connection>();
@@ -22,7 +22,7 @@ export class WaitingConnections {
     this.#server = server;
   }
 
-  /** Sends a command and waits for its reply; `openMs` is the time to connect, or to answer anything else meanwhile. */
+  /** Sends a command and waits for its reply; `openMs` bounds connecting, and each question whether the server still answers. */
   async send(command: Command, openMs: number, waitMs: number, signal?: AbortSignal): Promise<unknown> {
     const connection = this.#next() ?? (await openWithin(openMs, this.#server));
     const ended = new AbortController();
@@ -57,7 +57,7 @@ export class WaitingConnections {
   }
 }
 
-/** Rejects once the server answers nothing. */
+/** Rejects once the server has stopped answering. */
 async function silence(ask: () => Promise<unknown>, signal: AbortSignal): Promise<never> {
   let failures = 0;
   for (;;) {

@@ -1,4 +1,4 @@
-//! These types answer exactly as the engine does, and no rules that it must not get can be made.
+//! These types answer exactly as the engine does, and no rules can be made that the engine must not get.
 
 use super::*;
 use crate::check::{Bounds, Budget, Decision};

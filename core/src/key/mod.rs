@@ -13,7 +13,7 @@
 //! history    the last checks, with the text that callers gave
 //! slots      what holds take of slots
 //! deadline   when the key should expire
-//! replayed   when it should after a command without `AT`
+//! replayed   when it should expire after a command without `AT`
 //! codec      versioned bytes <-> limiter
 //! report     a limiter for RL.INFO and RL.LOG
 //! ```

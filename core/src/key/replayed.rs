@@ -10,8 +10,8 @@
 //!                              | RL.BLOCK                     by its clock the state is over
 //! ```
 //!
-//! So such a command never moves the expiry to before the present one, unless the key has longer
-//! left than anything in it lasts after a check: then the present expiry was another block's.
+//! So such a command never moves the expiry to before the present one, unless the key has more time
+//! left than anything in it lasts after a check: then another block set the present expiry.
 
 use super::holds::Holds;
 use super::{Deadline, Hold, Limiter};
@@ -29,7 +29,7 @@ impl Limiter {
         self.deadline().or(Deadline::new(Moment::At(needed_us.min(expires_us)), 0))
     }
 
-    /// How long after a check what the check left here may matter, microseconds.
+    /// For how long after a check its traces here may matter, microseconds.
     fn lasts_us(&self) -> u64 {
         let of_state = |state: &State| match state.meter().matters_until() {
             Moment::At(us) => us.saturating_sub(state.meter().last_us()),

@@ -5,7 +5,7 @@ use core::num::NonZeroU32;
 
 impl Rule {
     /// The rule of one of `among` programs that share its limit. Limit, burst and queue are
-    /// divided, rounded down, but stay at least 1 if they were. The identity stays.
+    /// divided, rounded down, but a value of 1 or more never becomes 0. The identity stays.
     #[must_use]
     pub fn divided(&self, among: NonZeroU32) -> Self {
         let part = |units: u32| units.min(1).max(units / among);

@@ -92,6 +92,10 @@ mod tests {
                 same += usize::from(a.same_identity(b));
             }
         }
-        assert_eq!(same, rules.len() + 2 * 4, "four pairs differ in what is not part of it");
+        assert_eq!(
+            same,
+            rules.len() + 2 * 4,
+            "four pairs differ in what is not part of the identity"
+        );
     }
 }

@@ -9,9 +9,9 @@ use crate::parse::{Limits, NoPolicies, ParseError, Settled};
 use ratelimit_core::key::{BanCount, Expiry, HoldRequest, Meta, Standing, Verdict};
 use ratelimit_core::rule::{Excerpt, NamedCost, Rule, digits};
 
-/// What errors expect where an effect ends too early.
+/// What the error says was expected where an effect ends too early.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
-/// What errors expect in place of a superfluous field.
+/// What the error says was expected in place of a superfluous field.
 const NO_FIELD: &str = "the effect to end before it";
 
 /// Why an effect cannot be read.

@@ -14,11 +14,11 @@ use super::error::{ParseError, Parsed, RuleArgError};
 use super::options::units;
 use ratelimit_core::rule::{Excerpt, Kind, Name, NamedCost, Rule, split};
 
-/// What errors expect as the value of a `COST` that may be a range.
+/// What the error says was expected as the value of a `COST` that may be a range.
 const COST_OR_RANGE: &str = "an integer 0..1000000000, a range such as 1..100 or name=integer";
-/// What errors expect as the value of another `COST`.
+/// What the error says was expected as the value of another `COST`.
 const COST: &str = "an integer 0..1000000000 or name=integer";
-/// What errors expect of a range of costs.
+/// What the error says was expected in place of a wrong range of costs.
 const A_RANGE: &str = "a range a..b with 1 <= a <= b <= 1000000000";
 
 /// The `COST`s of a request while they are read.

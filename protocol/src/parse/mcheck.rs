@@ -103,7 +103,7 @@ pub fn mcheck<'a>(
 }
 
 const MCHECK: &str = "COST, META, HOLD, AT, FULL, ANY or a rule such as 20/1m";
-/// What errors expect after a `NEXT`.
+/// What the error says was expected after a `NEXT`.
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
 fn require_different(keys: &mut [Option<&[u8]>]) -> Parsed<()> {

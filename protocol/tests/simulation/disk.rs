@@ -1,5 +1,5 @@
-//! An append-only file: a snapshot, then effects, each with its length, of which a crash leaves any
-//! number of bytes behind the last sync.
+//! An append-only file: a snapshot, then effects, each with its length. A crash leaves any number of
+//! the bytes behind the last sync.
 
 use fastrand::Rng;
 

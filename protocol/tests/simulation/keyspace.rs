@@ -45,7 +45,7 @@ impl Keyspace {
         self.expires_ms(key).is_some_and(|at_ms| now_us / 1_000 > at_ms)
     }
 
-    /// What a change that leaves this value does to a key's expiry.
+    /// What happens to a key's expiry if a change results in this value.
     pub fn expiry(&self, key: u8, limiter: &Limiter, now_us: u64) -> Expiry {
         match limiter.is_empty() {
             true => Expiry::Keep,

@@ -1,4 +1,4 @@
-//! Who waits, and what they were answered.
+//! The clients that wait, and what they were answered.
 
 use std::collections::BTreeMap;
 

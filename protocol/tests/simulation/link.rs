@@ -1,5 +1,5 @@
-//! A replica and its link: effects arrive late; a lost link resumes where it ended while the
-//! primary's backlog reaches back so far, and begins again with a snapshot otherwise.
+//! A replica and its link: effects arrive late; a lost link resumes where it ended if the
+//! primary's backlog reaches back that far; otherwise it begins again with a snapshot.
 
 use std::collections::VecDeque;
 

@@ -29,7 +29,8 @@ fn a_hold_counts_as_consumed() {
     });
 }
 
-/// The only rule that lets more pass at once than a check can cost: an effect carries at most as much.
+/// This rule alone lets 1,000,000,001 units pass; a check costs, and an effect carries, at most
+/// 1,000,000,000.
 #[test]
 fn a_sync_of_the_largest_queue_reaches_replicas_and_the_file() {
     const RULE: &str = "leaky:1/h,queue=1000000000";

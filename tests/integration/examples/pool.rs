@@ -1,4 +1,4 @@
-//! `examples/pool/`: workers of two tenants wait in line for an upstream, which says stop now and
+//! `examples/pool/`: workers of two tenants wait in line for an upstream that says stop now and
 //! then. One of them is killed, and the upstream counts requests.
 //!
 //! The upstream refuses what exceeds its limits, and logs what it saw. Requests can arrive

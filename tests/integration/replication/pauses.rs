@@ -1,5 +1,5 @@
 //! Clients in line become due while the server may not write: during `CLIENT PAUSE` and during
-//! `FAILOVER`. Each is answered once, right after, and is charged once.
+//! `FAILOVER`. Each is answered once, as soon as the server may write, and is charged once.
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! This module beside another in one server: both answer rightly under traffic of both, and files
-//! of both load with both. A server that lacks one of them refuses its data and loses nothing.
+//! of both load with both. A server that lacks one module refuses that module's data and loses nothing.
 
 use std::path::{Path, PathBuf};
 use std::thread;

@@ -1,4 +1,4 @@
-//! When a state ends: at the instant that the rule that consumed last gave it, whatever rule asks.
+//! A state ends at the instant that the last rule to consume gave it, whichever rule asks.
 
 use std::time::{Duration, Instant};
 

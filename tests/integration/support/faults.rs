@@ -1,5 +1,5 @@
-//! Panics in callbacks, in the build for tests (`make faulty`): it looks for files that name
-//! the callbacks.
+//! Panics in callbacks, in the build for tests (`make faulty`): that build looks for files
+//! that name the callbacks.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! A network whose links can be cut and slowed down: each host is a network namespace of Linux
-//! behind a router, which is one too.
+//! behind a router, which is another namespace.
 //!
 //! ```text
 //!   host 1 ─┐

@@ -1,5 +1,5 @@
 //! The RDB version at the end of a `DUMP` and at the start of a file. It decides which servers
-//! load them.
+//! load the dump or the file.
 //!
 //! ```text
 //! DUMP       | value | RDB version: 2 bytes | CRC64 of all before: 8 bytes |

@@ -49,7 +49,7 @@ pub struct Charge {
 pub struct TrackNumber(pub u16);
 
 impl TrackNumber {
-    /// That of a charge whose state is gone, and of a state without holds.
+    /// The number for a charge whose state is gone, and for a state without holds.
     pub const NONE: Self = Self(u16::MAX);
 }
 
@@ -91,7 +91,7 @@ impl Detail {
 }
 
 impl Charge {
-    /// What the request cost beyond this charge, if its real cost is this.
+    /// What the request cost beyond this charge, if it really cost `cost`.
     pub fn excess(&self, cost: u32) -> Excess {
         let (units, limit) = (cost.saturating_sub(self.units), self.limit);
         // The hold does not store whether its log rules count denials. If they do not, the log
@@ -228,8 +228,8 @@ impl Hold {
         }
     }
 
-    /// The number of rules it is on. Each charge counts as one rule, but the charge on a log counts
-    /// as one for each name of its log rules.
+    /// The number of rules it was taken under. Each charge counts as one rule, but the charge on a
+    /// log counts as one for each name of its log rules.
     pub fn rules(&self) -> u32 {
         let more_names = self.log_names().len().saturating_sub(1);
         u32::try_from(self.charges().len().saturating_add(more_names)).unwrap_or(u32::MAX)

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A clock that steps back prolongs a hold by that step, for at most the hold's length. After a
-//! longer step the hold lies ahead of the clock and has lapsed. [`Holds`] stores from which time on
-//! no hold lies ahead. So while the clock only moves forward, one comparison shows that none does.
+//! longer step the hold has lapsed: it *lies ahead of the clock*, because it was set or renewed more
+//! than its length after the time that the clock now shows. [`Holds`] stores from which time on no
+//! hold lies ahead. So while the clock only moves forward, one comparison shows that none does.
 
 use super::lapse::{Lapse, Length};
 use crate::algorithm::not_before_us;
@@ -51,7 +52,7 @@ impl Holds {
         self.ended(now_us).chain(self.ahead(now_us))
     }
 
-    /// The sum of the rules that each hold live at `now_us` is on.
+    /// The number of rules of all holds that live at `now_us`: a rule with two of them counts twice.
     pub fn live_rules(&self, now_us: u64) -> usize {
         self.lapsed(now_us).map(Hold::rules).fold(self.rules, u32::saturating_sub) as usize
     }

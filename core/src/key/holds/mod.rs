@@ -48,7 +48,7 @@ pub use track::{Track, TrackKind};
 /// The most holds of a key, whatever the setting.
 pub const MOST_HOLDS: usize = 50_000;
 
-/// The tracks of deleted states that may stay until the holds on them end.
+/// How many tracks of deleted states may stay until the holds on them end.
 const MANY_ORPHANS: usize = 256;
 
 /// The holds of a key; at least one.
@@ -62,9 +62,9 @@ pub struct Holds {
     numbers: Vec<TrackNumber>,
     /// The number of holds that give their charges back when they lapse.
     refunding: u32,
-    /// The sum of the rules that each hold is on.
+    /// The number of rules of all holds together: a rule with two holds counts twice.
     rules: u32,
-    /// From this time on, no hold lies ahead of the clock: see `living`.
+    /// From this time on, no hold lies ahead of the clock; `living` says what that means.
     none_ahead_us: u64,
 }
 
@@ -136,7 +136,7 @@ impl Holds {
         self.by_end.range(ranks).filter_map(|lapse| self.hold(lapse.row))
     }
 
-    /// The sum of the rules that each hold is on.
+    /// The number of rules of all holds together: a rule with two holds counts twice.
     pub const fn rules(&self) -> usize {
         self.rules as usize
     }
@@ -194,7 +194,7 @@ impl Holds {
         }
     }
 
-    /// Moves the end of the hold with an id, which lasts this long from now on.
+    /// Moves the end of a hold; from now on it lasts `length`.
     pub fn renew(&mut self, id: &[u8], end_us: u64, length: Length) {
         let Some(row) = self.row_of(id) else { return };
         let Some(before_us) = self.hold(row).map(Hold::end_us) else { return };
@@ -305,14 +305,14 @@ impl Holds {
         Some(number)
     }
 
-    /// The longest window of the log rules that the holds on a log were taken under.
+    /// The longest window of the log rules under which a log's holds were taken.
     pub fn longest_window_us(&self, track: TrackNumber) -> u64 {
         let charges = self.rows.iter().flat_map(Hold::charges);
         let of_track = charges.filter(|charge| charge.track == track);
         of_track.map(|charge| charge.detail.window_us()).max().unwrap_or(0)
     }
 
-    /// Moves stamps later than `latest_us` to that time, because the log entries they refer to
+    /// Sets every stamp after `latest_us` to `latest_us`, because the log entries that they refer to
     /// moved there.
     pub fn move_stamps(&mut self, track: TrackNumber, latest_us: u64) {
         let charges = self.rows.iter_mut().flat_map(Hold::charges_mut);
@@ -343,7 +343,7 @@ impl Holds {
         }
     }
 
-    /// Stores loaded holds with their lengths, which are ordered by id, while there are none yet.
+    /// Stores loaded holds (ordered by id) with their lengths. The key must have none yet.
     #[cfg(feature = "saved")]
     pub fn fill(&mut self, loaded: Vec<(Hold, Length)>) {
         for (hold, _) in &loaded {
@@ -352,7 +352,7 @@ impl Holds {
         self.order(loaded);
     }
 
-    /// Stores these holds, which are ordered by id and already counted, in place of all others.
+    /// Replaces all holds with these (ordered by id, and already counted).
     fn order(&mut self, holds: Vec<(Hold, Length)>) {
         let lengths: Vec<Length>;
         (self.rows, lengths) = holds.into_iter().unzip();

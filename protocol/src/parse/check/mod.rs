@@ -211,7 +211,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     Ok((request, costs.named))
 }
 
-/// What errors expect after these rules, of a request that begins with these options.
+/// What the error says was expected after these rules, in a request that begins with these options.
 pub(super) const fn expected(rules: &[Rule], options: &'static str) -> &'static str {
     if rules.is_empty() { options } else { RULES_COME_LAST }
 }

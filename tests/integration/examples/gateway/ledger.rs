@@ -1,4 +1,4 @@
-//! What the model did, by its log, and tests that this is within the limits.
+//! What the model's log says it did, and whether that is within the limits.
 
 use std::collections::HashMap;
 use std::fs;

@@ -10,8 +10,8 @@
 //!
 //! A run continues after a report, because the answer may still come;
 //! [`Watchdog::assert_quiet`] fails the run at its end. The five seconds count only while the
-//! server ran or slept. They do not count while its main thread waited for a processor or in
-//! the kernel for its disk, nor while the machine itself paused.
+//! server ran or slept. They do not count while its main thread waited for a processor or, in
+//! the kernel, for a disk, nor while the machine itself paused.
 
 mod evidence;
 

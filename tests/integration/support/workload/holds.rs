@@ -1,5 +1,5 @@
-//! Random holds: a few ids, so that they occur again, with times as short or as long as the
-//! windows.
+//! Random holds: a few ids, so that they occur again, that last about as long as the rules' windows,
+//! short or long.
 
 use redis::Cmd;
 

@@ -44,7 +44,7 @@ impl Generator {
         }
     }
 
-    /// The name of a key. One in ten sometimes has another type.
+    /// The name of a key. One in ten is a name (`other…`) whose key may have another type.
     pub(super) fn key(&mut self) -> Vec<u8> {
         match self.rng.u32(0..200) {
             0 => junk::bytes(&mut self.rng, 300),

@@ -3,7 +3,7 @@
 //! is free after `next_ms` and not before.
 //!
 //! A peek does not store which holds have lapsed. Those ahead of a clock that stepped back would live
-//! again once it comes near, so its numbers are those of a key that a check has changed.
+//! again once the clock comes near, so the peek's numbers are those of a key that a check has changed.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::check::budget::Budget;

@@ -1,4 +1,4 @@
-//! A key has room for a number of live holds, and for a number of rules that they are on.
+//! A key has room for a number of live holds, and for a number of rules that these were taken under.
 
 use crate::check::{Bounds, CheckError, Refusal};
 use crate::key::{Check, CheckOptions, HoldRequest, Holds, Limiter};
