@@ -116,18 +116,31 @@ impl Limiter {
     }
 
     /// Refuses a change that would leave the key with too many states.
+    #[inline]
     pub(crate) fn test_max_states(
         &self,
         check: &Check<'_>,
         change: Change,
         max: usize,
     ) -> Result<(), Refusal> {
-        let may_be_too_many = self.states().len().saturating_add(check.rules.len()) > max;
-        let mut consuming = check.rules.iter().filter(|rule| check.consumes_from(rule, change));
-        if !may_be_too_many || consuming.all(|rule| self.state_of(rule).is_some()) {
+        if self.states().len().saturating_add(check.rules.len()) <= max {
             return Ok(());
         }
-        // Tries the change on a copy.
+        self.test_max_states_after(check, change, max)
+    }
+
+    /// Tries the change on a copy.
+    #[cold]
+    fn test_max_states_after(
+        &self,
+        check: &Check<'_>,
+        change: Change,
+        max: usize,
+    ) -> Result<(), Refusal> {
+        let mut consuming = check.rules.iter().filter(|rule| check.consumes_from(rule, change));
+        if consuming.all(|rule| self.state_of(rule).is_some()) {
+            return Ok(());
+        }
         let (states, holds) = (self.states().to_vec(), self.holds().cloned().map(Box::new));
         let mut copy = Self::of(Compound { states, holds, ..Compound::default() });
         let options = CheckOptions { hold: check.hold(), ..CheckOptions::default() };
