@@ -23,9 +23,6 @@ pub enum ParseError {
     /// An option is given twice, or two options of which one may be given.
     #[error("{option} is given twice, expected once")]
     Repeated { option: &'static str },
-    /// `MOST` is given without the option that it belongs to.
-    #[error("MOST has no ANY, expected ANY MOST")]
-    MostWithoutAny,
     /// The arguments end where something must follow an option or an id.
     #[error("{after} has no {what}")]
     Missing { after: &'static str, what: Cow<'static, str> },

@@ -73,7 +73,7 @@ pub fn mcheck<'a>(
         (None, None) => None,
         (Some(()), None) => Some(Any::First),
         (Some(()), Some(())) => Some(Any::Most),
-        (None, Some(())) => return Err(ParseError::MostWithoutAny),
+        (None, Some(())) => return Err(ParseError::missing("MOST", "ANY, expected ANY MOST")),
     };
     let mut groups = Vec::with_capacity(1);
     loop {
