@@ -15,7 +15,7 @@ use ratelimit_core::key::Verdict;
 use ratelimit_protocol::parse::Any;
 
 /// Answers a check of any of the keys.
-pub fn any(
+pub fn decide(
     asked: &Asked<'_>,
     any: Any,
     decisions: &mut Vec<Decision>,

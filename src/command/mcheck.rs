@@ -5,7 +5,7 @@
 //! `any` has what `ANY` does instead.
 
 use super::answer::{self, Shown};
-use super::any::any;
+use super::any;
 use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::scratch::{self, Scratch};
@@ -31,7 +31,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let asked = Asked { call, request, rules, options: options.as_ref(), now_us, clock_us };
         match request.any {
             None => all(&asked, decisions, resolver),
-            Some(choice) => any(&asked, choice, decisions, resolver),
+            Some(choice) => any::decide(&asked, choice, decisions, resolver),
         }
     })
 }
