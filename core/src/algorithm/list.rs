@@ -170,13 +170,13 @@ impl Meter {
 
 #[cfg(feature = "saved")]
 mod saved {
-    use super::{Debt, Fixed, Interval, Log, Meter, Slots, Window};
+    use super::{Debt, Fixed, Interval, Log, Slots, Window};
     use crate::algorithm::{Saved, bucket, debt, fixed, log, slots, window};
     use crate::saved::error::DecodeError;
     use crate::saved::form::{UNKNOWN_KIND, put, take};
     use alloc::vec::Vec;
 
-    impl Meter {
+    impl super::Meter {
         /// Writes the code of its algorithm and its fields.
         pub fn save(&self, to: &mut Vec<u8>) {
             put(to, &each_meter!(self, it => it.code()));
