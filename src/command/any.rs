@@ -5,8 +5,8 @@
 //! its own `RL.CHECK` would, and each that changes has one effect.
 
 use super::answer;
-use super::mcheck::{Asked, Asking, Done, done, key_checks};
 use super::opened::refused;
+use super::several::{Asked, Asking, Done, done, key_checks};
 use crate::config;
 use crate::policy::Resolver;
 use crate::server::CommandError;

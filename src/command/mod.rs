@@ -18,6 +18,7 @@
 //!                                         replicated or saved
 //!
 //! opened                                  an open key, and the consequences of a change
+//! several                                 the same for several keys
 //! effect_args                             the rules of an effect
 //! answer                                  the reply of a check
 //! scratch                                 buffers and caches
@@ -50,6 +51,7 @@ mod policy;
 mod refund;
 mod reset;
 mod scratch;
+mod several;
 mod standing;
 mod sync;
 mod throttle;

@@ -111,13 +111,13 @@ pub enum Meter {
 macro_rules! each_meter {
     ($meter:expr, $it:ident => $do:expr) => {
         match $meter {
-            Meter::Log($it) => $do,
-            Meter::Window($it) => $do,
-            Meter::Fixed($it) => $do,
-            Meter::FixedWithPast($it) => $do,
-            Meter::Debt($it) => $do,
-            Meter::Interval($it) => $do,
-            Meter::Slots($it) => $do,
+            Self::Log($it) => $do,
+            Self::Window($it) => $do,
+            Self::Fixed($it) => $do,
+            Self::FixedWithPast($it) => $do,
+            Self::Debt($it) => $do,
+            Self::Interval($it) => $do,
+            Self::Slots($it) => $do,
         }
     };
 }
