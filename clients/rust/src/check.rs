@@ -334,7 +334,8 @@ mod tests {
         let both = both.cost([("in", 1), ("out", 2)]);
         let expected = "RL.MCHECK 2 a b COST in=1 COST out=2 META me 1/s 5/m NEXT @free";
         assert_eq!(text(&both.command(false)), expected);
-        let expected = "RL.MCHECK 2 a b ANY MOST COST in=1 COST out=2 META me FULL 1/s 5/m NEXT @free";
+        let expected =
+            "RL.MCHECK 2 a b ANY MOST COST in=1 COST out=2 META me FULL 1/s 5/m NEXT @free";
         assert_eq!(text(&both.clone().most().any_command()), expected);
         assert!(both.peek_command(false).is_err() && both.wait_command(second).is_err());
     }
