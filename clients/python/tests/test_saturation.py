@@ -16,9 +16,11 @@ import valkey
 import valkey.asyncio
 from limits import RateLimitItemPerHour
 from limits.storage import storage_from_string
+from redis.exceptions import ConnectionError, MaxConnectionsError, RedisClusterException
 
 import rl_limits.storage  # noqa: F401  registers its schemes
 from rl_limits import AsyncRateLimiter, Limit, OutageEvent, RateLimiter, Reply, Saturated
+from rl_limits._errors import is_exhausted, is_outage
 from rl_limits._places import AsyncPlaces
 from servers import Server
 
@@ -198,3 +200,11 @@ async def test_replies_of_errors_add_places_as_others_do() -> None:
                 async with places:
                     raise reply
         assert places._size == (16 if isinstance(reply, redis.ResponseError) else 8)
+
+
+def test_a_cluster_client_that_finds_no_free_connection_is_saturated_and_not_away() -> None:
+    error = RedisClusterException("Redis Cluster cannot be connected. Please provide at least one reachable node: ")
+    error.__cause__ = MaxConnectionsError("Too many connections")
+    assert is_exhausted(error) and not is_outage(error)
+    error.__cause__ = ConnectionError("refused")
+    assert is_outage(error) and not is_exhausted(error)

@@ -105,9 +105,12 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Whether a pool has no connection left."""
-    classes = _classes(error)
-    return "MaxConnectionsError" in classes or ("ConnectionError" in classes and str(error).startswith(EXHAUSTED))
+    """Whether a pool has no connection left, or a cluster client says that it comes from that."""
+    return any(
+        "MaxConnectionsError" in _classes(one)
+        or ("ConnectionError" in _classes(one) and str(one).startswith(EXHAUSTED))
+        for one in _reasons(error)
+    )
 
 
 def is_undecided(error: BaseException) -> bool:
