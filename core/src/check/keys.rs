@@ -67,8 +67,8 @@ pub fn check_keys(
 ) -> Result<Option<usize>, CheckError> {
     let budget = &Budget::of_command();
     evaluate(keys, decisions, budget)?;
-    plan(keys, bounds, decisions, budget)?;
-    Ok(commit(keys, decisions, budget))
+    let denied = plan(keys, bounds, decisions, budget)?;
+    Ok(commit(keys, denied, decisions, budget))
 }
 
 /// Lets each key decide, before anything is consumed.
@@ -90,14 +90,15 @@ pub(super) fn evaluate(
     Ok(())
 }
 
-/// Plans what the answer of all keys changes in each, and tests whether that has room.
+/// Plans what the answer of all keys changes in each, and tests whether that has room. Returns whether
+/// the check is denied.
 #[inline]
 pub(super) fn plan(
     keys: &mut [KeyCheck<'_>],
     bounds: Bounds,
     decisions: &mut [Decision],
     budget: &Budget,
-) -> Result<(), CheckError> {
+) -> Result<bool, CheckError> {
     let denied = keys.iter().any(KeyCheck::denies);
     if keys.iter().any(|key| key.pause.is_some()) {
         keys.iter_mut().for_each(KeyCheck::deny_by_pause);
@@ -108,17 +109,17 @@ pub(super) fn plan(
         key.outcome.change = key.change_by(denied, charges);
         key.test(bounds).map_err(|why| CheckError { key: index, why })?;
     }
-    Ok(())
+    Ok(denied)
 }
 
 /// Does what was planned. Returns which key's rule or block is the answer.
 #[inline]
 pub(super) fn commit(
     keys: &mut [KeyCheck<'_>],
+    denied: bool,
     decisions: &mut [Decision],
     budget: &Budget,
 ) -> Option<usize> {
-    let denied = keys.iter().any(KeyCheck::denies);
     for key in keys.iter_mut() {
         key.consume(denied, decisions, budget);
     }

@@ -28,8 +28,7 @@ impl Limiter {
             return None;
         }
         let decided = Check { cost: outcome.cost, ..*check };
-        let rules = if outcome.standing.is_some() { &mut [] } else { decisions.as_mut_slice() };
-        let deciding = decided.deciding_rule(false, rules);
+        let deciding = decided.deciding_rule(false, decisions);
         Some(deciding.map_or(i64::MAX, |(rule, mut decision)| {
             decision.take(decided.cost_of(rule));
             decision.remaining
@@ -55,7 +54,7 @@ pub fn deny_each(
         tested.map_err(|error| CheckError { key: index, ..error })?;
     }
     for key in keys.iter_mut() {
-        commit(slice::from_mut(key), decisions, budget);
+        commit(slice::from_mut(key), true, decisions, budget);
     }
     let answers = keys.iter().map(|key| key.outcome().summary).enumerate();
     let nearest = answers.clone().min_by_key(|(_, answer)| length(answer.wait_ms));

@@ -94,25 +94,12 @@ def check_all(limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held 
     if len(limits) == 1:
         [(key, rules)] = limits
         return ("RL.CHECK", key, *options, *texts(rules))
-    keys = [limit.key for limit in limits]
-    groups = [word for limit in limits for word in ("NEXT", *texts(limit.rules))][1:]
-    return ("RL.MCHECK", len(keys), *keys, *options, *groups)
+    return ("RL.MCHECK", *_keys(limits), *options, *_groups(limits))
 
 
 def check_any(limits: Sequence[Limit], cost: Cost, meta: str | None, most: bool) -> Words:
-    keys = [limit.key for limit in limits]
-    groups = [word for limit in limits for word in ("NEXT", *texts(limit.rules))][1:]
-    return (
-        "RL.MCHECK",
-        len(keys),
-        *keys,
-        "ANY",
-        *(("MOST",) if most else ()),
-        *costs(cost),
-        *_meta(meta),
-        "FULL",
-        *groups,
-    )
+    options: Words = ("ANY", *(("MOST",) if most else ()), *costs(cost), *_meta(meta), "FULL")
+    return ("RL.MCHECK", *_keys(limits), *options, *_groups(limits))
 
 
 def hold(key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> Words:
@@ -174,6 +161,14 @@ def costs_apart(cost: Cost, limits: Sequence[Limit]) -> list[Cost]:
 
     everywhere = {name for name in cost if not name or not any(takes(name, limit) for limit in limits)}
     return [{name: n for name, n in cost.items() if name in everywhere or takes(name, limit)} for limit in limits]
+
+
+def _keys(limits: Sequence[Limit]) -> Words:
+    return (len(limits), *(limit.key for limit in limits))
+
+
+def _groups(limits: Sequence[Limit]) -> Words:
+    return tuple(word for limit in limits for word in ("NEXT", *texts(limit.rules)))[1:]
 
 
 def _hold(held: Held | None) -> Words:
