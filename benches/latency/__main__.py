@@ -4,13 +4,13 @@ import argparse
 import random
 import re
 import shutil
-import signal
 import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from benches.server import Failed, machine, results, rounds, scripts, servers, wire
+from benches.server.ending import code_of
 from benches.server.rows import OURS, REDIS_CELL
 from benches.server.rounds import say
 from benches.server.servers import OUTPUT, PUBLISHED
@@ -169,20 +169,5 @@ def draw(given, found):
         shutil.copy(OUTPUT / f"{given.name}.svg", PUBLISHED / "latency.svg")
 
 
-def main():
-    # Ends the servers on the way out, even where make or a shell made us ignore Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        run(arguments())
-    except Failed as error:
-        say(f"latency: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("latency: interrupted")
-        return 130
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(code_of("latency", lambda: run(arguments())))

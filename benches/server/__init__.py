@@ -18,6 +18,7 @@
     results.py     medians, spreads, and ratios to INCR of the same round; as JSON
     report.py      the tables
     plots.py       the pictures
+    ending.py      how the program ends
 
 Throughput on a shared machine changes by tens of percent within minutes. The ratio of two rows measured shortly after each
 other is stable, so each round measures all rows; the median over the rounds ignores a disturbed one.

@@ -3,13 +3,13 @@
 import argparse
 import re
 import shutil
-import signal
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
 from . import Failed, floors, growth, holds, machine, memory, plots, report, results, rounds, roundtrips, rows, servers, waiting
+from .ending import code_of
 from .load import Load
 from .rounds import Setting, say
 from .servers import OUTPUT, PUBLISHED
@@ -130,20 +130,5 @@ def run(given):
         publish(pictures)
 
 
-def main():
-    # Ends the servers on the way out, even where make or a shell made us ignore Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        run(arguments())
-    except Failed as error:
-        say(f"bench: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("bench: interrupted")
-        return 130
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(code_of("bench", lambda: run(arguments())))

@@ -156,7 +156,7 @@ pub fn record_failover(
     Failover { calls, killed }
 }
 
-/// Waits until so many calls have begun or ended, which may take less than a millisecond.
+/// Waits until this number of calls have begun or ended. That may take less than a millisecond.
 fn reaches(clock: &AtomicU64, number: u64) {
     let start = Instant::now();
     while clock.load(Ordering::SeqCst) < number {

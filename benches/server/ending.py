@@ -1,0 +1,23 @@
+"""How a benchmark's program ends: with its servers, and with a message instead of a trace."""
+
+import signal
+import sys
+
+from . import Failed
+from .rounds import say
+
+
+def code_of(name, run):
+    """Runs a benchmark, and returns the code to exit with."""
+    # Ends the servers on the way out, even where make or a shell made us ignore Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run()
+    except Failed as error:
+        say(f"{name}: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say(f"{name}: interrupted")
+        return 130
+    return 0
