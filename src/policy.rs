@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config;
-use crate::metrics::Counter;
+use crate::metrics::{self, Counter};
 use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
@@ -170,6 +170,10 @@ pub struct Resolver {
     named: usize,
     /// The `GENERATION` of the cached policies.
     generation: u64,
+    /// The keys whose plans the request asked for, by index, each with its plan if that is a known policy.
+    plans: Vec<(usize, Option<Name>)>,
+    /// How many of these plans name unknown policies.
+    unknown_plans: u64,
     rules: RuleCache,
 }
 
@@ -198,6 +202,10 @@ impl RuleResolver for Resolver {
         self.named > 0
     }
 
+    fn asked_for_plan(&self) -> bool {
+        !self.plans.is_empty()
+    }
+
     fn cache(&mut self) -> Option<&mut RuleCache> {
         Some(&mut self.rules)
     }
@@ -214,20 +222,56 @@ impl Resolver {
         if self.named > 0 {
             self.named = 0;
             self.policies.truncate(Self::CACHED);
+            self.plans.clear();
+            self.unknown_plans = 0;
         }
+    }
+
+    /// Finds the rules of the policy that a key's plan names, or of the default.
+    pub fn planned(
+        &mut self,
+        key: usize,
+        default: &[u8],
+        plan: impl FnOnce() -> Option<Name>,
+    ) -> Result<&[Rule], RuleArgError> {
+        if self.plan_of(key).is_none() {
+            let plan = plan();
+            let known = plan.filter(|plan| self.policy(plan.as_bytes()).is_ok());
+            self.unknown_plans = self.unknown_plans.saturating_add((plan != known).into());
+            self.plans.push((key, known));
+        }
+        match self.plan_of(key).flatten() {
+            Some(plan) => self.policy(plan.as_bytes()),
+            None => self.policy(default),
+        }
+    }
+
+    /// The plan of a key that the request asked for.
+    fn plan_of(&self, key: usize) -> Option<Option<Name>> {
+        let asked = self.plans.iter().find(|(index, _)| *index == key);
+        asked.map(|(_, plan)| *plan)
     }
 
     fn all_named(&self) -> &[Arc<Policy>] {
         self.policies.get(..self.named).unwrap_or_default()
     }
 
-    /// A policy that the request names.
-    pub fn named(&self, name: &[u8]) -> Option<&Arc<Policy>> {
+    /// A policy that the request names, by itself or, as `plan:default`, by the plan of a key.
+    pub fn named(&self, name: &[u8], key: usize) -> Option<&Arc<Policy>> {
+        let plan = self.plan_of(key).flatten();
+        let name = match (name.strip_prefix(b"plan:"), &plan) {
+            (Some(_), Some(plan)) => plan.as_bytes(),
+            (Some(default), None) => default,
+            (None, _) => name,
+        };
         self.all_named().iter().find(|policy| policy.name.as_bytes() == name)
     }
 
-    /// Counts a check for each policy that it named.
+    /// Counts a check for each policy that it named, and the unknown ones that plans named.
     pub fn count(&self, verdict: Verdict) {
+        if self.unknown_plans > 0 {
+            metrics::PLANS_UNKNOWN.add(self.unknown_plans);
+        }
         for policy in self.all_named() {
             match verdict {
                 Verdict::Allowed => policy.counts.allowed.add(1),
@@ -353,11 +397,13 @@ mod tests {
             // A request sees one policy under a name, even if it changes meanwhile.
             set(name("cached"), &rules("1/s"));
             assert_eq!(resolver.policy(b"cached"), Ok(&rules(line)[..]));
-            assert!(resolver.named(b"cached").is_some_and(|policy| *policy.rules == rules(line)));
+            assert!(
+                resolver.named(b"cached", 0).is_some_and(|policy| *policy.rules == rules(line))
+            );
             resolver.clear();
-            assert!(!resolver.named_a_policy() && resolver.named(b"cached").is_none());
+            assert!(!resolver.named_a_policy() && resolver.named(b"cached", 0).is_none());
             assert_eq!(resolver.policy(b"cached"), Ok(&rules("1/s")[..]));
-            assert!(resolver.named(b"other").is_none(), "the request before named it");
+            assert!(resolver.named(b"other", 0).is_none(), "the request before named it");
             resolver.clear();
         }
         delete(&name("cached"));

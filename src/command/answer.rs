@@ -79,7 +79,7 @@ fn full_of_key(
 
 /// The long reply: a map that contains one map per rule. For several keys, it names the deciding
 /// key and the key of each rule. `chosen` is the index of the key that a check of any passed through, or
-/// -1. Fills in the resets of the decisions.
+/// -1. The plan is that of the only key or of the deciding one. Fills in the resets of the decisions.
 pub fn full(
     call: &Call<'_>,
     summary: Decision,
@@ -105,7 +105,10 @@ pub fn full(
         let reports = limiter.rule_reports(&key.check, decisions, budget);
         rules.extend(reports.map(|report| (key.name, report)));
     }
-    let decider = decider.and_then(|decider| keys.get(decider)?.name);
+    let decider = decider.and_then(|decider| keys.get(decider));
+    let planned = if keys.len() == 1 { Some(first) } else { decider };
+    let plan = planned.and_then(|key| key.limiter?.plan_at(now_us));
+    let decider = decider.and_then(|key| key.name);
     let decider = decider.map_or(Null, |name| Text(name.bytes()));
     let show_rules = |to: &Writer<'_>| {
         to.list(&rules, |to, (key, report)| {
@@ -131,6 +134,7 @@ pub fn full(
             granted.map(|granted| ("granted", Integer(granted.into()))),
             chosen.map(|chosen| ("chosen", Integer(chosen))),
             first.name.map(|_| ("key", decider)),
+            plan.map(|plan| ("plan", Text(plan.name.as_bytes()))),
             Some(("rules", Nested(&show_rules))),
             block.as_ref().map(|block| ("block", Nested(block))),
         ]);

@@ -5,6 +5,7 @@ use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
+use crate::plans::WithPlans;
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
 use ratelimit_core::check::{Decision, Outcome};
@@ -18,7 +19,11 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
         // The prefetch of the key's value runs while the request is parsed.
         let key = call.open_write(call.key_name()?, &LIMITER);
         let Scratch { rules, resolver, .. } = scratch;
-        let request = parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)?;
+        let plans = &mut WithPlans::new(resolver, |_, at_us| {
+            let limiter = key.as_ref().ok()?.value()?;
+            Some(limiter.plan_at(at_us.unwrap_or(clock_us))?.name)
+        });
+        let request = parse::check(call.after_key().bytes(), &config::limits(), plans, rules)?;
         decide(call, scratch, Opened { key: key?, at_us: clock_us, clock_us }, &request)
     })
 }
@@ -48,7 +53,7 @@ pub fn decide(
     metrics::checked(outcome.summary.verdict, clock_us);
     resolver.count(outcome.summary.verdict);
     opened.checked(&check, decisions, &outcome, || {
-        EffectArgs::of_check(call.args().last(request.rule_args), resolver, check.rules)
+        EffectArgs::of_check(call.args().last(request.rule_args), resolver, 0, check.rules)
     });
     let event = event(&outcome);
     let limiter = opened.key.value();

@@ -23,12 +23,14 @@ pub enum EffectArgs<'a> {
 }
 
 impl<'a> EffectArgs<'a> {
-    /// `written` are the arguments that are rules or names of policies, which `resolver` found.
-    pub fn of_rules(written: Args<'a>, resolver: &'a Resolver) -> Self {
+    /// `written` are the arguments that are rules or names of policies, which `resolver` found for the
+    /// key with this index.
+    pub fn of_rules(written: Args<'a>, resolver: &'a Resolver, key: usize) -> Self {
         if !resolver.named_a_policy() {
             return Self::Borrowed(written);
         }
-        let rules_of = |text: &[u8]| Some(resolver.named(text.strip_prefix(b"@")?)?.texts.args());
+        let rules_of =
+            |text: &[u8]| Some(resolver.named(text.strip_prefix(b"@")?, key)?.texts.args());
         let only = written.get(0).filter(|_| written.len() == 1);
         if let Some(rules) = only.and_then(|only| rules_of(only.bytes())) {
             return Self::Borrowed(rules);
@@ -45,8 +47,8 @@ impl<'a> EffectArgs<'a> {
 
     /// The arguments for a check of these rules, given in the same order.
     #[inline]
-    pub fn of_check(written: Args<'a>, resolver: &'a Resolver, rules: &[Rule]) -> Self {
-        let args = Self::of_rules(written, resolver);
+    pub fn of_check(written: Args<'a>, resolver: &'a Resolver, key: usize, rules: &[Rule]) -> Self {
+        let args = Self::of_rules(written, resolver, key);
         if rules.iter().any(|rule| rule.cost().is_named()) { args.with_costs(rules) } else { args }
     }
 

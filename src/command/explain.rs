@@ -2,15 +2,26 @@
 
 use super::scratch::{self, Scratch};
 use crate::config;
-use crate::server::{Call, CommandError};
+use crate::server::{Call, CommandError, Writer};
 use ratelimit_core::rule;
 use ratelimit_protocol::parse;
+
+/// Precedes the rules of a policy that decides only for keys without a plan.
+const BY_PLAN: &str = "unless the key's plan names another policy: ";
 
 /// `RL.EXPLAIN`
 pub fn explain(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, resolver, .. }| {
         parse::explain(call.args().from(1).bytes(), &config::limits(), resolver, rules)?;
-        call.reply(|to| to.list(&*rules, |to, rule| to.text(rule::explain(rule))));
+        let mut explained = rules.iter().map(rule::explain);
+        let mut texts = Vec::with_capacity(rules.len());
+        for arg in call.args().from(1).bytes() {
+            let policy = arg.strip_prefix(b"@").and_then(|name| resolver.named(name, 0));
+            let plan = if arg.starts_with(b"@plan:") { BY_PLAN } else { "" };
+            let rules = explained.by_ref().take(policy.map_or(1, |policy| policy.rules.len()));
+            texts.extend(rules.map(|text| format!("{plan}{text}")));
+        }
+        call.reply(|to| to.list(texts, Writer::text));
         Ok(())
     })
 }

@@ -2,11 +2,12 @@
 
 use super::standing::kind_name;
 use crate::datatype::{self, LIMITER};
+use crate::policy;
 use crate::server::reply::Value::{Count, Integer, Nested, Null, Text};
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
 use ratelimit_core::algorithm::Details;
-use ratelimit_core::key::{HoldReport, Limiter, StateReport};
+use ratelimit_core::key::{HoldReport, Limiter, Plan, StateReport};
 use ratelimit_protocol::parse;
 
 /// The most holds shown: those that lapse next.
@@ -32,6 +33,8 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     let states = |to: &Writer<'_>| to.list(&states, show_state);
     let bans = limiter.bans_at(now_us);
     let pause = limiter.pause_at(now_us);
+    let plan = limiter.plan_at(now_us);
+    let is_unknown = |plan: &Plan| policy::get(plan.name.as_bytes()).is_none();
     let holds = seen.live_holds(now_us);
     let next_holds = seen.next_holds(now_us, NEXT_HOLDS);
     let next_holds = |to: &Writer<'_>| to.list(&next_holds, show_hold);
@@ -41,6 +44,9 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
             Some(("access", Nested(&|to| show_standing(to, limiter, now_us)))),
             Some(("paused_ms", Integer(pause.map_or(0, |pause| pause.left_ms(now_us))))),
             Some(("pause_reason", pause.map_or(Null, |pause| Text(&pause.reason)))),
+            Some(("plan", plan.map_or(Null, |plan| Text(plan.name.as_bytes())))),
+            Some(("plan_ttl_ms", Integer(plan.map_or(0, |plan| plan.left_ms(now_us))))),
+            Some(("plan_unknown", Integer(plan.is_some_and(is_unknown).into()))),
             Some(("bans", Count(bans.map_or(0, |count| count.bans.into())))),
             Some(("forgiven_ms", Integer(bans.map_or(0, |count| count.left_ms(now_us))))),
             Some(("holds", Count(holds as u64))),

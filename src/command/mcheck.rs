@@ -10,6 +10,7 @@ use super::opened::refused;
 use super::scratch::{self, Scratch};
 use super::several::{Asked, done, key_checks};
 use crate::config;
+use crate::plans::{self, WithPlans};
 use crate::policy::Resolver;
 use crate::server::{Call, CommandError, KeysRequest, clock};
 use ratelimit_core::check::{self, Decision, Outcome};
@@ -20,7 +21,11 @@ use ratelimit_protocol::parse;
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let args = call.args().from(1).bytes();
-        let request = &parse::mcheck(args, &config::limits(), resolver, rules)?;
+        let plans = &mut WithPlans::new(resolver, |index: usize, at_us| {
+            let name = call.args().get(index.saturating_add(2))?;
+            plans::of_key(call, name, at_us)
+        });
+        let request = &parse::mcheck(args, &config::limits(), plans, rules)?;
         let clock_us = clock::now_us();
         let now_us = request.check.at_us.unwrap_or(clock_us);
         let options = request.check.options_at(now_us);

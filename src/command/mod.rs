@@ -9,7 +9,7 @@
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide
 //! any                                     RL.MCHECK with ANY
-//! refund, reset, standing                 change a key
+//! refund, reset, standing, plan           change a key
 //! pause, sync                             follow an upstream
 //! holds                                   RL.SETTLE and RL.RENEW
 //! blocks, log, info, top, explain         show
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! Other files have the commands of their names; `standing` has RL.BLOCK, RL.EXEMPT, RL.UNBLOCK and
-//! RL.UNEXEMPT, `pause` RL.PAUSE and RL.RESUME.
+//! RL.UNEXEMPT, `pause` RL.PAUSE and RL.RESUME, `plan` RL.PLAN and RL.UNPLAN.
 
 mod answer;
 mod any;
@@ -47,6 +47,7 @@ mod mcheck;
 mod opened;
 mod pause;
 mod peek;
+mod plan;
 mod policy;
 mod refund;
 mod reset;
@@ -152,7 +153,7 @@ const POLICY: Command = Command {
     complexity: c"Depends on subcommand.",
 };
 
-static TABLE: [Command; 30] = [
+static TABLE: [Command; 32] = [
     CHECK,
     Command {
         name: c"rl.wait",
@@ -263,6 +264,21 @@ static TABLE: [Command; 30] = [
         name: c"rl.unexempt",
         handler: on_command(standing::unexempt),
         summary: c"Ends the exemption of a key.",
+        ..UNBLOCK
+    },
+    Command {
+        name: c"rl.plan",
+        syntax: "key policy [EX seconds|PX milliseconds|EXAT unix-time-seconds|\
+                 PXAT unix-time-milliseconds|FOR period]",
+        handler: on_command(plan::plan),
+        flags: c"write fast deny-oom",
+        summary: c"Binds a policy to a key, for the checks that ask for its plan.",
+        ..BLOCK
+    },
+    Command {
+        name: c"rl.unplan",
+        handler: on_command(plan::unplan),
+        summary: c"Ends the plan of a key.",
         ..UNBLOCK
     },
     Command {

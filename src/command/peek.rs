@@ -3,6 +3,7 @@
 use super::answer;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
+use crate::plans::{self, WithPlans};
 use crate::server::{Call, CommandError, ReadKey, clock};
 use crate::{config, metrics, unreadable};
 use ratelimit_core::check::{Decision, Outcome};
@@ -14,7 +15,9 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     unreadable::require_nothing_skipped(call)?;
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
-        let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
+        let name = call.key_name()?;
+        let plans = &mut WithPlans::new(resolver, |_, at_us| plans::of_key(call, name, at_us));
+        let request = parse::peek(call.after_key().bytes(), &config::limits(), plans, rules)?;
         evaluate(call, &request, scratch, |outcome, check, decisions, limiter| {
             answer::of_key(call, request.full, outcome.summary, check, decisions, limiter);
         })?;

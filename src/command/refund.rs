@@ -3,6 +3,7 @@
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
 use super::scratch::{self, Scratch};
+use crate::plans::{self, WithPlans};
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::rule::Rule;
@@ -13,11 +14,13 @@ use ratelimit_protocol::waiting::Cause;
 /// `RL.REFUND`
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, resolver, .. }| {
-        let request = parse::refund(call.after_key().bytes(), &config::limits(), resolver, rules)?;
+        let name = call.key_name()?;
+        let plans = &mut WithPlans::new(resolver, |_, at_us| plans::of_key(call, name, at_us));
+        let request = parse::refund(call.after_key().bytes(), &config::limits(), plans, rules)?;
         let mut opened = Opened::first(call, request.at_us)?;
         opened.lapse();
         let refunded = give_back(&mut opened, request.units, rules, || {
-            EffectArgs::of_rules(call.args().last(request.rule_args), resolver)
+            EffectArgs::of_rules(call.args().last(request.rule_args), resolver, 0)
         });
         call.reply_integer(i64::try_from(refunded).unwrap_or(i64::MAX));
         Ok(())

@@ -95,7 +95,7 @@ impl<'a> Asked<'a> {
             opened.checked(check, decisions, outcome, || {
                 let group = self.group(*index).1;
                 let written = written.from(group.start).first(group.len());
-                EffectArgs::of_check(written, resolver, check.rules)
+                EffectArgs::of_check(written, resolver, *index, check.rules)
             });
         }
         Ok(())

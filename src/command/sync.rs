@@ -4,6 +4,7 @@ use super::effect_args::EffectArgs;
 use super::opened::{Opened, refused};
 use super::scratch::{self, Scratch};
 use crate::config;
+use crate::plans::{self, WithPlans};
 use crate::server::{Call, CommandError};
 use ratelimit_core::check::CheckError;
 use ratelimit_protocol::effect::{Action, Recorded};
@@ -14,7 +15,9 @@ use ratelimit_protocol::waiting::Cause;
 pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
     call.require_args(["RL.SYNC", "key", "REMAINING", "n", "rule"].len())?;
     scratch::with(call, |Scratch { rules, resolver, .. }| {
-        let request = parse::sync(call.after_key().bytes(), &config::limits(), resolver, rules)?;
+        let name = call.key_name()?;
+        let plans = &mut WithPlans::new(resolver, |_, at_us| plans::of_key(call, name, at_us));
+        let request = parse::sync(call.after_key().bytes(), &config::limits(), plans, rules)?;
         let mut opened = Opened::first(call, request.at_us)?;
         opened.lapse();
         let (at_us, mut consumed) = (opened.at_us, 0_i64);
@@ -35,7 +38,7 @@ pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
             let recorded = Recorded::Admitted;
             let action = Action::Check { recorded, cost: units, meta: None };
             opened.changed(action, Cause::Consumed { rules, hold: None }, || {
-                EffectArgs::of_check(call.args().last(1), resolver, rules)
+                EffectArgs::of_check(call.args().last(1), resolver, 0, rules)
             });
         }
         call.reply_integer(consumed);

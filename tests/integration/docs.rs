@@ -26,6 +26,7 @@ const MIGRATE: &str = include_str!("../../docs/migrate.md");
 const README: &str = include_str!("../../README.md");
 const OPERATIONS: &str = include_str!("../../docs/operate/run.md");
 const POLICIES: &str = include_str!("../../docs/guide/policies.md");
+const PLANS: &str = include_str!("../../docs/guide/plans.md");
 const POOLS: &str = include_str!("../../docs/guide/pools.md");
 const RULES: &str = include_str!("../../docs/guide/rules.md");
 const SECURITY: &str = include_str!("../../SECURITY.md");
@@ -63,7 +64,8 @@ fn transcripts_of_the_guide_to_policies_are_true() {
 }
 
 #[test]
-fn transcripts_of_the_guide_to_pools_are_true() {
+fn transcripts_of_the_guides_to_plans_and_pools_are_true() {
+    replay(PLANS);
     replay(POOLS);
 }
 

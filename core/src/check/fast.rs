@@ -1,5 +1,5 @@
 //! The fast path, which nearly every check takes: all its rules read one state, and
-//! the key holds nothing else, or nothing yet; or a block or an exemption answers.
+//! the key holds nothing else but a plan, or nothing yet; or a block or an exemption answers.
 //!
 //! ```text
 //! one rule                 | pointer -> its state |
@@ -32,7 +32,7 @@ impl Limiter {
         if check.options.is_some() {
             return None;
         }
-        if let Some(state) = self.only_state_mut() {
+        if let Some(state) = self.only_state_mut(check.now_us) {
             return check_state(state, check, decisions);
         }
         if self.is_empty() {
@@ -74,7 +74,7 @@ impl Limiter {
         if check.options.is_some() {
             return None;
         }
-        let state = self.only_state()?;
+        let state = self.only_state(check.now_us)?;
         match check.rules {
             [rule] => {
                 let meter = state.fits(rule).then(|| state.meter())?;

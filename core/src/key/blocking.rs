@@ -77,7 +77,7 @@ impl Limiter {
 
     /// The pause, even if it has ended.
     pub fn pause(&self) -> Option<&Pause> {
-        self.compound()?.pause.as_deref()
+        self.orders()?.pause.as_deref()
     }
 
     /// The pause in effect at `now_us`.
@@ -92,14 +92,14 @@ impl Limiter {
         if grows {
             let length_us = until_us.saturating_sub(now_us).min(MAX_PERIOD_US);
             let pause = Pause { until_us, length_us, reason: reason.into() };
-            self.change(|compound| compound.pause = Some(Box::new(pause)));
+            self.set_orders(|orders| orders.pause = Some(Box::new(pause)));
         }
         grows
     }
 
     /// Ends the pause.
     pub fn resume(&mut self) {
-        self.change(|compound| compound.pause = None);
+        self.set_orders(|orders| orders.pause = None);
     }
 }
 

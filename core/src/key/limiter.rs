@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! Limiter, 16 bytes
-//! | pointer -> one state |  or  | pointer | -> states, block, pause, history and others
+//! | pointer -> one state |  or  | pointer | -> states, block, pause, plan, history and others
 //! ```
 //!
 //! Most keys have one state, because one rule checks them, or several log rules that share a log. A
 //! limiter is as large as the server's smallest objects, so an allocator with size classes places
 //! it next to those of its key.
 
-use super::{BanCount, Check, Deadline, History, Holds, Pause, StandingEntry};
+use super::{BanCount, Check, Deadline, History, Holds, Orders, StandingEntry};
 use crate::algorithm::{Moment, State};
 use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{HOUR_US, Rule};
@@ -38,7 +38,7 @@ pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
     pub standing: Option<Box<StandingEntry>>,
-    pub pause: Option<Box<Pause>>,
+    pub orders: Option<Box<Orders>>,
     /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
     pub history: Option<Box<History>>,
@@ -82,20 +82,25 @@ impl Limiter {
         self.states_and_holds().0
     }
 
-    /// The only state of a limiter that holds nothing else.
+    /// The only state of a limiter that holds nothing else, or else only a plan in effect.
     #[inline]
-    pub(crate) const fn only_state(&self) -> Option<&State> {
+    pub(crate) fn only_state(&self, now_us: u64) -> Option<&State> {
         match &self.contents {
+            Contents::Nothing => None,
             Contents::One(state) => Some(state),
-            _ => None,
+            Contents::Compound(compound) => compound.only_planned(now_us)?.states.first(),
         }
     }
 
     #[inline]
-    pub(crate) const fn only_state_mut(&mut self) -> Option<&mut State> {
+    pub(crate) fn only_state_mut(&mut self, now_us: u64) -> Option<&mut State> {
         match &mut self.contents {
+            Contents::Nothing => None,
             Contents::One(state) => Some(state),
-            _ => None,
+            Contents::Compound(compound) => {
+                compound.only_planned(now_us)?;
+                compound.states.first_mut()
+            }
         }
     }
 
@@ -179,8 +184,8 @@ impl Limiter {
         };
         change(&mut compound);
         compound.holds.take_if(|holds| holds.is_empty());
-        let Compound { states: _, standing, pause, bans, history, holds } = &*compound;
-        let overridden = standing.is_some() || pause.is_some() || bans.is_some();
+        let Compound { states: _, standing, orders, bans, history, holds } = &*compound;
+        let overridden = standing.is_some() || orders.is_some() || bans.is_some();
         let plain = !overridden && history.is_none() && holds.is_none();
         self.contents = if !plain || compound.states.len() > 1 {
             Contents::Compound(compound)
@@ -221,8 +226,8 @@ impl Limiter {
         most
     }
 
-    /// Drops every state and hold. Keeps the history, the count of bans, and a block, an exemption
-    /// or a pause in effect. Returns true if it dropped any.
+    /// Drops every state and hold. Keeps the history, the count of bans, and a block, an exemption,
+    /// a pause or a plan in effect. Returns true if it dropped any.
     pub fn reset(&mut self, now_us: u64) -> bool {
         let any = !self.states().is_empty() || self.holds().is_some();
         if any {
@@ -235,8 +240,8 @@ impl Limiter {
         any
     }
 
-    /// Drops a block, an exemption or a pause that has ended, because it would keep the key large and its
-    /// checks off the fast path. Also forgets bans and ends lapsed holds. Called when the key
+    /// Drops a block, an exemption, a pause or a plan that has ended, because it would keep the key large
+    /// and its checks off the fast path. Also forgets bans and ends lapsed holds. Called when the key
     /// changes anyway, on replicas too.
     pub(super) fn drop_ended(&mut self, now_us: u64) {
         if self.compound().is_none() {
@@ -247,6 +252,9 @@ impl Limiter {
         }
         if self.pause().is_some() && self.pause_at(now_us).is_none() {
             self.resume();
+        }
+        if self.plan().is_some() && self.plan_at(now_us).is_none() {
+            self.set_plan(None);
         }
         self.forget_bans(now_us);
         self.lapse(now_us);
@@ -268,7 +276,10 @@ impl Limiter {
             to.boxed(compound);
             to.vec(&mut compound.states);
             to.optional(&mut compound.standing, |standing, to| to.slice(&mut standing.reason));
-            to.optional(&mut compound.pause, |pause, to| to.slice(&mut pause.reason));
+            to.optional(&mut compound.orders, |orders, to| {
+                to.optional(&mut orders.pause, |pause, to| to.slice(&mut pause.reason));
+                to.optional(&mut orders.plan, |_, _| {});
+            });
             to.optional(&mut compound.bans, |_, _| {});
             to.optional(&mut compound.history, History::visit_heap);
             to.optional(&mut compound.holds, Holds::visit_heap);
@@ -280,12 +291,23 @@ impl Limiter {
 }
 
 impl Compound {
+    /// Itself if it holds one state and a plan in effect, and nothing else.
+    fn only_planned(&self, now_us: u64) -> Option<&Self> {
+        let Self { states, standing, orders, bans, history, holds } = self;
+        let Orders { pause, plan } = orders.as_deref()?;
+        let others = standing.is_some() || pause.is_some() || bans.is_some() || history.is_some();
+        let in_effect = plan.as_ref().is_some_and(|plan| plan.ends() > Moment::At(now_us));
+        (states.len() == 1 && in_effect && !others && holds.is_none()).then_some(self)
+    }
+
     fn deadline(&self) -> Deadline {
-        let Self { states, standing, pause, bans, history, holds } = self;
+        let Self { states, standing, orders, bans, history, holds } = self;
+        let orders = orders.as_deref();
         let end_of = |until: Moment| Deadline::new(until, 0);
         let others = [
             standing.as_ref().map(|standing| end_of(standing.ends())),
-            pause.as_deref().map(|pause| end_of(Moment::At(pause.until_us))),
+            orders.and_then(|orders| Some(end_of(Moment::At(orders.pause.as_ref()?.until_us)))),
+            orders.and_then(|orders| Some(end_of(orders.plan.as_ref()?.ends()))),
             bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
             history.as_deref().map(|all| Deadline::new(Moment::At(all.until_us), HOUR_US)),
             holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),

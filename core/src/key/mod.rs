@@ -5,6 +5,7 @@
 //! standing   a block or an exemption, and how often the key was banned
 //! blocking   blocks, exemptions, bans and pauses of a key
 //! pause      a pause of a key's upstream
+//! plan       a policy bound to a key
 //! holds      receipts of checks, by which charges are corrected
 //! check      a check's arguments, and what a check did
 //! record     what a check does to the value, once it is decided
@@ -28,6 +29,7 @@ mod holding;
 pub(crate) mod holds;
 pub(crate) mod limiter;
 pub(crate) mod pause;
+mod plan;
 mod record;
 mod replayed;
 pub(crate) mod report;
@@ -49,6 +51,8 @@ pub(crate) use holds::{Charge, Hold, Holds, LapsedCopy, Length, MOST_HOLDS};
 pub(crate) use limiter::Compound;
 pub use limiter::Limiter;
 pub use pause::Pause;
+pub(crate) use plan::Orders;
+pub use plan::Plan;
 pub use report::{HoldReport, StateReport};
 pub(crate) use slots::Slots;
 pub use standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};

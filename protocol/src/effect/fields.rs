@@ -31,7 +31,7 @@ pub(super) const EXPIRY: Field = Field::new("expiry", 0, i64::MAX.unsigned_abs()
 pub(super) const UNITS: Field = Field::new("units", 0, MAX_UNITS as u64);
 /// How many checks a history keeps.
 pub(super) const KEEP: Field = Field::new("keep", 1, u32::MAX as u64);
-/// When a hold, a pause, a block, a ban or an exemption ends.
+/// When a hold, a pause, a block, a ban, an exemption or a plan ends.
 pub(super) const END: Field = Field::new("the end", 0, MAX_END_US);
 /// 1 if a hold gives its charges back when it lapses.
 pub(super) const REFUND: Field = Field::new("refund", 0, 1);

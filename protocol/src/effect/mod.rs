@@ -19,8 +19,9 @@
 //! ban                     :until-us:length-us[:bans:forgotten-us:span-us]
 //!                                                 reason                    a block by a rule
 //! pause                   :until-us               reason
+//! plan                    :until-us               policy                    -1: no end
 //! lapse                                                                 holds that ended
-//! reset, unblock, unexempt, resume
+//! reset, unblock, unexempt, resume, unplan
 //! ```
 //!
 //! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0 that its expiry
@@ -51,11 +52,11 @@ pub use write::Head;
 
 use crate::parse::Settled;
 use ratelimit_core::key::{
-    BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Standing,
+    BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Plan, Standing,
     StandingEntry, Verdict,
 };
 use ratelimit_core::named;
-use ratelimit_core::rule::{NamedCost, Rule};
+use ratelimit_core::rule::{Name, NamedCost, Rule};
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
@@ -135,6 +136,15 @@ pub enum Action<'a> {
     },
     /// The pause was ended.
     Resume,
+    /// A plan was bound to the key.
+    Plan {
+        /// When the plan ends, in Unix microseconds; `None`: never.
+        until_us: Option<u64>,
+        /// The name of its policy.
+        name: &'a [u8],
+    },
+    /// The plan was unbound.
+    Unplan,
 }
 
 /// What a check did.
@@ -180,6 +190,8 @@ named! {
         Unexempt = "unexempt",
         Pause = "pause",
         Resume = "resume",
+        Plan = "plan",
+        Unplan = "unplan",
     }
 }
 
@@ -225,7 +237,9 @@ impl<'a> Action<'a> {
             | Self::Unblock
             | Self::Unexempt
             | Self::Pause { .. }
-            | Self::Resume => false,
+            | Self::Resume
+            | Self::Plan { .. }
+            | Self::Unplan => false,
         }
     }
 
@@ -251,10 +265,12 @@ impl<'a> Action<'a> {
             Self::Unexempt => Word::Unexempt,
             Self::Pause { .. } => Word::Pause,
             Self::Resume => Word::Resume,
+            Self::Plan { .. } => Word::Plan,
+            Self::Unplan => Word::Unplan,
         }
     }
 
-    /// The texts that follow the head: the id of a hold, and a `META` or a reason.
+    /// The texts that follow the head: the id of a hold, a `META` or a reason, or the name of a policy.
     #[inline]
     pub fn texts(&self) -> [Option<&'a [u8]>; 2] {
         match *self {
@@ -265,13 +281,15 @@ impl<'a> Action<'a> {
             Self::Settle { id: text, .. }
             | Self::Renew { id: text, .. }
             | Self::Set { reason: text, .. }
-            | Self::Pause { reason: text, .. } => [Some(text), None],
+            | Self::Pause { reason: text, .. }
+            | Self::Plan { name: text, .. } => [Some(text), None],
             Self::Refund { .. }
             | Self::Lapse
             | Self::Reset
             | Self::Unblock
             | Self::Unexempt
-            | Self::Resume => [None, None],
+            | Self::Resume
+            | Self::Unplan => [None, None],
         }
     }
 
@@ -285,6 +303,8 @@ impl<'a> Action<'a> {
             Word::Unexempt => Some(c"rl.unexempt"),
             Word::Pause => Some(c"rl.pause"),
             Word::Resume => Some(c"rl.resume"),
+            Word::Plan => Some(c"rl.plan"),
+            Word::Unplan => Some(c"rl.unplan"),
             Word::Admit | Word::Charge | Word::Pass | Word::Deny | Word::Refuse | Word::Hold => {
                 None
             }
@@ -326,6 +346,13 @@ impl Effect<'_> {
                 limiter.pause_until(until_us, self.at_us, reason);
             }
             Action::Resume => limiter.resume(),
+            Action::Plan { until_us, name } => {
+                // The reader has tested it.
+                if let Some(name) = Name::new(name) {
+                    limiter.set_plan(Some(Plan { name, until_us }));
+                }
+            }
+            Action::Unplan => limiter.set_plan(None),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
 use super::{Action, BanTerms, Effect, Recorded, VERSION, VERSION_FIELD, Word};
 use crate::parse::cursor::Cursor;
+use crate::parse::policy;
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
 use crate::parse::{Limits, NoPolicies, ParseError, Settled};
@@ -79,7 +80,16 @@ pub fn read<'a>(
             take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
         }
         Action::Set { reason, .. } | Action::Pause { reason, .. } => *reason = args.required()?,
-        Action::Lapse | Action::Reset | Action::Unblock | Action::Unexempt | Action::Resume => {}
+        Action::Plan { name, .. } => {
+            *name = args.required()?;
+            policy::name(name)?;
+        }
+        Action::Lapse
+        | Action::Reset
+        | Action::Unblock
+        | Action::Unexempt
+        | Action::Resume
+        | Action::Unplan => {}
     }
     args.finish(A_RULE)?;
     Ok(effect)
@@ -164,6 +174,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
             Word::Unexempt => Action::Unexempt,
             Word::Pause => Action::Pause { until_us: self.number(END)?, reason: b"" },
             Word::Resume => Action::Resume,
+            Word::Plan => Action::Plan { until_us: self.time_or_never(END)?, name: b"" },
+            Word::Unplan => Action::Unplan,
         })
     }
 

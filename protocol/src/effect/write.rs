@@ -54,12 +54,14 @@ impl Head {
                     }
                 }
             }
+            Action::Plan { until_us, .. } => head.end(until_us),
             Action::Settle { .. }
             | Action::Lapse
             | Action::Reset
             | Action::Unblock
             | Action::Unexempt
-            | Action::Resume => {}
+            | Action::Resume
+            | Action::Unplan => {}
         }
         head
     }
@@ -70,7 +72,7 @@ impl Head {
         self.text.get(..self.len.saturating_sub(1)).unwrap_or_default()
     }
 
-    /// Writes when a block or an exemption ends; -1 if never.
+    /// Writes when a block, an exemption or a plan ends; -1 if never.
     fn end(&mut self, until_us: Option<u64>) {
         match until_us {
             Some(until_us) => self.number(END, until_us),

@@ -4,7 +4,7 @@
 use super::{assert_printable, words};
 use crate::parse::{
     CheckRequest, Limits, MAX_FLOW, ParseError, RuleArgError, RuleCache, RuleResolver, blocks,
-    check, explain, log, mcheck, no_arguments, pause, peek, policy, refund, renew, settle,
+    check, explain, log, mcheck, no_arguments, pause, peek, plan, policy, refund, renew, settle,
     standing, sync, throttle, top, wait, written_policy,
 };
 use ratelimit_core::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule};
@@ -103,6 +103,7 @@ pub fn run(data: &[u8]) {
             renew(args(), limits).err(),
             standing(args(), limits).err(),
             pause(args(), limits).err(),
+            plan(args()).err(),
             synced.err(),
         ];
         test_errors(&errors);

@@ -38,7 +38,7 @@ mod traffic;
 use std::fmt::Display;
 
 /// The arguments of a text. Two spaces in a row have an empty argument between them.
-fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     text.split(|&byte| byte == b' ').take(if text.is_empty() { 0 } else { usize::MAX })
 }
 

@@ -6,6 +6,7 @@ use ratelimit_core::rule::digits;
 use std::ops::RangeInclusive;
 
 /// The arguments not yet taken.
+#[derive(Clone)]
 pub struct Cursor<'a, I> {
     next: Option<&'a [u8]>,
     rest: I,

@@ -1,6 +1,7 @@
 //! `RL.MCHECK`: one check of several keys.
 //!
-//! One group of rules for all keys, or one group per key, in the order of the keys.
+//! One group of rules for all keys, or one group per key, in the order of the keys. A group for all
+//! keys that asks for their plans is read again for each.
 
 use super::check::{CheckRequest, expected, options_with};
 use super::costs::give_costs;
@@ -25,7 +26,7 @@ pub struct MCheckRequest<'a> {
     pub check: CheckRequest<'a>,
     /// Which key the check passes through; `None`: through all of them.
     pub any: Option<Any>,
-    /// One for all keys, or one per key in their order.
+    /// One for all keys, or one per key in their order. Keys with plans of their own have one each.
     pub groups: Vec<Group>,
 }
 
@@ -50,7 +51,7 @@ pub struct Group {
 /// The request of an `RL.MCHECK`, from the number of keys on. The number of groups is tested
 /// last.
 pub fn mcheck<'a>(
-    args: impl Iterator<Item = &'a [u8]>,
+    args: impl Iterator<Item = &'a [u8]> + Clone,
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
@@ -75,8 +76,10 @@ pub fn mcheck<'a>(
         (Some(()), Some(())) => Some(Any::Most),
         (None, Some(())) => return Err(ParseError::missing("MOST", "ANY, expected ANY MOST")),
     };
-    let mut groups = Vec::with_capacity(1);
+    let mut groups: Vec<Group> = Vec::with_capacity(1);
+    let all_groups = args.clone();
     loop {
+        resolver.of_key(groups.len(), check.at_us);
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
         let taken = take_rules_of_next_key(&mut args, limits, resolver, rules)?;
         check.rule_args = first_arg.saturating_add(taken);
@@ -93,6 +96,14 @@ pub fn mcheck<'a>(
     args.finish("NEXT or a rule such as 20/1m; options come before the rules")?;
     if groups.len() != 1 && groups.len() != keys {
         return Err(ParseError::Groups { groups: groups.len(), keys });
+    }
+    if groups.len() < keys && resolver.asked_for_plan() {
+        for key in 1..keys {
+            resolver.of_key(key, check.at_us);
+            let (first_rule, mut args) = (rules.len(), all_groups.clone());
+            take_rules_of_next_key(&mut args, limits, resolver, rules)?;
+            groups.push(Group { rules: first_rule..rules.len(), args: 0..check.rule_args });
+        }
     }
     give_costs(&named_costs, rules, resolver.named_a_policy())?;
     for group in &groups {

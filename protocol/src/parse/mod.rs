@@ -28,7 +28,8 @@ mod log;
 mod mcheck;
 pub(crate) mod options;
 mod pause;
-mod policy;
+mod plan;
+pub(crate) mod policy;
 mod refund;
 mod renew;
 pub(crate) mod resolver;
@@ -50,6 +51,7 @@ pub use limits::{Limits, MAX_FLOW};
 pub use log::log;
 pub use mcheck::{Any, Group, MCheckRequest, mcheck};
 pub use pause::pause;
+pub use plan::{PlanRequest, plan};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use refund::{RefundRequest, refund};
 pub use renew::{RenewRequest, renew};
@@ -78,7 +80,7 @@ mod test_lines {
     pub const UNTIMED: Limits = Limits { allow_at: false, ..LIMITS };
 
     /// The words of a line as arguments; `''` is an empty one.
-    pub fn args(line: &str) -> impl Iterator<Item = &[u8]> {
+    pub fn args(line: &str) -> impl Iterator<Item = &[u8]> + Clone {
         line.split_whitespace().map(|word| if word == "''" { b"" } else { word.as_bytes() })
     }
 

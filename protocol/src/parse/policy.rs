@@ -86,7 +86,8 @@ pub fn written_policy(text: &[u8], limits: &Limits, rules: &mut Vec<Rule>) -> Pa
     Ok(name)
 }
 
-fn name(text: &[u8]) -> Parsed<Name> {
+/// The name of a policy.
+pub(crate) fn name(text: &[u8]) -> Parsed<Name> {
     let expected = "1 to 32 of A-Z a-z 0-9 _ . -";
     Name::new(text).ok_or_else(|| ParseError::value("the policy's name", text, expected))
 }

@@ -13,8 +13,24 @@ pub trait RuleResolver {
     /// Why the policy cannot be used.
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError>;
 
+    /// The rules of the policy that the key's plan names, or of this one if the key has no plan.
+    ///
+    /// # Errors
+    /// Why the policy cannot be used.
+    fn plan(&mut self, default: &[u8]) -> Result<&[Rule], RuleArgError> {
+        self.policy(default)
+    }
+
+    /// What comes next is for the key with this index, and for this time; `None`: the server's.
+    fn of_key(&mut self, _index: usize, _at_us: Option<u64>) {}
+
     /// Whether the request has named a policy.
     fn named_a_policy(&self) -> bool {
+        false
+    }
+
+    /// Whether the request has asked for a key's plan.
+    fn asked_for_plan(&self) -> bool {
         false
     }
 

@@ -37,8 +37,11 @@ pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
     while let Some(text) = args.peek() {
         let first_found = rules.len();
         if let Some(name) = text.strip_prefix(b"@") {
-            let found = resolver.policy(name).map_err(|error| ParseError::rule(text, error))?;
-            rules.extend_from_slice(found);
+            let found = match name.strip_prefix(b"plan:") {
+                Some(default) => resolver.plan(default),
+                None => resolver.policy(name),
+            };
+            rules.extend_from_slice(found.map_err(|error| ParseError::rule(text, error))?);
         } else if !resolver.rule(text, rules).map_err(|error| ParseError::rule(text, error))? {
             break;
         }

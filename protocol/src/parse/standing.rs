@@ -1,4 +1,5 @@
-//! `RL.BLOCK` and `RL.EXEMPT`: until when, and why.
+//! `RL.BLOCK` and `RL.EXEMPT`: until when, and why. `RL.PAUSE` and `RL.PLAN` have the same options for
+//! the end.
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
@@ -6,7 +7,7 @@ use super::limits::Limits;
 use super::options::once;
 use ratelimit_core::rule::{MAX_TIME_US, MS_US, SECOND_US, span_us};
 
-/// When a block or an exemption ends.
+/// When a block, an exemption, a pause or a plan ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// No end was given.
@@ -50,23 +51,30 @@ pub fn standing<'a>(
 ) -> Parsed<StandingRequest<'a>> {
     let mut args = Cursor::new(args);
     let (mut ends, mut reason) = (None, None);
-    loop {
-        if let Some((name, unit_us, end)) = NUMBERS.iter().find(|(name, ..)| args.keyword(name)) {
-            once(&mut ends, ENDS, || Ok(end(args.micros(name, *unit_us, MAX_TIME_US)?)))?;
-        } else if args.keyword("FOR") {
-            once(&mut ends, ENDS, || {
-                let no_period = || ParseError::missing("FOR", "period, expected one such as 1h");
-                let text = args.take().ok_or_else(no_period)?;
-                span_us("FOR", text).map(Ends::In).map_err(ParseError::Period)
-            })?;
-        } else if !args
-            .option("REASON", &mut reason, |args| reason_within(args.text("REASON")?, limits))?
-        {
-            break;
-        }
+    while args.end(&mut ends)?
+        || args.option("REASON", &mut reason, |args| reason_within(args.text("REASON")?, limits))?
+    {
     }
     args.finish("EX, PX, EXAT, PXAT, FOR or REASON")?;
     Ok(StandingRequest { ends: ends.unwrap_or(Ends::Never), reason: reason.unwrap_or_default() })
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
+    /// Reads an option for the end; `false` if none comes next.
+    pub(super) fn end(&mut self, ends: &mut Option<Ends>) -> Parsed<bool> {
+        if let Some((name, unit_us, end)) = NUMBERS.iter().find(|(name, ..)| self.keyword(name)) {
+            once(ends, ENDS, || Ok(end(self.micros(name, *unit_us, MAX_TIME_US)?)))?;
+        } else if self.keyword("FOR") {
+            once(ends, ENDS, || {
+                let no_period = || ParseError::missing("FOR", "period, expected one such as 1h");
+                let text = self.take().ok_or_else(no_period)?;
+                span_us("FOR", text).map(Ends::In).map_err(ParseError::Period)
+            })?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
 }
 
 /// What errors call the options of which one may be given.

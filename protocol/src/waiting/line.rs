@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub enum Due {
     /// Decide this waiter: it is admitted or leaves, or the caller says why it is denied.
     Try(Ticket),
-    /// Read this waiter's rules again, as a policy may have changed.
+    /// Read this waiter's rules again, as a policy or the key's plan may have changed.
     Read(Ticket),
     /// A waiter's deadline has come, and it must leave.
     Deadline(Ticket),
@@ -67,15 +67,19 @@ pub struct Line {
     /// before and have been woken since.
     known: Known,
     recalled: BTreeSet<Turn>,
-    /// The generation of policies.
+    /// How many changes of everything it has seen.
+    seen: u64,
+    /// Counts when the rules of its clients may have changed.
     generation: u64,
+    /// Whether the rules of a client depend on the key's plan.
+    by_plan: bool,
     /// When the next step is planned.
     pub planned_us: Option<u64>,
 }
 
 impl Line {
-    pub fn new(generation: u64) -> Self {
-        Self { next: Turn::END, last: Turn::FIRST, generation, ..Self::default() }
+    pub fn new(seen: u64) -> Self {
+        Self { next: Turn::END, last: Turn::FIRST, seen, ..Self::default() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -104,7 +108,16 @@ impl Line {
     }
 
     /// Appends a client to its flow.
-    pub fn join(&mut self, ticket: Ticket, flow: Flow, weight: u16, waiter: Client) -> Arc<Flow> {
+    pub fn join(
+        &mut self,
+        ticket: Ticket,
+        flow: Flow,
+        weight: u16,
+        waiter: Client,
+        by_plan: bool,
+    ) -> Arc<Flow> {
+        self.by_plan |= by_plan;
+        let waiter = Client { generation: self.generation, ..waiter };
         let (flow, turn) = self.flows.join(ticket, flow, weight, waiter);
         if let Some(turn) = turn {
             self.enter(turn);
@@ -239,6 +252,8 @@ impl Line {
         match cause {
             Cause::Consumed { rules, hold } => self.consumed(rules, hold.map(HoldId::of)),
             Cause::Returned(states) => states.iter().for_each(|&state| self.returned(state)),
+            // The plan may have changed too.
+            Cause::Changed if self.by_plan => self.renew(),
             Cause::Changed => self.wake_all(),
         }
         if !self.has_due() {
@@ -278,19 +293,30 @@ impl Line {
         self.woken.extend(self.flows.heads().filter(|turn| !self.due.contains(turn)));
     }
 
-    /// Wakes the heads whose waits are over, and all heads if their rules come from another
-    /// generation of policies.
-    pub fn catch_up(&mut self, generation: u64, now_us: u64) {
-        if self.generation != generation {
-            self.generation = generation;
-            self.heads_by_rule = HeadsByRule::default();
-            self.wake_all();
+    /// Wakes all heads, whose rules are to be read again.
+    fn renew(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.heads_by_rule = HeadsByRule::default();
+        self.wake_all();
+    }
+
+    /// Wakes the heads whose waits are over, and all heads if everything has changed.
+    pub fn catch_up(&mut self, seen: u64, now_us: u64) {
+        if self.seen != seen {
+            self.seen = seen;
+            self.renew();
         }
         while let Some(turn) = self.denials.pop_ended(now_us) {
             if !self.due.contains(&turn) {
                 self.woken.insert(turn);
             }
         }
+    }
+
+    /// Whether these are the rules that it knows of a client.
+    pub fn has_rules(&self, flow: &Flow, ticket: Ticket, rules: &Rules) -> bool {
+        let turn = self.flows.turn_of(flow, ticket);
+        turn.and_then(|turn| self.flows.head(turn)).is_some_and(|waiter| *waiter.rules == *rules)
     }
 
     /// The rules of a client as they are now. Returns those that it had.
@@ -361,8 +387,8 @@ impl Line {
         self.count(turn, -1);
     }
 
-    /// Counts the rules of a head, or stops counting them. Rules of an earlier generation of
-    /// policies are not counted.
+    /// Counts the rules of a head, or stops counting them. Rules of an earlier
+    /// generation are not counted.
     fn count(&mut self, turn: Turn, heads: isize) {
         let waiter = self.flows.head(turn);
         let waiter = waiter.filter(|waiter| waiter.generation == self.generation);

@@ -191,12 +191,11 @@ impl<W> Queues<W> {
             None => Arc::new(place),
         };
         self.catch_up(&place);
-        let Request { flow, weight, rules, cost, hold } = request;
-        let (rules, generation) = (self.rules.share(rules), self.seen);
-        let waiter = Client { rules, generation, cost, hold };
+        let Request { flow, weight, rules, by_plan, cost, hold } = request;
+        let waiter = Client { rules: self.rules.share(rules), generation: 0, cost, hold };
         let new = || Line::new(self.seen);
         let line = self.lines.entry(Arc::clone(&place)).or_insert_with(new);
-        let flow = line.join(ticket, flow, weight, waiter);
+        let flow = line.join(ticket, flow, weight, waiter, by_plan);
         self.instants.insert((deadline_us, Instant::Deadline(ticket)));
         self.bytes = self.bytes.saturating_add(bytes);
         plan(&mut self.instants, &place, line, self.now_us);
@@ -274,6 +273,13 @@ impl<W> Queues<W> {
             line.catch_up(self.seen, self.now_us);
             plan(&mut self.instants, place, line, self.now_us);
         }
+    }
+
+    /// Whether these are the rules that the line knows of a waiter.
+    pub fn has_rules(&self, ticket: Ticket, rules: &Rules) -> bool {
+        let waiter = self.waiters.get(&ticket);
+        let line = waiter.and_then(|waiter| Some((self.lines.get(&waiter.place)?, waiter)));
+        line.is_some_and(|(line, waiter)| line.has_rules(&waiter.flow, ticket, rules))
     }
 
     /// The rules of a waiter as they are now.

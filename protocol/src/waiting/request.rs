@@ -26,6 +26,8 @@ pub struct Request {
     pub weight: u16,
     /// Its rules.
     pub rules: Rules,
+    /// Whether they depend on the key's plan.
+    pub by_plan: bool,
     /// The cost of the rules without their own: the least one if it is a range.
     pub cost: u32,
     /// The hold that it asks for.
@@ -36,7 +38,7 @@ pub struct Request {
 #[derive(Debug)]
 pub(super) struct Client {
     pub rules: Arc<Rules>,
-    /// The generation of policies from which the rules come.
+    /// The generation of policies and plans from which the rules come.
     pub generation: u64,
     pub cost: u32,
     pub hold: Option<HoldId>,

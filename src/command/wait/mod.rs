@@ -21,7 +21,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use super::check;
-use super::line::{Waiter, Waiters, set_alarm, waiters};
+use super::line::{Waiter, Waiters, set_alarm, tell, waiters};
 use super::opened::Opened;
 use super::scratch::Scratch;
 use crate::config;
@@ -29,8 +29,8 @@ use crate::metrics::{self, Counter};
 use crate::server::propagation::must_not_replicate;
 use crate::server::{Call, ClientId, CommandError, EventContext, Texts, WhileWaiting, clock};
 use prospect::Prospect;
-use ratelimit_protocol::parse::WaitRequest;
-use ratelimit_protocol::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
+use ratelimit_protocol::parse::{RuleResolver, WaitRequest};
+use ratelimit_protocol::waiting::{Cause, Due, Flow, HoldId, Place, Request, Rules, Ticket};
 pub use unserved::refuse_unserved;
 
 /// The command that decides for a waiter. It cannot wait, because the module calls it.
@@ -75,6 +75,7 @@ fn waits_or_is_denied(
         flow: Flow { priority: request.priority, name: request.flow.into() },
         weight: request.weight,
         rules: Rules::of(&scratch.rules),
+        by_plan: scratch.resolver.asked_for_plan(),
         cost: request.check.cost,
         hold: hold.map(|hold| HoldId::of(hold.id)),
     };
@@ -160,14 +161,26 @@ fn leave(ticket: Ticket, admitted: Option<u32>, ended: &Counter) -> Option<Endin
 /// Answers a waiter if it would pass or never can. Otherwise it is due again after its wait, which
 /// may have become longer.
 fn attempt(ctx: &EventContext, ticket: Ticket) {
-    let Some(prospect) = of_waiter(ctx, ticket, prospect::of) else { return };
+    let prospect = of_waiter(ctx, ticket, |call, request, scratch| {
+        let prospect = prospect::of(call, request, scratch)?;
+        let is_known = || waiters().queues.has_rules(ticket, &Rules::of(&scratch.rules));
+        if scratch.resolver.asked_for_plan() && !is_known() {
+            // The plan of the key has ended since the line's rules were read.
+            tell(call.key_name()?, Cause::Changed);
+            return Ok(None);
+        }
+        Ok(Some(prospect))
+    });
     let ending = match prospect {
-        Ok(Prospect::Later { denial, .. }) => {
+        None | Some(Ok(None)) => return,
+        Some(Ok(Some(Prospect::Later { denial, .. }))) => {
             return waiters().queues.deny(ticket, denial, clock::steady_us());
         }
-        Ok(Prospect::Passes { cost }) => leave(ticket, Some(cost), &metrics::WAITS_ADMITTED),
-        Ok(Prospect::Free) => leave(ticket, None, &metrics::WAITS_ADMITTED),
-        Ok(Prospect::Decided) | Err(_) => leave(ticket, None, &metrics::WAITS_REFUSED),
+        Some(Ok(Some(Prospect::Passes { cost }))) => {
+            leave(ticket, Some(cost), &metrics::WAITS_ADMITTED)
+        }
+        Some(Ok(Some(Prospect::Free))) => leave(ticket, None, &metrics::WAITS_ADMITTED),
+        Some(Ok(Some(Prospect::Decided)) | Err(_)) => leave(ticket, None, &metrics::WAITS_REFUSED),
     };
     answer(ctx, ending);
 }

@@ -3,6 +3,7 @@
 use crate::command::scratch::{self, Scratch};
 use crate::command::{answer, peek};
 use crate::config;
+use crate::plans::{self, WithPlans};
 use crate::server::{Call, CommandError};
 use ratelimit_core::key::Verdict;
 use ratelimit_protocol::parse::{self, ParseError, WaitRequest};
@@ -40,7 +41,9 @@ pub fn with_request<T>(
 #[inline(never)]
 fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>, ParseError> {
     let Scratch { rules, resolver, .. } = scratch;
-    parse::wait(call.after_key().bytes(), &config::limits(), resolver, rules)
+    let plans =
+        &mut WithPlans::new(resolver, |_, at_us| plans::of_key(call, call.key_name().ok()?, at_us));
+    parse::wait(call.after_key().bytes(), &config::limits(), plans, rules)
 }
 
 /// What a request would be told now.
@@ -68,9 +71,12 @@ pub fn of(
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
             (Verdict::Allowed, _) if has_standing() => Prospect::Free,
             (Verdict::Allowed, _) => Prospect::Passes { cost: check.greatest_cost() },
-            // Only a settled hold can end the wait earlier.
+            // Only a settled hold and the end of a plan can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
-                let in_time = wait_ms <= request.ms || holds > 0;
+                let plan = limiter.and_then(|key| key.plan_at(now_us));
+                let plan_ms = plan.and_then(|plan| u64::try_from(plan.left_ms(now_us)).ok());
+                let ends = plan_ms.is_some_and(|plan_ms| plan_ms <= request.ms);
+                let in_time = wait_ms <= request.ms || holds > 0 || ends;
                 Prospect::Later { denial: Denial::of(wait_ms, check, decisions, limiter), in_time }
             }
             (Verdict::Limited | Verdict::Blocked, _) => Prospect::Decided,

@@ -12,6 +12,7 @@ mod ladders;
 mod log;
 mod mcheck;
 mod pause;
+mod plan;
 mod policy;
 mod refund;
 mod slots;

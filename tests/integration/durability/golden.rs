@@ -9,6 +9,7 @@
 //! payload HEX                                                its next bytes
 //! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
 //! paused until UNIX-US for US [reason BYTES]                 its pause, if any, and how long it is
+//! planned NAME until UNIX-US|for good                        its plan, if any
 //! trail keep N until UNIX-US                                 its history, if any: oldest entry first
 //! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
 //! bans N until UNIX-US span US                               its count of bans, if any: until they are forgotten
@@ -38,8 +39,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ratelimit_core::key::{
-    BanCount, Change, Check, Entry, History, HoldReport, Limiter, Pause, Standing, StandingEntry,
-    Verdict, decode, encode,
+    BanCount, Change, Check, Entry, History, HoldReport, Limiter, Pause, Plan, Standing,
+    StandingEntry, Verdict, decode, encode,
 };
 use ratelimit_core::rule::Rule;
 use redis::{Connection, cmd};
@@ -49,7 +50,7 @@ use crate::support::dump::{Dump, uncompressed};
 use crate::support::server::{self, Builder};
 
 /// The least number of payloads of each version, so that none gets lost unnoticed.
-const AT_LEAST: [(u8, usize); 1] = [(1, 94)];
+const AT_LEAST: [(u8, usize); 1] = [(1, 97)];
 
 /// A payload and what its file expects.
 pub struct Golden {
@@ -61,6 +62,8 @@ pub struct Golden {
     standing: Option<String>,
     /// The line about a pause.
     pause: Option<String>,
+    /// The line about a plan.
+    plan: Option<String>,
     /// The line about a count of bans.
     bans: Option<String>,
     /// The lines about a history.
@@ -81,6 +84,7 @@ impl Golden {
             payload: Vec::new(),
             standing: None,
             pause: None,
+            plan: None,
             bans: None,
             history: Vec::new(),
             holds: Vec::new(),
@@ -93,6 +97,7 @@ impl Golden {
                     golden.standing = Some(line.to_string());
                 }
                 None if line.starts_with("paused ") => golden.pause = Some(line.to_string()),
+                None if line.starts_with("planned ") => golden.plan = Some(line.to_string()),
                 None if line.starts_with("bans ") => golden.bans = Some(line.to_string()),
                 None if line.starts_with("trail ") || line.starts_with("mark ") => {
                     golden.history.push(line.to_string());
@@ -129,9 +134,18 @@ fn standing_line(standing: &StandingEntry) -> String {
         Standing::Block => "blocked",
         Standing::Exempt => "exempt",
     };
-    let until = standing.until_us.map_or("for good".to_string(), |us| format!("until {us}"));
+    let until = until(standing.until_us);
     let ban = standing.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
     with_reason(format!("{kind} {until}{ban}"), &standing.reason)
+}
+
+fn until(us: Option<u64>) -> String {
+    us.map_or("for good".to_string(), |us| format!("until {us}"))
+}
+
+/// A plan, as in the files.
+fn plan_line(plan: &Plan) -> String {
+    format!("planned {} {}", plan.name.as_str(), until(plan.until_us))
 }
 
 /// A pause, as in the files.
@@ -255,6 +269,7 @@ fn every_payload_decides_as_it_did() {
         let mut limiter = golden.decoded();
         assert_eq!(limiter.standing().map(standing_line), golden.standing, "{}", golden.name);
         assert_eq!(limiter.pause().map(pause_line), golden.pause, "{}", golden.name);
+        assert_eq!(limiter.plan().map(plan_line), golden.plan, "{}", golden.name);
         assert_eq!(limiter.bans().map(bans_line), golden.bans, "{}", golden.name);
         let history = limiter.history().map(history_lines).unwrap_or_default();
         assert_eq!(history, golden.history, "{}", golden.name);

@@ -187,6 +187,8 @@ fn commands_are_in_the_categories_that_fit_their_effects() {
             ("rl.unblock", "write fast admin dangerous"),
             ("rl.exempt", "write fast admin dangerous"),
             ("rl.unexempt", "write fast admin dangerous"),
+            ("rl.plan", "write fast admin dangerous"),
+            ("rl.unplan", "write fast admin dangerous"),
             ("rl.blocks", "read slow admin dangerous"),
             ("rl.top", "read slow admin"),
             ("rl.mcheck", "write slow ratelimit"),

@@ -124,12 +124,17 @@ fn emptying_a_key_sends_del_on_a_replica() {
 
 /// Commands on the key `k` in turn, and their events. A command that blocks or exempts sends
 /// one event if it changes anything.
-const ACCESS_STEPS: [(&str, &[&str]); 31] = [
+const ACCESS_STEPS: [(&str, &[&str]); 36] = [
     ("RL.RESUME k", &[]),
     ("RL.PAUSE k EX 100", &["new k", "rl.pause k"]),
     ("RL.PAUSE k EX 5", &[]),
     ("RL.PAUSE k EX 200", &["rl.pause k"]),
     ("RL.RESUME k", &["del k", "rl.resume k"]),
+    ("RL.UNPLAN k", &[]),
+    ("RL.PLAN k pro EX 0", &[]),
+    ("RL.PLAN k pro", &["new k", "rl.plan k"]),
+    ("RL.PLAN k pro", &["rl.plan k"]),
+    ("RL.UNPLAN k", &["del k", "rl.unplan k"]),
     ("RL.UNBLOCK k", &[]),
     ("RL.UNEXEMPT k", &[]),
     ("RL.BLOCK k EX 0", &[]),

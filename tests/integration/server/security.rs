@@ -31,6 +31,8 @@ const CALLS: &[&str] = &[
     "RL.UNBLOCK rl:1",
     "RL.EXEMPT rl:1",
     "RL.UNEXEMPT rl:1",
+    "RL.PLAN rl:1 free",
+    "RL.UNPLAN rl:1",
     "RL.BLOCKS 0",
     "RL.TOP",
     "RL.POLICY LIST",
@@ -169,7 +171,8 @@ fn all_but_dangerous_includes_commands_of_operators_before_7_2() {
         let denied = is_denied(run(&mut c, &["RL.CHECK", "rl:1", "5/m"]));
         assert_eq!(denied, !has_categories(server.flavor()));
         // The rights that the document takes away by name there.
-        let rights = "-rl.block -rl.unblock -rl.exempt -rl.unexempt -rl.blocks -rl.top -rl.policy";
+        let rights = "-rl.block -rl.unblock -rl.exempt -rl.unexempt -rl.plan -rl.unplan -rl.blocks \
+                      -rl.top -rl.policy";
         assert!(document().replace('\n', " ").contains(rights));
         let rights: Vec<_> = ["~*", "+@all"].into_iter().chain(rights.split(' ')).collect();
         let mut c = connect_as(server, "careful", &rights);

@@ -42,12 +42,14 @@ pub fn operating_calls(key: &str) -> [Vec<&str>; 6] {
     ]
 }
 
-/// Calls of the commands of administrators, which set policies.
-pub const ADMINISTERING: [&[&str]; 4] = [
+/// Calls of the commands of administrators, which set policies and bind them to keys.
+pub const ADMINISTERING: [&[&str]; 6] = [
     &["RL.POLICY", "SET", "free", "5/m"],
     &["RL.POLICY", "GET", "free"],
     &["RL.POLICY", "LIST"],
     &["RL.POLICY", "DEL", "free"],
+    &["RL.PLAN", "rl:1", "free"],
+    &["RL.UNPLAN", "rl:1"],
 ];
 
 /// Calls that only a primary's link and the loader may make, in the forms that these send.

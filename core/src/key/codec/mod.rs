@@ -23,8 +23,8 @@ pub mod parts;
 
 use self::holds::{load_holds, save_holds};
 use super::{
-    BanCount, Compound, Entry, History, Limiter, MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US, Pause,
-    Standing, StandingEntry, Verdict,
+    BanCount, Compound, Entry, History, Limiter, MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US, Orders,
+    Pause, Plan, Standing, StandingEntry, Verdict,
 };
 use crate::algorithm::{Meter, State};
 use crate::rule::{Kind, MAX_PERIOD_US, MAX_UNITS, Name};
@@ -45,6 +45,8 @@ type SavedEntry<'a> = (u64, u32, u8, Option<&'a [u8]>);
 type SavedBans = (u32, u64, u64);
 /// The end, the length, and the reason.
 type SavedPause<'a> = (u64, u64, &'a [u8]);
+/// The end, and the name of the policy.
+type SavedPlan<'a> = (Option<u64>, &'a str);
 
 /// Encodes a limiter in its saved form.
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
@@ -55,8 +57,12 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let bans = limiter.bans().map(|count| (count.bans, count.forgotten_us, count.span_us));
     let mut payload = vec![VERSION];
     put(&mut payload, &(states, standing, history, holds, bans));
-    if let Some(Pause { until_us, length_us, reason }) = limiter.pause() {
-        put(&mut payload, &Some((*until_us, *length_us, &**reason)));
+    let (pause, plan) = (limiter.pause(), limiter.plan());
+    if pause.is_some() || plan.is_some() {
+        put(&mut payload, &pause.map(|it| (it.until_us, it.length_us, &*it.reason)));
+    }
+    if let Some(plan) = plan {
+        put(&mut payload, &(plan.until_us, plan.name.as_str()));
     }
     payload
 }
@@ -73,12 +79,7 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let (states, standing, history, holds, bans): (_, Option<_>, Option<_>, _, Option<_>) =
         take(&mut body)?;
     let history = history.map(load_history).transpose()?;
-    // Only a paused key has a pause behind its other parts.
-    let left = body.len();
-    let pause = if left == 0 { None } else { take(&mut body)? };
-    if left > 0 && pause.is_none() {
-        return Err(DecodeError::Trailing(left));
-    }
+    let orders = load_orders(&mut body)?;
     if !body.is_empty() {
         return Err(DecodeError::Trailing(body.len()));
     }
@@ -88,11 +89,10 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     if (0..).zip(&states).any(|(place, state)| state.meter().is_empty() && !held(place)) {
         return Err(DecodeError::Idle);
     }
-    let pause = pause.map(load_pause).transpose()?;
     let standing = standing.map(load_standing).transpose()?.map(Box::new);
     let bans = bans.map(load_bans).transpose()?.map(Box::new);
-    let (pause, history, holds) = (pause.map(Box::new), history.map(Box::new), holds.map(Box::new));
-    let limiter = Limiter::of(Compound { states, standing, pause, bans, history, holds });
+    let (history, holds) = (history.map(Box::new), holds.map(Box::new));
+    let limiter = Limiter::of(Compound { states, standing, orders, bans, history, holds });
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 
@@ -137,6 +137,27 @@ fn load_standing(saved: SavedStanding<'_>) -> Result<StandingEntry, DecodeError>
     let kind = if exempt { Standing::Exempt } else { Standing::Block };
     let ban_us = ban_us.and_then(NonZeroU64::new);
     Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)? })
+}
+
+/// What stands behind the other parts of a key with a pause or a plan: the pause, if there is one, and
+/// then the plan, if there is one.
+fn load_orders(body: &mut &[u8]) -> Result<Option<Box<Orders>>, DecodeError> {
+    let left = body.len();
+    if left == 0 {
+        return Ok(None);
+    }
+    let pause: Option<_> = take(body)?;
+    let plan = if body.is_empty() { None } else { Some(load_plan(take(body)?)?) };
+    if pause.is_none() && plan.is_none() {
+        return Err(DecodeError::Trailing(left));
+    }
+    let pause = pause.map(load_pause).transpose()?.map(Box::new);
+    Ok(Some(Box::new(Orders { pause, plan: plan.map(Box::new) })))
+}
+
+fn load_plan((until_us, name): SavedPlan<'_>) -> Result<Plan, DecodeError> {
+    within(until_us.is_none_or(|until_us| until_us <= MAX_END_US), "a time")?;
+    Ok(Plan { name: load_name(name)?, until_us })
 }
 
 fn load_pause((until_us, length_us, reason): SavedPause<'_>) -> Result<Pause, DecodeError> {

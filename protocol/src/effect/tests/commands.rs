@@ -146,6 +146,16 @@ impl Key {
                 self.primary.set_standing(Some(entry.clone()));
                 self.propagate(Action::set(&entry, None), &[])?;
             }
+            "PLAN" => {
+                let request = parse::plan(args)?;
+                let (name, until_us) = (request.name, request.ends.at(now_us)?);
+                self.primary.set_plan(Some(Plan { name, until_us }));
+                self.propagate(Action::Plan { until_us, name: name.as_bytes() }, &[])?;
+            }
+            "UNPLAN" => {
+                self.primary.set_plan(None);
+                self.propagate(Action::Unplan, &[])?;
+            }
             "UNBLOCK" => {
                 self.primary.unblock();
                 self.propagate(Action::Unblock, &[])?;
@@ -304,7 +314,9 @@ fn command() -> impl Strategy<Value = (&'static str, String)> {
             ends.clone(),
         ].prop_map(|ends| ("PAUSE", ends)),
         1 => ends.clone().prop_map(|ends| ("BLOCK", ends)),
-        1 => ends.prop_map(|ends| ("EXEMPT", ends)),
+        1 => ends.clone().prop_map(|ends| ("EXEMPT", ends)),
+        2 => ends.prop_map(|ends| ("PLAN", format!("pro {}", ends.replace("REASON why", "")))),
+        1 => none().prop_map(|line| ("UNPLAN", line)),
         1 => none().prop_map(|line| ("UNBLOCK", line)),
         2 => none().prop_map(|line| ("UNEXEMPT", line)),
         1 => none().prop_map(|line| ("RESUME", line)),

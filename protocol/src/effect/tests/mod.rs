@@ -232,6 +232,8 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
                     (Action::Pause { until_us: until_us.unwrap_or(0), reason }, Vec::new())
                 }
                 Word::Resume => (Action::Resume, Vec::new()),
+                Word::Plan => (Action::Plan { until_us, name: b"pro" }, Vec::new()),
+                Word::Unplan => (Action::Unplan, Vec::new()),
             }
         },
     )
@@ -339,7 +341,8 @@ fn errors_name_what_was_given_and_expected() {
         (
             "v1:5:0:ADMIT:1 20/m",
             "effect is 'ADMIT', expected admit, charge, pass, deny, refuse, hold, settle, renew, \
-             lapse, refund, reset, block, ban, exempt, unblock, unexempt, pause or resume",
+             lapse, refund, reset, block, ban, exempt, unblock, unexempt, pause, resume, plan \
+             or unplan",
         ),
         ("v1:5:0:admit:-1 20/m", "units is '-1', expected an integer 0..1000000000"),
         ("v1:5:0:refund:-1 20/m", "units is '-1', expected an integer 0..1000000000"),
@@ -356,6 +359,8 @@ fn errors_name_what_was_given_and_expected() {
         ("v1:5:0:admit:1 x", "unexpected 'x', expected a rule such as 20/1m"),
         ("v1:5:0:admit:1 META 5 x 20/m", "unexpected 'META', expected a rule such as 20/1m"),
         ("v1:5:0:unblock 20/m", "unexpected '20/m', expected a rule such as 20/1m"),
+        ("v1:5:0:plan:-1", "wrong number of arguments"),
+        ("v1:5:0:plan:-1 @x", "the policy's name is '@x', expected 1 to 32 of A-Z a-z 0-9 _ . -"),
         ("v1:5:0:admit:1 @x", "rule '@x': unknown policy, expected one that RL.POLICY LIST shows"),
     ] {
         let error_given = read(words(line), &mut rules, &mut Vec::new());
@@ -387,7 +392,7 @@ fn every_word_belongs_to_the_newest_version() {
     ];
     let of_version_1 = [
         "admit charge pass deny refuse hold settle renew lapse refund reset block ban exempt unblock \
-         unexempt pause resume",
+         unexempt pause resume plan unplan",
         "log window fixed bucket leaky slots",
         "res align tz keep burst refill queue name count cost ban shadow",
     ];

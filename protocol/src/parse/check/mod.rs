@@ -140,6 +140,7 @@ impl<R: RuleResolver> Reader<'_, R> {
         mut args: Cursor<'a, impl Iterator<Item = &'a [u8]>>,
     ) -> Parsed<CheckRequest<'a>> {
         let (request, named_costs) = some_options(&mut args, self.limits, self.may_change, None)?;
+        self.resolver.of_key(0, request.at_us);
         self.rules(args, request, &named_costs)
     }
 

@@ -24,7 +24,7 @@ fn rules(line: &str) -> Rules {
 
 fn request(flow: &str, priority: u8, of: &str) -> Request {
     let flow = Flow { priority, name: flow.as_bytes().into() };
-    Request { flow, weight: 1, rules: rules(of), cost: 1, hold: None }
+    Request { flow, weight: 1, rules: rules(of), by_plan: false, cost: 1, hold: None }
 }
 
 /// One who names no flow.

@@ -250,3 +250,28 @@ fn equal_rules_are_shared_until_the_last_of_them_leaves() {
     }
     assert_eq!((queues.rules.len(), queues.bytes()), (0, 0));
 }
+
+#[test]
+fn a_change_of_the_key_has_the_rules_of_its_plan_read_again() {
+    let mut queues: Queues<char> = Queues::EMPTY;
+    let planned = |flow| Request { by_plan: true, ..request(flow, 0, "9/s") };
+    let first = queues.join(place("k", 0), request("a", 0, "9/s"), 90_000, 1, 'a');
+    queues.deny(first, denied(9_000, "9/s"), 0);
+    let second = queues.join(place("k", 0), planned("b"), 90_000, 1, 'b');
+    assert_eq!(queues.due(0), None, "it is kept back by the first");
+    queues.key_changed(b"k", Cause::Changed);
+    let mut tried = Vec::new();
+    for _ in 0..9 {
+        match queues.due(0) {
+            Some(Due::Read(ticket)) if ticket == second => queues.read(ticket, rules("2/m")),
+            Some(Due::Read(ticket)) => queues.read(ticket, rules("9/s")),
+            Some(Due::Try(ticket)) => {
+                assert_eq!(queues.has_rules(ticket, &rules("2/m")), ticket == second);
+                tried.push(ticket);
+                queues.deny(ticket, denied(9_000, "9/s"), 0);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(tried, [first, second], "the first has no rule that could deny the second");
+}

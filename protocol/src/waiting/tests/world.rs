@@ -119,7 +119,7 @@ impl<'a> Keys<'a> {
         let flow = Flow { priority: ask.priority, name: ask.flow.as_bytes().into() };
         let hold = takes_hold(&self.rules[ask.rules]).then(|| HoldId::of(&number.to_be_bytes()));
         let rules = Rules::of(&self.rules[ask.rules]);
-        Request { flow, weight: ask.weight, rules, cost: ask.cost, hold }
+        Request { flow, weight: ask.weight, rules, by_plan: false, cost: ask.cost, hold }
     }
 
     fn check<T>(

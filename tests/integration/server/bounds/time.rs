@@ -141,6 +141,7 @@ fn on_small_keys(watch: &mut Stopwatch<'_>) {
     watch.holds("`RL.PAUSE`", command("RL.PAUSE blocked EX 9 REASON").arg(&reason));
     watch.holds("`RL.RESUME`", &command("RL.RESUME blocked"));
     watch.holds("`RL.UNBLOCK`, `RL.UNEXEMPT`", &command("RL.UNEXEMPT blocked"));
+    watch.holds("`RL.PLAN`, `RL.UNPLAN`", &command("RL.PLAN blocked p"));
 
     let fill = "for n = 1, 5000 do redis.call('RL.BLOCK', string.rep('x', 190) .. string.format('%010d', n), 'REASON', ARGV[1]) end";
     let () = cmd("EVAL").arg(fill).arg(0).arg(&reason).query(&mut watch.c).expect("OK");

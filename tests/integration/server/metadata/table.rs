@@ -22,7 +22,7 @@ pub struct Expected {
 const CLOCK: &str = "nondeterministic_output";
 const EVERY_SHARD: &str = "request_policy:all_shards response_policy:all_succeeded";
 
-const COMMANDS: [Expected; 30] = [
+const COMMANDS: [Expected; 32] = [
     Expected {
         name: "rl.check",
         flags: "write denyoom fast",
@@ -148,6 +148,20 @@ const COMMANDS: [Expected; 30] = [
         syntax: "key:key",
     },
     Expected {
+        name: "rl.plan",
+        flags: "write denyoom fast",
+        key: "RW access update",
+        tips: "",
+        syntax: PLAN,
+    },
+    Expected {
+        name: "rl.unplan",
+        flags: "write fast",
+        key: "RW access delete",
+        tips: "",
+        syntax: "key:key",
+    },
+    Expected {
         name: "rl.blocks",
         flags: "readonly",
         key: "",
@@ -241,6 +255,9 @@ const THROTTLE: &str = "key:key max-burst:integer count-per-period:integer \
 const PAUSE: &str = "key:key EX seconds:integer | PX milliseconds:integer | \
                      EXAT unix-time-seconds:unix-time | \
                      PXAT unix-time-milliseconds:unix-time | FOR period:string [REASON reason:string]";
+const PLAN: &str = "key:key policy:string [EX seconds:integer | PX milliseconds:integer | \
+                    EXAT unix-time-seconds:unix-time | \
+                    PXAT unix-time-milliseconds:unix-time | FOR period:string]";
 const ACCESS: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
                         EXAT unix-time-seconds:unix-time | \
                         PXAT unix-time-milliseconds:unix-time | FOR period:string] [REASON reason:string]";

@@ -142,7 +142,8 @@ impl Workload {
             550..600 => self.check("RL.PEEK", key),
             600..620 => self.explain(key),
             620..720 => self.refund(key),
-            720..740 => on("RL.RESET", key),
+            720..735 => on("RL.RESET", key),
+            735..740 => self.plan(key),
             740..760 => on("DEL", key),
             760..765 => on("UNLINK", key),
             765..785 => self.onto_another("RENAME", key),
@@ -233,6 +234,15 @@ impl Workload {
             command.arg("REASON").arg(format!("case {}", self.rng.u32(0..9)));
         }
         command
+    }
+
+    /// A plan, of a policy that need not exist, for a while or for good; or the end of one.
+    fn plan(&mut self, key: usize) -> Cmd {
+        match self.rng.u32(0..3) {
+            0 => on("RL.UNPLAN", key),
+            1 => on("RL.PLAN", key).arg("pro").to_owned(),
+            _ => on("RL.PLAN", key).arg(&["pro", "PX"]).arg(self.soonest_ms + 200).to_owned(),
+        }
     }
 
     fn script(&mut self, key: usize) -> Cmd {

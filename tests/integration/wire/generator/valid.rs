@@ -28,7 +28,8 @@ impl Generator {
             56..61 => (self.renew(), Form::Integer),
             61..67 => (self.refund(), Form::Integer),
             67..70 => (self.on("RL.RESET"), Form::Integer),
-            70..75 => (self.block(), Form::Ok),
+            70..74 => (self.block(), Form::Ok),
+            74..75 => (self.plan(), Form::Any),
             75..76 => (self.pause(), Form::Integer),
             76..77 => (self.sync(), Form::Integer),
             77..79 => (self.on_either("RL.UNBLOCK", "RL.UNEXEMPT"), Form::Integer),
@@ -143,7 +144,8 @@ impl Generator {
 
     fn rules_or_policy(&mut self, command: &mut Words) {
         if self.one_in(8) {
-            command.push(self.policy_name("@p"));
+            let before = if self.one_in(3) { "@plan:p" } else { "@p" };
+            command.push(self.policy_name(before));
         }
         command.extend(self.rules());
     }
@@ -243,6 +245,18 @@ impl Generator {
         let mut command = self.on("RL.PAUSE");
         command.extend(self.lasting());
         self.reason(&mut command);
+        command
+    }
+
+    fn plan(&mut self) -> Words {
+        if self.one_in(3) {
+            return self.on("RL.UNPLAN");
+        }
+        let mut command = self.on("RL.PLAN");
+        command.push(self.policy_name("p"));
+        if self.rng.bool() {
+            command.extend(self.lasting());
+        }
         command
     }
 

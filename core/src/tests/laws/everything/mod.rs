@@ -1,6 +1,6 @@
 //! Everything at once. Groups of rules of all algorithms share a key. Holds are taken for any
 //! cost, settled for less or more, refunded, renewed and repeated, and lapse. There are
-//! refunds, resets, blocks, pauses, syncs and restarts, and the clock steps back, also behind holds
+//! refunds, resets, blocks, pauses, plans, syncs and restarts, and the clock steps back, also behind holds
 //! and pauses by more than their length.
 //!
 //! The [`ledger`] is a list of charges, from which two things follow for each rule: it never
@@ -20,10 +20,10 @@ use super::honest_wait::is_honest;
 use crate::algorithm::log::series::Series;
 use crate::check::Bounds;
 use crate::key::{
-    Change, Check, CheckOptions, HoldRequest, Limiter, Standing, StandingEntry, Verdict, decode,
-    encode,
+    Change, Check, CheckOptions, HoldRequest, Limiter, Plan, Standing, StandingEntry, Verdict,
+    decode, encode,
 };
-use crate::rule::{Kind, Rule};
+use crate::rule::{Kind, Name, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -35,6 +35,8 @@ struct Key {
     ledger: Ledger,
     /// The end and the length of the pause.
     pause: Option<(u64, u64)>,
+    /// The plan, whose end may have passed.
+    plan: Option<Plan>,
     now_us: u64,
     latest_us: u64,
 }
@@ -89,6 +91,21 @@ impl Key {
         self.both(|limiter| {
             limiter.pause_until(until_us, now_us, b"429");
         });
+    }
+
+    fn bind(&mut self, plan: Option<Plan>) {
+        self.plan.clone_from(&plan);
+        self.both(|limiter| limiter.set_plan(plan.clone()));
+    }
+
+    /// Tests that the limiter has the plan. A write may have dropped one that has ended.
+    fn test_plan(&mut self) -> TestCaseResult {
+        let lasts = |plan: &&Plan| plan.until_us.is_none_or(|until_us| until_us > self.now_us);
+        prop_assert_eq!(self.primary.plan_at(self.now_us), self.plan.as_ref().filter(lasts));
+        if self.primary.plan().is_none() {
+            self.plan = None;
+        }
+        Ok(())
     }
 
     /// Tests that the limiter has the pause. A write may have dropped one that is not in effect.
@@ -179,6 +196,15 @@ impl Key {
             Step::Resume => {
                 self.pause = None;
                 self.both(Limiter::resume);
+                Ok(())
+            }
+            Step::Plan(length_us) => {
+                let until_us = length_us.map(|length_us| now_us + length_us);
+                self.bind(Name::new(b"pro").map(|name| Plan { name, until_us }));
+                Ok(())
+            }
+            Step::Unplan => {
+                self.bind(None);
                 Ok(())
             }
             Step::Sync(group, rule, remaining) => {
@@ -297,6 +323,7 @@ fn holds_throughout(scenario: &Scenario) -> TestCaseResult {
         key.pass(*gap_us);
         key.step(&scenario.groups, step)?;
         key.test_pause()?;
+        key.test_plan()?;
         prop_assert_eq!(&key.primary, &key.replica, "{:?}", step);
         prop_assert_eq!(encode(&key.primary), encode(&key.replica), "{:?}", step);
         prop_assert_eq!(key.primary.deadline(), key.replica.deadline());

@@ -79,6 +79,9 @@ pub enum Step {
     /// The duration.
     Pause(u64),
     Resume,
+    /// The duration; `None`: endless.
+    Plan(Option<u64>),
+    Unplan,
     /// A group, one of its rules, and what the upstream says remains.
     Sync(usize, usize, u32),
     /// Saves and loads the key.
@@ -156,6 +159,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => prop_oneof![3 => Just(Step::Unblock), 1 => Just(Step::Reset)],
         1 => prop_oneof![1 => length_us().prop_map(Step::Block), 4 => Just(Step::Unblock)],
         1 => prop_oneof![1 => length_us().prop_map(Step::Pause), 2 => Just(Step::Resume)],
+        1 => prop_oneof![2 => option::of(length_us()).prop_map(Step::Plan), 1 => Just(Step::Unplan)],
         2 => (0..4usize, 0..5usize, 0..9u32)
             .prop_map(|(group, rule, remaining)| Step::Sync(group, rule, remaining)),
         1 => Just(Step::Reload),

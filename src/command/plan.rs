@@ -1,0 +1,29 @@
+//! `RL.PLAN` and `RL.UNPLAN`: the policy by which the checks of a key decide that ask for its plan.
+
+use super::effect_args::EffectArgs;
+use super::opened::Opened;
+use super::standing::lift;
+use crate::server::{Call, CommandError};
+use ratelimit_core::key::{Limiter, Plan};
+use ratelimit_protocol::effect::Action;
+use ratelimit_protocol::parse::{self, PlanRequest};
+use ratelimit_protocol::waiting::Cause;
+
+/// `RL.PLAN`
+pub fn plan(call: &Call<'_>) -> Result<(), CommandError> {
+    let PlanRequest { name, ends } = parse::plan(call.after_key().bytes())?;
+    let mut opened = Opened::first(call, None)?;
+    let until_us = ends.at(opened.at_us)?;
+    opened.change(|limiter| limiter.set_plan(Some(Plan { name, until_us })))?;
+    let action = Action::Plan { until_us, name: name.as_bytes() };
+    opened.changed(action, Cause::Changed, EffectArgs::default);
+    call.reply_ok();
+    opened.close(action.event());
+    Ok(())
+}
+
+/// `RL.UNPLAN`
+pub fn unplan(call: &Call<'_>) -> Result<(), CommandError> {
+    let has_plan = |limiter: &Limiter, now_us| limiter.plan_at(now_us).is_some();
+    lift(call, Action::Unplan, has_plan, |limiter| limiter.set_plan(None))
+}

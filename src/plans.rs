@@ -1,0 +1,69 @@
+//! Plans: policies that are bound to keys.
+//!
+//! ```text
+//! RL.PLAN user:42 pro                 the key stores the name
+//! RL.CHECK user:42 @plan:free         the policy that its plan names, or @free if it has none
+//! ```
+//!
+//! The key is read when its rules are, and only if a rule asks for its plan. If the policy is unknown,
+//! the default decides: a seller's slip must not stop a customer.
+
+use crate::datatype::LIMITER;
+use crate::policy::Resolver;
+use crate::server::{Arg, Call, clock};
+use ratelimit_core::rule::{Name, Rule};
+use ratelimit_protocol::parse::{RuleArgError, RuleCache, RuleResolver};
+
+/// Resolves the rules of a request whose rules may ask for plans.
+pub struct WithPlans<'r, F> {
+    resolver: &'r mut Resolver,
+    /// The plan of the key with this index, at this time or, if it is `None`, now.
+    plan_of: F,
+    key: usize,
+    at_us: Option<u64>,
+}
+
+impl<'r, F: Fn(usize, Option<u64>) -> Option<Name>> WithPlans<'r, F> {
+    #[inline(always)]
+    pub const fn new(resolver: &'r mut Resolver, plan_of: F) -> Self {
+        Self { resolver, plan_of, key: 0, at_us: None }
+    }
+}
+
+/// The plan of a key that is not open.
+pub fn of_key(call: &Call<'_>, name: Arg<'_>, at_us: Option<u64>) -> Option<Name> {
+    let key = call.open_read(name, &LIMITER).ok()??;
+    Some(key.value()?.plan_at(at_us.unwrap_or_else(clock::now_us))?.name)
+}
+
+impl<F: Fn(usize, Option<u64>) -> Option<Name>> RuleResolver for WithPlans<'_, F> {
+    #[inline]
+    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
+        self.resolver.policy(name)
+    }
+
+    fn plan(&mut self, default: &[u8]) -> Result<&[Rule], RuleArgError> {
+        let Self { resolver, plan_of, key, at_us } = self;
+        resolver.planned(*key, default, || plan_of(*key, *at_us))
+    }
+
+    #[inline]
+    fn of_key(&mut self, index: usize, at_us: Option<u64>) {
+        self.key = index;
+        self.at_us = at_us;
+    }
+
+    #[inline]
+    fn named_a_policy(&self) -> bool {
+        self.resolver.named_a_policy()
+    }
+
+    fn asked_for_plan(&self) -> bool {
+        self.resolver.asked_for_plan()
+    }
+
+    #[inline]
+    fn cache(&mut self) -> Option<&mut RuleCache> {
+        self.resolver.cache()
+    }
+}
