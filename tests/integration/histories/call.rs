@@ -52,6 +52,9 @@ const ONE: [usize; KEYS] = [0, 2];
 /// The limits that a policy may set.
 pub const POLICIES: [i64; 2] = [3, 7];
 
+/// The limit of the policy that plans name.
+pub const PLANNED: i64 = 10;
+
 /// The rules of a check that takes a hold.
 pub const HELD: [usize; 4] = [0, 1, 2, SLOTS];
 
@@ -63,7 +66,7 @@ pub const fn cost_of_hold(id: u8) -> i64 {
 /// Which calls a history has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
-    /// Checks of several keys, refunds, resets, blocks, pauses, and a policy that changes.
+    /// Checks of all keys or any, refunds, resets, blocks, pauses, plans, and a policy that changes.
     Rates,
     /// Holds, settlements, and callers that wait in line.
     Holds,
@@ -89,6 +92,12 @@ pub enum Call {
     CheckAll {
         cost: i64,
         rules: Vec<usize>,
+    },
+    /// A check through any key.
+    CheckAny {
+        cost: i64,
+        rules: Vec<usize>,
+        most: bool,
     },
     Hold {
         key: usize,
@@ -123,6 +132,12 @@ pub enum Call {
     Resume {
         key: usize,
     },
+    Plan {
+        key: usize,
+    },
+    Unplan {
+        key: usize,
+    },
     SetPolicy {
         limit: i64,
     },
@@ -148,14 +163,17 @@ impl Call {
                     rules.push(random.usize(..=POLICY));
                 }
                 match n {
-                    0..8 => Self::Check { key, cost, rules },
-                    8..10 => Self::Peek { key, cost, rules },
-                    10..13 => Self::CheckAll { cost, rules },
+                    0..7 => Self::Check { key, cost, rules },
+                    7..9 => Self::Peek { key, cost, rules },
+                    9..11 => Self::CheckAll { cost, rules },
+                    11..13 => Self::CheckAny { cost, rules, most: random.bool() },
                     13..15 => Self::Refund { key, units: random.i64(1..=4) },
                     15 => Self::Reset { key },
+                    16 if random.bool() => Self::Plan { key },
                     16 => Self::SetPolicy { limit: POLICIES[random.usize(..POLICIES.len())] },
                     17 if random.bool() => Self::Block { key },
                     17 => Self::Pause { key },
+                    18 if random.bool() => Self::Unplan { key },
                     18 => Self::Unblock { key },
                     _ => Self::Resume { key },
                 }
@@ -199,7 +217,7 @@ impl Call {
         let days = |days: i64| (days * 86_400).to_string();
         let texts = |rules: &[usize]| {
             let text = |&rule: &usize| match rule {
-                POLICY => format!("@{group}"),
+                POLICY => format!("@plan:{group}"),
                 _ => RULES[rule].text.to_owned(),
             };
             rules.iter().map(text).collect::<Vec<_>>().join(" ")
@@ -214,6 +232,11 @@ impl Call {
             Self::CheckAll { cost, rules } => {
                 let keys = (0..KEYS).map(name).collect::<Vec<_>>().join(" ");
                 format!("RL.MCHECK {KEYS} {keys} COST {cost} {}", texts(rules))
+            }
+            Self::CheckAny { cost, rules, most } => {
+                let keys = (0..KEYS).map(name).collect::<Vec<_>>().join(" ");
+                let any = if *most { "ANY MOST" } else { "ANY" };
+                format!("RL.MCHECK {KEYS} {keys} COST {cost} {any} {}", texts(rules))
             }
             Self::Hold { key, id } => {
                 let (cost, end) = (cost_of_hold(*id), days(HOLD_DAYS));
@@ -234,6 +257,8 @@ impl Call {
             Self::Unblock { key } => format!("RL.UNBLOCK {}", name(*key)),
             Self::Pause { key } => format!("RL.PAUSE {} EX {}", name(*key), days(PAUSE_DAYS)),
             Self::Resume { key } => format!("RL.RESUME {}", name(*key)),
+            Self::Plan { key } => format!("RL.PLAN {} {group}-plan", name(*key)),
+            Self::Unplan { key } => format!("RL.UNPLAN {}", name(*key)),
             Self::At { ms, keys, cost, rules, peek } => {
                 let command = match (peek, &keys[..]) {
                     (true, _) => "RL.PEEK".to_owned(),
@@ -245,10 +270,21 @@ impl Call {
                 let at = START_US as i64 + ms * 1_000;
                 format!("{command} {names} AT {at} COST {cost} {}", rules.join(" "))
             }
-            Self::SetPolicy { limit } => {
-                format!("RL.POLICY SET {group} fixed:{limit}/150d,align=first,name=p")
-            }
+            Self::SetPolicy { limit } => policy(group, *limit),
         };
-        line.split(' ').map(ToOwned::to_owned).collect()
+        words(&line)
     }
+}
+
+/// The commands that set the policies of a group, before its calls.
+pub fn policies(group: &str) -> [Vec<String>; 2] {
+    [policy(group, POLICIES[0]), policy(&format!("{group}-plan"), PLANNED)].map(|line| words(&line))
+}
+
+fn policy(name: &str, limit: i64) -> String {
+    format!("RL.POLICY SET {name} fixed:{limit}/150d,align=first,name=p")
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(ToOwned::to_owned).collect()
 }

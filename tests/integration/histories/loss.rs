@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn decision(remaining: i64) -> Reply {
-        Reply::Decision { verdict: 0, limit: 5, remaining, wait_days: 0 }
+        Reply::Decision { verdict: 0, limit: 5, remaining, wait_days: 0, chosen: None }
     }
 
     /// A confirmed unit, then two that are not, and what the replica then says is left of five.

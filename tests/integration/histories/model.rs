@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use todc_utils::Specification;
 
 use super::call::cost_of_hold;
-use super::call::{Call, Frees, HELD, KEYS, PAUSE_DAYS, POLICIES, POLICY, QUEUE, RULES, SLOTS};
+use super::call::{
+    Call, Frees, HELD, KEYS, PAUSE_DAYS, PLANNED, POLICIES, POLICY, QUEUE, RULES, SLOTS,
+};
 use super::timed::{self, Charges};
 
 /// What a client saw of a reply. Waits are in days, rounded up.
@@ -21,6 +23,8 @@ pub enum Reply {
         limit: i64,
         remaining: i64,
         wait_days: i64,
+        /// The key that a check of any passed through, or -1.
+        chosen: Option<i64>,
     },
     /// All of the reply to a call that gives its time.
     Timed([i64; 5]),
@@ -47,6 +51,7 @@ struct Key {
     holds: BTreeMap<u8, i64>,
     blocked: bool,
     paused: bool,
+    planned: bool,
 }
 
 /// The value of what a history is about.
@@ -68,7 +73,27 @@ struct Opinion {
 }
 
 const fn decision(verdict: i64, limit: i64, remaining: i64, wait_days: i64) -> Reply {
-    Reply::Decision { verdict, limit, remaining, wait_days }
+    Reply::Decision { verdict, limit, remaining, wait_days, chosen: None }
+}
+
+impl Expected {
+    fn replies(self) -> Vec<Reply> {
+        match self {
+            Self::This(reply) => vec![reply],
+            Self::OneOf(replies) => replies,
+            Self::Any => Vec::new(),
+        }
+    }
+}
+
+/// Decisions of a check of any key.
+fn with_chosen(mut replies: Vec<Reply>, index: i64) -> Vec<Reply> {
+    for reply in &mut replies {
+        if let Reply::Decision { chosen, .. } = reply {
+            *chosen = Some(index);
+        }
+    }
+    replies
 }
 
 impl Key {
@@ -84,7 +109,11 @@ impl Key {
     }
 
     fn opinion(&self, rule: usize, policy: i64, cost: i64, charge: i64) -> Opinion {
-        let limit = if rule == POLICY { policy } else { RULES[rule].most };
+        let limit = match rule {
+            POLICY if self.planned => PLANNED,
+            POLICY => policy,
+            _ => RULES[rule].most,
+        };
         let used = self.used(rule);
         let over = used + cost - limit;
         let days = match RULES[rule].frees {
@@ -185,6 +214,32 @@ impl State {
         reply
     }
 
+    /// A check through the first key that admits it, or through the one with the most left.
+    fn check_any(&mut self, rules: &[usize], cost: i64, most: bool) -> Expected {
+        let mut chosen = None::<(i64, usize)>;
+        let mut denials = Vec::new();
+        for key in 0..KEYS {
+            let (expected, admitted) = self.decide(&[key], rules, cost, false);
+            let replies = expected.replies();
+            let &Reply::Decision { remaining, wait_days, .. } = &replies[0] else { continue };
+            if !admitted {
+                let days = if wait_days < 0 { i64::MAX } else { wait_days };
+                denials.push((days, replies));
+            } else if chosen.is_none_or(|(best, _)| most && remaining > best) {
+                chosen = Some((remaining, key));
+            }
+        }
+        if let Some((_, key)) = chosen {
+            let (expected, _) = self.decide(&[key], rules, cost, false);
+            self.keys[key].change(rules, cost);
+            return Expected::OneOf(with_chosen(expected.replies(), key as i64));
+        }
+        // Waits of one number of days may differ by less.
+        let least = denials.iter().map(|(days, _)| *days).min();
+        let denials = denials.into_iter().filter(|(days, _)| Some(*days) == least);
+        Expected::OneOf(with_chosen(denials.flat_map(|(_, replies)| replies).collect(), -1))
+    }
+
     fn hold(&mut self, key: usize, id: u8) -> Expected {
         if self.keys[key].holds.contains_key(&id) {
             // A repeat: allowed, and charged nothing.
@@ -208,6 +263,7 @@ impl State {
             Call::CheckAll { cost, rules } => {
                 self.check(&(0..KEYS).collect::<Vec<_>>(), rules, *cost)
             }
+            Call::CheckAny { cost, rules, most } => self.check_any(rules, *cost, *most),
             Call::Hold { key, id } => self.hold(*key, *id),
             // At its deadline a client behind others is denied, even if its rules admit it.
             Call::Wait { .. } if matches!(reply, Some(Reply::Decision { verdict: 1, .. })) => {
@@ -230,9 +286,9 @@ impl State {
             }
             Call::Reset { key } => {
                 let key = &mut self.keys[*key];
-                let (blocked, paused) = (key.blocked, key.paused);
+                let (blocked, paused, planned) = (key.blocked, key.paused, key.planned);
                 let was = std::mem::take(key);
-                (key.blocked, key.paused) = (blocked, paused);
+                (key.blocked, key.paused, key.planned) = (blocked, paused, planned);
                 let holds_something =
                     was.used.iter().any(|&used| used > 0) || !was.holds.is_empty();
                 match (holds_something, was.touched) {
@@ -254,6 +310,11 @@ impl State {
                 let charge = if *peek { 0 } else { *cost };
                 Expected::This(self.check_at(*ms, keys, rules, *cost, charge))
             }
+            Call::Plan { key } => {
+                self.keys[*key].planned = true;
+                Expected::This(Reply::Ok)
+            }
+            Call::Unplan { key } => bit(std::mem::take(&mut self.keys[*key].planned)),
             Call::SetPolicy { limit } => {
                 self.policy = *limit;
                 Expected::This(Reply::Ok)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, ConnectionLike, RedisResult, Script, Value, cmd, from_redis_value, pipe};
 
-use super::call::{Call, POLICIES, Theme};
+use super::call::{Call, Theme, policies};
 use super::model::Reply;
 use crate::support::client::{ask, lock_out, replicated};
 use crate::support::server::cluster::Cluster;
@@ -67,8 +67,7 @@ pub fn record(
     disturbance: Disturbance,
     mut random: fastrand::Rng,
 ) -> Vec<Seen> {
-    let first = Call::SetPolicy { limit: POLICIES[0] };
-    let () = command(&first.words(group)).query(&mut server.connect()).expect("a policy");
+    set_policies(group, &mut server.connect());
     let client = server.client();
     let connect: &Connect = &|| Ok(Box::new(client.get_connection()?));
     let callers =
@@ -126,8 +125,7 @@ pub fn record_failover(
     mut random: fastrand::Rng,
 ) -> Failover {
     let mut admin = primary.connect();
-    let first = Call::SetPolicy { limit: POLICIES[0] };
-    let () = command(&first.words(group)).query(&mut admin).expect("a policy");
+    set_policies(group, &mut admin);
     replicated(&mut admin);
     let clients = [primary.client(), replica.client()];
     let promoted = AtomicBool::new(false);
@@ -266,6 +264,12 @@ impl Callers<'_> {
     }
 }
 
+fn set_policies(group: &str, c: &mut redis::Connection) {
+    for words in policies(group) {
+        let () = command(&words).query(c).expect("a policy");
+    }
+}
+
 fn command<T: AsRef<str>>(words: &[T]) -> Cmd {
     let mut command = Cmd::new();
     words.iter().for_each(|word| {
@@ -294,9 +298,10 @@ fn read(call: &Call, value: Value) -> Reply {
             Reply::Timed(from_redis_value(value).expect("five integers"))
         }
         value => {
-            let [verdict, limit, remaining, wait_ms, _] =
-                from_redis_value(value).expect("five integers");
-            Reply::Decision { verdict, limit, remaining, wait_days: days(wait_ms) }
+            let all: Vec<i64> = from_redis_value(value).expect("integers");
+            let [verdict, limit, remaining, wait_ms, _, ..] = all[..] else { panic!("{all:?}") };
+            let wait_days = days(wait_ms);
+            Reply::Decision { verdict, limit, remaining, wait_days, chosen: all.get(5).copied() }
         }
     }
 }

@@ -300,3 +300,67 @@ fn any_is_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
         }
     });
 }
+
+#[test]
+fn after_the_wait_of_a_denial_some_key_admits_and_none_before() {
+    let seed = seed("RATELIMIT_ANY_SEED");
+    println!("RATELIMIT_ANY_SEED={seed}");
+    server::on_all_with(Builder::allow_at, |server| {
+        let (mut c, mut random) = (server.connect(), Rng::with_seed(seed));
+        let mut denials = 0;
+        for run in 0..40 {
+            let keys: Vec<_> =
+                (0..random.usize(1..=4)).map(|key| format!("{{w}}{run}-{key}")).collect();
+            let rules: Vec<&str> = keys.iter().map(|_| pick(&mut random, &RULES)).collect();
+            let mut ms = 0;
+            for _ in 0..20 {
+                ms += random.i64(0..2_000);
+                let cost = random.u8(1..=3);
+                let rest = format!("AT {} COST {cost} ANY {}", at(ms), rules.join(" NEXT "));
+                let reply = any(&mut c, &keys.join(" "), &rest);
+                if reply[0] != 1 || reply[3] < 1 {
+                    continue;
+                }
+                denials += 1;
+                for (wait_ms, passes) in [(reply[3] - 1, false), (reply[3], true)] {
+                    let admits = |(key, rules): (&String, &&str)| {
+                        let now = at(ms + wait_ms);
+                        let peek = format!("RL.PEEK {key} AT {now} COST {cost} {rules}");
+                        ask::<Vec<i64>>(&mut server.connect(), &peek)[0] == 0
+                    };
+                    let found = keys.iter().zip(&rules).any(admits);
+                    assert_eq!(found, passes, "{wait_ms} ms after {rest}: {reply:?}");
+                }
+            }
+        }
+        assert!(denials > 100, "{denials}");
+    });
+}
+
+#[test]
+fn a_flood_takes_all_that_the_keys_have_and_most_takes_it_evenly() {
+    const LIMIT: i64 = 20;
+    let keys: Vec<_> = (0..5).map(|key| format!("{{f}}{key}")).collect();
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        for (word, spread) in [("ANY", LIMIT), ("ANY MOST", 3)] {
+            let rest = format!("AT {} {word} bucket:{LIMIT}/h", at(0));
+            let mut passed = 0;
+            for cost in [1, 3, 2].into_iter().cycle().take(200) {
+                let reply = any(&mut c, &keys.join(" "), &format!("COST {cost} {rest}"));
+                passed += if reply[0] == 0 { cost } else { 0 };
+                let left = |key| {
+                    remaining(
+                        &mut server.connect(),
+                        &format!("RL.PEEK {key} AT {} bucket:{LIMIT}/h", at(0)),
+                    )
+                };
+                let left: Vec<i64> = keys.iter().map(left).collect();
+                let (least, most) = (left.iter().min().unwrap(), left.iter().max().unwrap());
+                assert!(most - least <= spread, "{left:?}");
+            }
+            assert_eq!(passed, LIMIT * 5, "{word}");
+            let () = ask(&mut c, "FLUSHALL");
+        }
+    });
+}
