@@ -71,12 +71,6 @@ impl Limiter {
         })
     }
 
-    /// True if stored holds have lapsed, and that changes what rules read.
-    #[cold]
-    pub(crate) fn lapse_matters(&self, now_us: u64) -> bool {
-        self.holds().is_some_and(|holds| holds.lapse_matters(now_us))
-    }
-
     /// The first step of a check: ends the holds that have lapsed, if that changes what rules read.
     /// Returns true if it changed the key, which must be propagated.
     #[inline(always)]
@@ -91,14 +85,14 @@ impl Limiter {
     /// True if holds have lapsed, and that changes what rules read.
     #[inline(always)]
     pub fn lapse_is_due(&self, now_us: u64) -> bool {
-        self.holds().is_some() && self.lapse_matters(now_us)
+        self.holds().is_some_and(|holds| holds.lapse_matters(now_us))
     }
 
     /// The limiter as rules read it at `now_us`, without the holds that have lapsed.
     #[must_use]
     pub fn as_of(&self, now_us: u64) -> Cow<'_, Self> {
         let mut seen = Cow::Borrowed(self);
-        if self.lapse_matters(now_us) {
+        if self.lapse_is_due(now_us) {
             seen.to_mut().lapse(now_us);
         }
         seen
@@ -202,7 +196,7 @@ impl Limiter {
     /// Ends the holds that have lapsed at `now_us`.
     #[inline]
     pub fn lapse(&mut self, now_us: u64) {
-        if self.holds().is_some_and(|holds| holds.lapsed(now_us).next().is_some()) {
+        if self.holds().is_some_and(|holds| holds.any_lapsed(now_us)) {
             self.end_lapsed(now_us);
         }
     }
