@@ -149,7 +149,7 @@ impl Holds {
 
     /// When the last hold lapses.
     pub fn last_end_us(&self) -> u64 {
-        self.in_order_of_ends().next_back().map_or(0, Hold::end_us)
+        self.by_end.back().and_then(|lapse| self.hold(lapse.row)).map_or(0, Hold::end_us)
     }
 
     /// The rank in the order of ids of a hold to add; `None` if a hold has its id, or if the key has
