@@ -101,8 +101,9 @@ pub(super) fn plan(
     decisions: &mut [Decision],
     budget: &Budget,
 ) -> Result<bool, CheckError> {
-    let denied = keys.iter().any(KeyCheck::denies);
-    if keys.iter().any(|key| key.pause.is_some()) {
+    let paused = keys.iter().any(|key| key.pause.is_some());
+    let denied = paused || keys.iter().any(|key| key.outcome.denied);
+    if paused {
         keys.iter_mut().for_each(KeyCheck::deny_by_pause);
     }
     grant(keys, denied, decisions, budget);
