@@ -12,6 +12,7 @@ LOGS = 200
 MINUTE_US = 60_000_000
 
 BUCKET = "bucket:1000000/s"
+EIGHT_KEYS = [f"key:{number}" for number in range(8)]
 FOUR_LOG_RULES = ["10/s", "20/m", "40/30m", "60/h"]
 # The case of the first article on limiting with four rules: sixty requests over a day.
 RULES_OF_A_DAY = ["1/s", "20/m", "200/h", "800/d"]
@@ -88,6 +89,7 @@ def plain_cases(now_us):
         steady("RL.CHECK policy of 1 rule", "RL.CHECK", "key", "@one", prepare=policies),
         on_logs("RL.CHECK policy of 4 log rules, 60 entries", now_us, ["@four"], prepare=policies),
         steady("RL.MCHECK bucket, 2 keys", "RL.MCHECK", 2, "one", "two", BUCKET),
+        steady("RL.MCHECK ANY bucket, the first of 8 keys", "RL.MCHECK", 8, *EIGHT_KEYS, "ANY", BUCKET),
         on_holds("RL.CHECK HOLD bucket, then RL.SETTLE", BUCKET),
         on_holds("RL.CHECK HOLD slots, then RL.SETTLE", "slots:10"),
         steady("RL.CHECK HOLD bucket, repeated", *held("hold:00000000001", BUCKET)),

@@ -46,10 +46,13 @@ fn short_of_range(call: &Call<'_>, integers: [i64; 5], granted: u32) {
 /// passed through, or -1.
 pub fn of_any(call: &Call<'_>, decision: Decision, granted: Option<u32>, chosen: i64) {
     let Decision { verdict, limit, remaining, wait_ms, reset_ms } = decision;
-    let mut integers = vec![verdict.code(), limit, remaining, wait_ms, reset_ms];
-    integers.extend(granted.map(i64::from));
-    integers.push(chosen);
-    call.reply_integers(&integers);
+    let verdict = verdict.code();
+    match granted.map(i64::from) {
+        None => call.reply_integers(&[verdict, limit, remaining, wait_ms, reset_ms, chosen]),
+        Some(granted) => {
+            call.reply_integers(&[verdict, limit, remaining, wait_ms, reset_ms, granted, chosen]);
+        }
+    }
 }
 
 /// A key in the long reply.

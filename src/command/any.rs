@@ -5,14 +5,15 @@
 //! its own `RL.CHECK` would, and each that changes has one effect.
 
 use super::answer;
-use super::opened::refused;
+use super::opened::{event, refused};
 use super::several::{Asked, Asking, Done, done, key_checks};
 use crate::config;
 use crate::policy::Resolver;
 use crate::server::CommandError;
-use ratelimit_core::check::{Budget, Decision, deny_each};
+use ratelimit_core::check::{Budget, CheckError, Decision, Outcome, deny_each};
 use ratelimit_core::key::Verdict;
 use ratelimit_protocol::parse::Any;
+use std::slice;
 
 /// Answers a check of any of the keys.
 pub fn decide(
@@ -21,79 +22,105 @@ pub fn decide(
     decisions: &mut Vec<Decision>,
     resolver: &Resolver,
 ) -> Result<(), CommandError> {
-    let mut keys = Vec::with_capacity(1);
-    let chosen = choose(asked, any, &mut keys, decisions)?;
-    let (index, summary, done) = match chosen {
-        Some(index) => {
-            keys = vec![keys.swap_remove(index)];
-            let (summary, done) = check(asked, &mut keys, decisions, resolver)?;
-            (0, summary, done)
+    let mut keys = Vec::new();
+    match pass(asked, any, &mut keys, decisions)? {
+        Some((mut key, outcome)) => {
+            drop(keys);
+            let (summary, done) = (outcome.summary, (outcome, 0..decisions.len()));
+            let (keys, all_done) = (slice::from_mut(&mut key), slice::from_ref(&done));
+            asked.checked(keys, all_done, summary.verdict, decisions, resolver)?;
+            reply(asked, summary, &key, &done, decisions);
+            key.opened.close(event(&done.0));
         }
-        None => deny(asked, &mut keys, decisions, resolver)?,
-    };
-    let passes = summary.verdict == Verdict::Allowed;
-    let chosen =
-        chosen.filter(|_| passes).and_then(|index| i64::try_from(index).ok()).unwrap_or(-1);
-    if let Some((key, own)) = keys.get(index).zip(done.get(index)) {
-        if asked.request.check.full {
-            let shown = key.shown(own);
-            answer::full(asked.call, summary, decisions, &[shown], Some(0), Some(chosen));
-        } else {
-            answer::of_any(asked.call, summary, key.check.granted(summary.verdict), chosen);
+        None => {
+            let (index, summary, done) = deny(asked, &mut keys, decisions, resolver)?;
+            if let Some((key, own)) = keys.get(index).zip(done.get(index)) {
+                reply(asked, summary, key, own, decisions);
+            }
+            asked.close(keys, &done);
         }
     }
-    asked.close(keys, &done);
     Ok(())
 }
 
-/// The key that the check passes through: the one that has the hold which it repeats, else the first
-/// that admits it, or the one with the most left afterwards. `None`, with all keys open, if none
+/// Replies with the answer, which is that of this key.
+fn reply(
+    asked: &Asked<'_>,
+    summary: Decision,
+    key: &Asking<'_>,
+    done: &Done,
+    decisions: &mut [Decision],
+) {
+    let passes = summary.verdict == Verdict::Allowed;
+    let chosen = if passes { i64::try_from(key.index).unwrap_or(-1) } else { -1 };
+    if asked.request.check.full {
+        let shown = key.shown(done);
+        answer::full(asked.call, summary, decisions, &[shown], Some(0), Some(chosen));
+    } else {
+        answer::of_any(asked.call, summary, key.check.granted(summary.verdict), chosen);
+    }
+}
+
+/// Checks the key that the check passes through: the one that has the hold which it repeats, else the
+/// first that admits it, or the one with the most left afterwards. `None`, with all keys open, if none
 /// admits it.
-fn choose<'a>(
+fn pass<'a>(
     asked: &Asked<'a>,
     any: Any,
     keys: &mut Vec<Asking<'a>>,
     decisions: &mut Vec<Decision>,
-) -> Result<Option<usize>, CommandError> {
+) -> Result<Option<(Asking<'a>, Outcome)>, CommandError> {
+    let mut open = Vec::new();
     if asked.takes_hold() {
-        *keys = asked.open_all()?;
+        open = asked.open_all()?;
         let repeats = |key: &Asking<'_>| key.limiter().repeats_until(&key.check).is_some();
-        if let Some(index) = keys.iter().position(repeats) {
-            return Ok(Some(index));
+        if let Some(index) = open.iter().position(repeats) {
+            return check(asked, open.swap_remove(index), decisions).map(Some);
         }
     }
-    let budget = Budget::of_command();
+    let (mut open, budget) = (open.into_iter(), Budget::of_command());
     let mut most = None;
     for (index, name) in asked.names().iter().enumerate() {
-        if index == keys.len() {
-            keys.push(asked.open((index, name))?);
+        let mut key = open.next().map_or_else(|| asked.open((index, name)), Ok)?;
+        let check = key.check;
+        match any {
+            Any::First => {
+                let limiter = key.limiter_mut();
+                let passed =
+                    limiter.check_if_admitted(config::bounds(), &check, decisions, &budget);
+                if let Some(outcome) = passed.map_err(|error| refusal(asked, &key, &error))? {
+                    return Ok(Some((key, outcome)));
+                }
+            }
+            Any::Most => {
+                let left = key.limiter().left_after(&check, decisions, &budget);
+                if left > most.map(|(_, best)| best) {
+                    most = left.map(|left| (index, left));
+                }
+            }
         }
-        let Some(key) = keys.get(index) else { continue };
-        let Some(left) = key.limiter().left_after(&key.check, decisions, &budget) else { continue };
-        if any == Any::First {
-            return Ok(Some(index));
-        }
-        if most.is_none_or(|(_, best)| left > best) {
-            most = Some((index, left));
-        }
+        keys.push(key);
     }
-    Ok(most.map(|(index, _)| index))
+    let most = most.map(|(index, _)| keys.swap_remove(index));
+    most.map(|key| check(asked, key, decisions)).transpose()
 }
 
-/// Checks the only key.
+/// Checks one of the keys.
 fn check<'a>(
     asked: &Asked<'a>,
-    keys: &mut [Asking<'a>],
+    mut key: Asking<'a>,
     decisions: &mut Vec<Decision>,
-    resolver: &Resolver,
-) -> Result<(Decision, Vec<Done>), CommandError> {
-    let key = keys.first_mut().ok_or(CommandError::Internal)?;
+) -> Result<(Asking<'a>, Outcome), CommandError> {
     let check = key.check;
     let outcome = key.limiter_mut().check_within(config::bounds(), &check, decisions);
-    let outcome = outcome.map_err(|error| refused(asked.names().from(key.index), &error))?;
-    let done = vec![(outcome, 0..decisions.len())];
-    asked.checked(keys, &done, outcome.summary.verdict, decisions, resolver)?;
-    Ok((outcome.summary, done))
+    let outcome = outcome.map_err(|error| refusal(asked, &key, &error))?;
+    Ok((key, outcome))
+}
+
+/// The error of a check that its only key refused.
+#[cold]
+fn refusal(asked: &Asked<'_>, key: &Asking<'_>, error: &CheckError) -> CommandError {
+    refused(asked.names().from(key.index), error)
 }
 
 /// Lets each key deny the check by itself. Returns which key's answer it is.

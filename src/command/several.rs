@@ -10,7 +10,7 @@ use crate::server::{Arg, Args, Call, CommandError};
 use ratelimit_core::check::{Decision, KeyCheck, Outcome};
 use ratelimit_core::key::{Check, CheckOptions, Limiter, Verdict};
 use ratelimit_core::rule::Rule;
-use ratelimit_protocol::parse::MCheckRequest;
+use ratelimit_protocol::parse::{Group, MCheckRequest};
 use std::mem;
 use std::ops::Range;
 
@@ -51,8 +51,9 @@ impl<'a> Asked<'a> {
         let key = self.call.open_write(name, &LIMITER)?;
         let mut opened = Opened { key, at_us: self.now_us, clock_us: self.clock_us };
         opened.lapse();
+        let group = self.group(index);
         let check = Check {
-            rules: self.rules.get(self.group(index).0).unwrap_or_default(),
+            rules: group.and_then(|group| self.rules.get(group.rules.clone())).unwrap_or_default(),
             cost: self.request.check.cost,
             now_us: self.now_us,
             options: self.options,
@@ -62,16 +63,19 @@ impl<'a> Asked<'a> {
 
     /// Opens all keys.
     pub fn open_all(&self) -> Result<Vec<Asking<'a>>, CommandError> {
-        self.names().iter().enumerate().map(|key| self.open(key)).collect()
+        let mut keys = Vec::with_capacity(self.request.keys);
+        for key in self.names().iter().enumerate() {
+            keys.push(self.open(key)?);
+        }
+        Ok(keys)
     }
 
-    /// Where the rules of a key are, and their arguments: all keys share one group, or each has its own.
-    fn group(&self, index: usize) -> (Range<usize>, Range<usize>) {
-        let group = match self.request.groups.as_slice() {
+    /// The rules of a key: all keys share one group, or each has its own.
+    fn group(&self, index: usize) -> Option<&Group> {
+        match self.request.groups.as_slice() {
             [group] => Some(group),
             groups => groups.get(index),
-        };
-        group.map(|group| (group.rules.clone(), group.args.clone())).unwrap_or_default()
+        }
     }
 
     /// Counts what was decided, and applies the consequences of the changes of the keys.
@@ -93,8 +97,8 @@ impl<'a> Asked<'a> {
             check.cost = outcome.cost;
             let decisions = decisions.get(own.clone()).unwrap_or_default();
             opened.checked(check, decisions, outcome, || {
-                let group = self.group(*index).1;
-                let written = written.from(group.start).first(group.len());
+                let args = self.group(*index).map_or(0..0, |group| group.args.clone());
+                let written = written.from(args.start).first(args.len());
                 EffectArgs::of_check(written, resolver, *index, check.rules)
             });
         }

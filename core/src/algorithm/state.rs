@@ -163,7 +163,8 @@ impl State {
     /// because the meter is of another algorithm or has ended.
     pub fn seen_by(&self, rule: &Rule, at_us: u64) -> Option<Cow<'_, Meter>> {
         let meter = self.meter();
-        if meter.has_shape_of(rule) {
+        // A rule without a name only has states of its shape.
+        if rule.name().is_none() || meter.has_shape_of(rule) {
             Some(Cow::Borrowed(meter))
         } else if meter.is_of_kind(rule.kind()) && !meter.has_ended(at_us) {
             Some(Cow::Owned(meter.reshaped(rule)))

@@ -41,6 +41,8 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
     check: Check<'a>,
     /// The check repeats a hold of this key that lives.
     repeats: bool,
+    /// The check moves the end of the hold that it repeats.
+    renews: bool,
     /// The answer of its pause, if that denies the check.
     pause: Option<Decision>,
     /// The pause of this key or of another denies the check.
@@ -99,8 +101,9 @@ pub(super) fn plan(
     decisions: &mut [Decision],
     budget: &Budget,
 ) -> Result<bool, CheckError> {
-    let denied = keys.iter().any(KeyCheck::denies);
-    if keys.iter().any(|key| key.pause.is_some()) {
+    let paused = keys.iter().any(|key| key.pause.is_some());
+    let denied = paused || keys.iter().any(|key| key.outcome.denied);
+    if paused {
         keys.iter_mut().for_each(KeyCheck::deny_by_pause);
     }
     grant(keys, denied, decisions, budget);
@@ -199,6 +202,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             limiter,
             check,
             repeats: false,
+            renews: false,
             pause: None,
             paused: false,
             decisions: 0..0,
@@ -246,7 +250,9 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             self.outcome = Outcome::unchanged(answer, self.check.cost, Some(standing));
             return;
         }
-        self.repeats = self.limiter.repeats_until(&self.check).is_some();
+        let repeated = self.limiter.repeated_hold(&self.check);
+        self.repeats = repeated.is_some();
+        self.renews = repeated.is_some_and(|hold| self.limiter.renews(hold, &self.check));
         decisions.resize(start.saturating_add(self.check.rules.len()), Decision::UNDECIDED);
         self.decisions = start..decisions.len();
         let own = self.decide(decisions, budget);
@@ -340,7 +346,7 @@ impl KeyCheck<'_> {
     fn change_by(&self, denied: bool, charges: bool) -> Change {
         let change = match (denied, self.repeats) {
             _ if self.outcome.standing.is_some() => return Change::Nothing,
-            (false, true) if self.limiter.renews(&self.check) => return Change::Renewed,
+            (false, true) if self.renews => return Change::Renewed,
             (false, false) => Change::Admitted,
             (true, false) if charges => Change::Charged,
             (false | true, _) => return Change::Nothing,

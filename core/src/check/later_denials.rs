@@ -89,7 +89,7 @@ impl<'a> View<'a> {
         let after_ms = millis_up(at_us.saturating_sub(check.now_us));
         let now_us = check.now_us.saturating_add(after_ms.saturating_mul(MS_US));
         let charges = limiter.holds().map_or(0, Holds::rules);
-        let may_copy = !limiter.lapse_matters(now_us) || budget.may_copy(limiter.states(), charges);
+        let may_copy = !limiter.lapse_is_due(now_us) || budget.may_copy(limiter.states(), charges);
         let after_ms = i64::try_from(after_ms).unwrap_or(i64::MAX);
         may_copy.then(|| (limiter.as_of(now_us), Check { now_us, ..*check }, after_ms))
     }

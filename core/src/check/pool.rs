@@ -1,18 +1,40 @@
 //! A check that passes through one of several keys (`RL.MCHECK ... ANY`).
 //!
 //! ```text
-//! each key         is looked at as by a peek, which changes nothing
+//! each key         is looked at as by a peek, which changes nothing; the first that admits is
+//!                  checked at once
 //! some key admits  it is checked as by itself; the others stay as they are
 //! no key admits    each key denies as by itself; the answer is the one with the least wait
 //! ```
 
 use super::keys::{commit, evaluate, plan};
-use super::{Bounds, Budget, CheckError, Decision, KeyCheck, length};
+use super::{Bounds, Budget, CheckError, Decision, KeyCheck, Outcome, length};
 use crate::key::{Check, Limiter, Verdict};
 use alloc::vec::Vec;
 use core::slice;
 
 impl Limiter {
+    /// Checks as [`Self::check_within`] does if the key admits the check. `None`, and nothing changed,
+    /// if it denies it. `decisions` is overwritten.
+    ///
+    /// # Errors
+    /// Those of [`Self::check_within`].
+    pub fn check_if_admitted(
+        &mut self,
+        bounds: Bounds,
+        check: &Check<'_>,
+        decisions: &mut Vec<Decision>,
+        budget: &Budget,
+    ) -> Result<Option<Outcome>, CheckError> {
+        // A denial on the fast path changes nothing, unless it is that of a block.
+        let fast = if self.standing().is_none() { self.check_fast(check, decisions) } else { None };
+        match fast {
+            Some(outcome) => Ok(Some(outcome).filter(|outcome| !outcome.denied)),
+            None if self.left_after(check, decisions, budget).is_none() => Ok(None),
+            None => self.check_general(bounds, check, decisions).map(Some),
+        }
+    }
+
     /// How many units would remain after the check; [`i64::MAX`] if no rule decides. `None` if the
     /// key denies it. `decisions` is overwritten.
     pub fn left_after(

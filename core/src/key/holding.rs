@@ -12,9 +12,7 @@
 //! ahead of a clock that stepped back. So a replica that makes the same changes at the same times
 //! has the same holds.
 
-use super::{
-    Charge, Check, Compound, Hold, HoldRequest, Holds, Length, Limiter, MOST_HOLDS, Settlement,
-};
+use super::{Charge, Check, Compound, Hold, HoldRequest, Holds, Length, Limiter, Settlement};
 use crate::algorithm::{Moment, Needs, State, Take, effective_time};
 use crate::rule::{Kind, MS_US, Rule};
 use alloc::{borrow::Cow, vec::Vec};
@@ -30,19 +28,21 @@ impl Limiter {
         self.holds().map_or(0, |holds| holds.alive(now_us))
     }
 
-    /// When the hold that the check repeats ends; `None` if it repeats no live hold.
-    pub fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
-        Some(self.live_hold(check.hold()?.id, check.now_us)?.end_us())
+    /// The live hold that the check repeats.
+    pub(crate) fn repeated_hold(&self, check: &Check<'_>) -> Option<&Hold> {
+        self.live_hold(check.hold()?.id, check.now_us)
     }
 
-    /// True if the check repeats a hold and moves its end.
-    pub(crate) fn renews(&self, check: &Check<'_>) -> bool {
+    /// When the hold that the check repeats ends; `None` if it repeats no live hold.
+    pub fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
+        self.repeated_hold(check).map(Hold::end_us)
+    }
+
+    /// True if the check moves the end of the hold that it repeats.
+    pub(crate) fn renews(&self, repeated: &Hold, check: &Check<'_>) -> bool {
         let (Some(request), Some(holds)) = (check.hold(), self.holds()) else { return false };
-        let live = holds.find_live(request.id, check.now_us);
-        live.is_some_and(|hold| {
-            hold.end_us() != request.end_us
-                || holds.length_of(hold) != request.length_from(check.now_us)
-        })
+        repeated.end_us() != request.end_us
+            || holds.length_of(repeated) != request.length_from(check.now_us)
     }
 
     /// A live hold's charge for a rule, if its state is still there.
@@ -71,12 +71,6 @@ impl Limiter {
         })
     }
 
-    /// True if stored holds have lapsed, and that changes what rules read.
-    #[cold]
-    pub(crate) fn lapse_matters(&self, now_us: u64) -> bool {
-        self.holds().is_some_and(|holds| holds.lapse_matters(now_us))
-    }
-
     /// The first step of a check: ends the holds that have lapsed, if that changes what rules read.
     /// Returns true if it changed the key, which must be propagated.
     #[inline(always)]
@@ -91,14 +85,14 @@ impl Limiter {
     /// True if holds have lapsed, and that changes what rules read.
     #[inline(always)]
     pub fn lapse_is_due(&self, now_us: u64) -> bool {
-        self.holds().is_some() && self.lapse_matters(now_us)
+        self.holds().is_some_and(|holds| holds.lapse_matters(now_us))
     }
 
     /// The limiter as rules read it at `now_us`, without the holds that have lapsed.
     #[must_use]
     pub fn as_of(&self, now_us: u64) -> Cow<'_, Self> {
         let mut seen = Cow::Borrowed(self);
-        if self.lapse_matters(now_us) {
+        if self.lapse_is_due(now_us) {
             seen.to_mut().lapse(now_us);
         }
         seen
@@ -142,10 +136,8 @@ impl Limiter {
         check: &Check<'_>,
         levels: &[(&Rule, u128)],
     ) {
-        let has_room = |holds: &Holds| holds.len() < MOST_HOLDS && holds.find(request.id).is_none();
-        if !self.holds().is_none_or(has_room) {
-            return;
-        }
+        let rank = self.holds().map_or(Some(0), |holds| holds.free_rank(request.id));
+        let Some(rank) = rank else { return };
         let needs = Needs::of(check.rules);
         self.change(|Compound { states, holds, .. }| {
             let holds = holds.get_or_insert_default();
@@ -162,7 +154,7 @@ impl Limiter {
             let log_rules = check.rules.iter().filter(|rule| rule.kind() == Kind::Log);
             let log_names = log_rules.filter_map(|rule| rule.name().copied()).collect();
             let length = request.length_from(check.now_us);
-            holds.add(Hold::new(request, charges, log_names), length);
+            holds.add(rank, Hold::new(request, charges, log_names), length);
         });
     }
 
@@ -202,7 +194,7 @@ impl Limiter {
     /// Ends the holds that have lapsed at `now_us`.
     #[inline]
     pub fn lapse(&mut self, now_us: u64) {
-        if self.holds().is_some_and(|holds| holds.lapsed(now_us).next().is_some()) {
+        if self.holds().is_some_and(|holds| holds.any_lapsed(now_us)) {
             self.end_lapsed(now_us);
         }
     }

@@ -302,18 +302,29 @@ impl Compound {
 
     fn deadline(&self) -> Deadline {
         let Self { states, standing, orders, bans, history, holds } = self;
-        let orders = orders.as_deref();
-        let end_of = |until: Moment| Deadline::new(until, 0);
-        let others = [
-            standing.as_ref().map(|standing| end_of(standing.ends())),
-            orders.and_then(|orders| Some(end_of(Moment::At(orders.pause.as_ref()?.until_us)))),
-            orders.and_then(|orders| Some(end_of(orders.plan.as_ref()?.ends()))),
-            bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
-            history.as_deref().map(|all| Deadline::new(Moment::At(all.until_us), HOUR_US)),
-            holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
-        ];
-        let of_states = states.iter().map(deadline_of);
-        of_states.chain(others.into_iter().flatten()).fold(Deadline::PASSED, Deadline::or)
+        let mut deadline = states.iter().map(deadline_of).fold(Deadline::PASSED, Deadline::or);
+        let mut lasts = |until, window_us| deadline = deadline.or(Deadline::new(until, window_us));
+        if let Some(standing) = standing {
+            lasts(standing.ends(), 0);
+        }
+        if let Some(orders) = orders {
+            if let Some(pause) = &orders.pause {
+                lasts(Moment::At(pause.until_us), 0);
+            }
+            if let Some(plan) = &orders.plan {
+                lasts(plan.ends(), 0);
+            }
+        }
+        if let Some(bans) = bans {
+            lasts(Moment::At(bans.forgotten_us), 0);
+        }
+        if let Some(history) = history {
+            lasts(Moment::At(history.until_us), HOUR_US);
+        }
+        if let Some(holds) = holds {
+            lasts(Moment::At(holds.last_end_us()), 0);
+        }
+        deadline
     }
 }
 

@@ -10,9 +10,6 @@ impl Limiter {
     /// Records what a check did, unconditionally: it was decided before, or on another server.
     /// Equal calls on equal limiters leave them equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
-        if change != Change::Nothing {
-            self.drop_ended(check.now_us);
-        }
         let verdict = match change {
             Change::Nothing => return,
             Change::Renewed => {
@@ -25,6 +22,7 @@ impl Limiter {
             Change::Charged => Verdict::Limited,
             Change::HistoryOnly(verdict) => verdict,
         };
+        self.drop_ended(check.now_us);
         if matches!(change, Change::Admitted | Change::Charged) {
             self.consume(check, change);
         }
@@ -36,6 +34,9 @@ impl Limiter {
             if change == Change::Charged { Consumption::Denied } else { Consumption::Admitted };
         let hold = check.hold().filter(|_| consumption == Consumption::Admitted);
         let mut levels: Vec<(&Rule, u128)> = Vec::new();
+        if hold.is_some() {
+            levels.reserve_exact(check.rules.len());
+        }
         let consumes = |rule: &&Rule| check.consumes_from(rule, change);
         for rule in check.rules.iter().filter(consumes) {
             self.take_over_name(rule, check.now_us);

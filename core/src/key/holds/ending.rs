@@ -34,7 +34,7 @@ impl Holds {
     /// Ends the holds that have lapsed at `now_us`, in the order of their ends.
     pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
         if self.lapsed(now_us).count().saturating_mul(MANY) < self.len() {
-            let any_ahead = self.ahead(now_us).next().is_some();
+            let any_ahead = self.any_ahead(now_us);
             let ids: Vec<Id> = self.lapsed(now_us).map(|hold| Id::new(hold.id())).collect();
             let lapsed = ids.iter().filter_map(|id| self.end(id.as_bytes())).collect();
             if any_ahead {

@@ -60,9 +60,21 @@ impl Holds {
     /// True if holds that have lapsed at `now_us` must end before rules read the key. Those are
     /// holds that give their charges back, and holds ahead of a clock that stepped back, which would
     /// live again once the clock comes near. Rules ignore other holds that have reached their end.
+    #[inline]
     pub fn lapse_matters(&self, now_us: u64) -> bool {
-        let refunds = || self.any_refunds() && self.ended(now_us).any(Hold::refunds);
-        self.ahead(now_us).next().is_some() || refunds()
+        self.any_ahead(now_us) || self.any_refunds() && self.ended(now_us).any(Hold::refunds)
+    }
+
+    /// True if any hold has lapsed at `now_us`.
+    #[inline]
+    pub fn any_lapsed(&self, now_us: u64) -> bool {
+        self.end_at(0).is_some_and(|end_us| end_us <= now_us) || self.any_ahead(now_us)
+    }
+
+    /// True if any hold has lapsed because the clock stepped back.
+    #[inline]
+    pub(super) fn any_ahead(&self, now_us: u64) -> bool {
+        now_us < self.none_ahead_us && self.ahead(now_us).next().is_some()
     }
 
     /// The holds that have reached their ends, in that order.

@@ -149,19 +149,18 @@ impl Holds {
 
     /// When the last hold lapses.
     pub fn last_end_us(&self) -> u64 {
-        self.in_order_of_ends().next_back().map_or(0, Hold::end_us)
+        self.by_end.back().and_then(|lapse| self.hold(lapse.row)).map_or(0, Hold::end_us)
     }
 
-    /// Adds a hold of this length, unless the key already has the most holds that it can. No other
-    /// hold may have its id.
-    pub fn add(&mut self, hold: Hold, length: Length) {
-        let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.rank_of_id(hold.id()))
-        else {
-            return;
-        };
-        if self.rows.len() >= MOST_HOLDS {
-            return;
-        }
+    /// The rank in the order of ids of a hold to add; `None` if a hold has its id, or if the key has
+    /// the most holds that it can.
+    pub fn free_rank(&self, id: &[u8]) -> Option<usize> {
+        self.rank_of_id(id).err().filter(|_| self.len() < MOST_HOLDS)
+    }
+
+    /// Adds a hold of this length at its [free rank](Self::free_rank) in the order of ids.
+    pub fn add(&mut self, by_id: usize, hold: Hold, length: Length) {
+        let Ok(row) = u16::try_from(self.rows.len()) else { return };
         let by_end = self.rank_of_end(hold.end_us(), hold.id()).unwrap_or_else(|rank| rank);
         self.count(&hold);
         for charge in hold.charges().iter().filter(|charge| charge.units > 0) {

@@ -6,7 +6,7 @@ use super::traffic::{
     Action, Call, Clock, Traffic, changing, changing_between, one_at_a_time, steady,
 };
 use super::{act, cases};
-use crate::check::Decision;
+use crate::check::{Bounds, Budget, Decision};
 use crate::key::{Change, Check, CheckOptions, Limiter, Meta, Standing, StandingEntry, encode};
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
@@ -57,8 +57,7 @@ fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestC
 
     let mut fast = limiter.clone();
     let taken = fast.check_fast(check, &mut fast_decisions);
-    let outcome =
-        limiter.check_general(crate::check::Bounds::ANY, check, &mut decisions).expect("room");
+    let outcome = limiter.check_general(Bounds::ANY, check, &mut decisions).expect("room");
     if let Some(taken) = taken {
         prop_assert_eq!(
             (taken, &fast_decisions),
@@ -73,10 +72,20 @@ fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestC
     } else {
         prop_assert_eq!(&fast, &before, "left the fast path after a change: {:?}", check);
     }
-    let mut asked = before;
+    let mut asked = before.clone();
     prop_assert_eq!(asked.check(check, &mut fast_decisions), outcome);
     prop_assert_eq!(&asked, &*limiter);
     prop_assert_eq!(&fast_decisions, &decisions);
+
+    let (mut asked, budget) = (before.clone(), Budget::of_command());
+    let passed = asked.check_if_admitted(Bounds::ANY, check, &mut fast_decisions, &budget);
+    let passed = passed.expect("room");
+    if outcome.denied {
+        prop_assert_eq!((passed, &asked), (None, &before));
+    } else {
+        prop_assert_eq!((passed, &asked), (Some(outcome), &*limiter));
+        prop_assert_eq!(&fast_decisions, &decisions);
+    }
     Ok(taken.is_some())
 }
 
