@@ -86,7 +86,7 @@ test('the package', async (t) => {
   });
 
   // Each code of the README, after the first, which makes the limiter, and in a process of its own.
-  const [first, ...others] = blocks('js', 'ts');
+  const [first, any, ...others] = blocks('js', 'ts');
   const holds = others.pop();
   const nest = `import 'reflect-metadata';
     import { Controller, Get } from '@nestjs/common';
@@ -99,6 +99,7 @@ test('the package', async (t) => {
     ...others.map((code, i) => `${first}${code}${code.includes('@Module') ? nest : ''}`.replace('3000', ports[i])),
     `${first}redis.disconnect();`,
     `${first}${holds.replace("fetch('https://example.com/export', { signal: hold.lost })", PAUSES)}redis.disconnect();`,
+    `${first}${any}redis.disconnect();`,
   ];
 
   await t.test('has types that the code of the README keeps to', async () => {
@@ -117,6 +118,8 @@ test('the package', async (t) => {
         assert.equal(stdout, 'allowed 4 0\n');
         const again = await run(process.execPath, [`readme${titles.length + 1}.js`], { cwd: folder, env: envOf(port) });
         assert.equal(again.stdout, 'allowed 3 0\nfalse\n');
+        const some = await run(process.execPath, [`readme${titles.length + 2}.js`], { cwd: folder, env: envOf(port) });
+        assert.equal(some.stdout, 'allowed 2 0\n{up}:key1\n');
         assert.ok((await ioredis(connect(t, port)).peek('export', '60/m')).waitMs > 20_000);
       }),
     ]);
