@@ -5,7 +5,6 @@ for source in fuzz/fuzz_targets/*.rs; do
     target=$(basename "$source" .rs)
     cp "fuzz/target/x86_64-unknown-linux-gnu/release/$target" "$OUT/"
     inputs=$(mktemp -d)
-    cp fuzz/corpus/"$target"/* "$inputs"
     tar --extract --gzip --file="fuzz/corpus/$target.tar.gz" --directory="$inputs"
     zip --quiet --junk-paths --recurse-paths "$OUT/${target}_seed_corpus.zip" "$inputs"
     printf '[libfuzzer]\nmax_len = 4096\ntimeout = 60\nrss_limit_mb = 2048\nmalloc_limit_mb = 64\n' >"$OUT/$target.options"

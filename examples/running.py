@@ -1,8 +1,31 @@
-"""The programs of the examples, each run as a process for a `with` block."""
+"""What the demonstrations run for a `with` block: their programs, each as a process, and a server with the module."""
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benches"))
+
+from started import redis, started  # runs a server for a `with` block
+
+
+@contextlib.contextmanager
+def serving(*patterns):
+    """Yields a client and the URL of the server that REDIS_URL names, after deleting its keys of these patterns, or of a new
+    server."""
+    if url := os.environ.get("REDIS_URL"):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the programs end with us
+        with redis.Redis.from_url(url) as client:
+            for pattern in patterns:
+                for key in client.scan_iter(pattern):
+                    client.delete(key)
+            yield client, url
+    else:
+        with started() as server:
+            yield server.client, f"unix://{server.folder / 'socket'}"
 
 
 @contextlib.contextmanager

@@ -76,7 +76,13 @@ pub mod rule;
 #[cfg(feature = "saved")]
 mod saved;
 #[cfg(feature = "testing")]
-pub mod testing;
+pub mod testing {
+    //! What the tests and the fuzz targets of this repository's other crates use of the laws and the naive
+    //! models. It can change in any release.
+
+    pub use crate::key::parts;
+    pub use crate::tests::{laws, naive, rules_of_line};
+}
 #[cfg(any(test, feature = "testing"))]
 #[allow(missing_docs, reason = "each file describes its law or model where it opens")]
 // The feature shows only a part of it; the rest is dead code there.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Starts a server with the module, a stand-in for a model and the gateway, shows some calls, serves until Ctrl-C.
 
-Called by `make gateway`, which builds the module and fetches the server first. PORT chooses the port of the gateway.
+Called by `make gateway`, which builds the module and fetches the server first. PORT chooses the port of the gateway. With
+REDIS_URL it starts no server, but sets the policy `llm` there, and begins with deleting the key `llm:t7`.
 """
 
 import contextlib
@@ -13,10 +14,9 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE.parent), str(HERE.parent.parent / "benches")]
+sys.path.append(str(HERE.parent))
 
-from running import running  # noqa: E402  runs a program for a `with` block
-from started import started  # noqa: E402  runs a server for a `with` block
+from running import running, serving  # noqa: E402  from examples
 
 LLM = ["slots:2,cost=1,name=streams", "5/m,cost=1,name=requests", "bucket:2000/m,name=tokens", "fixed:100000/d,name=day"]
 
@@ -46,47 +46,46 @@ class Call:
         self.line.close()
 
 
-def show_limits(server, what):
+def show_limits(redis, what):
     """Shows the state of the rules without changing anything."""
     time.sleep(0.2)
     print(f"\n# {what}\n> RL.PEEK llm:t7 FULL @llm", flush=True)
-    reply = server.client.execute_command("RL.PEEK", "llm:t7", "FULL", "@llm")
+    reply = redis.execute_command("RL.PEEK", "llm:t7", "FULL", "@llm")
     for rule in reply[b"rules"]:
         print(f"{rule[b'rule'].decode():36} {rule[b'remaining']:7} of {rule[b'limit']}")
 
 
 def main():
     port = os.environ.get("PORT", 0)
-    with started() as server:
-        server.client.execute_command("RL.POLICY", "SET", "llm", *LLM)
-        socket = server.folder / "socket"
+    with serving("llm:t7") as (redis, url):
+        redis.execute_command("RL.POLICY", "SET", "llm", *LLM)
         with running(HERE / "model.py", "--pause-ms", 50, "--log", "/dev/null") as (_, model):
-            line = ["--redis", f"unix://{socket}", "--model", model, "--lease-ms", 3000]
+            line = ["--redis", url, "--model", model, "--lease-ms", 3000]
             with running(HERE / "gateway.py", *line, "--port", port, "@llm") as (_, gateway):
-                play(server, gateway, line)
+                play(redis, gateway, line)
                 print(f"\nServing a page on http://127.0.0.1:{gateway}/. Or ask with:")
                 print(f"""  curl -iN -H 'X-Tenant: t7' -d '{{"prompt": "a b c", "max_tokens": 50, "stream": true}}' 127.0.0.1:{gateway}/v1/chat""")
-                print(f"The server's socket is {socket}. Ctrl-C stops all.", flush=True)
+                print(f"The server is {url}. Ctrl-C stops all.", flush=True)
                 with contextlib.suppress(KeyboardInterrupt):
                     while True:
                         time.sleep(1)
 
 
-def play(server, gateway, line):
+def play(redis, gateway, line):
     Call(gateway).show("A call of 100 tokens in and at most 500 out, which is charged as 600 until it ends").answer()
-    show_limits(server, "It took 100 and 20, so 480 came back")
+    show_limits(redis, "It took 100 and 20, so 480 came back")
     call = Call(gateway).show("A client hangs up early")
     call.hang_up()
-    show_limits(server, "It is charged what was made until then")
+    show_limits(redis, "It is charged what was made until then")
     with running(HERE / "gateway.py", *line, "@llm") as (process, second):
         long = [Call(second, length=500).show(f"The {number} of two long streams") for number in ("first", "second")]
         Call(gateway).show("A third call finds no slot").answer()
         process.kill()
         del long
-        show_limits(server, "The second gateway was killed with SIGKILL: its calls still hold what they took")
+        show_limits(redis, "The second gateway was killed with SIGKILL: its calls still hold what they took")
         print("\n... 3 s later, their leases have ended")
         time.sleep(3)
-        show_limits(server, "The slots are free, and what the dead calls held has come back")
+        show_limits(redis, "The slots are free, and what the dead calls held has come back")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ import express from 'express';
 import { rateLimit } from 'express-rate-limit';
 import { RateLimitStore } from 'redis-ratelimit/express-rate-limit';
 
-import { serve } from './support/http.js';
 import { ioredis } from './support/limiters.js';
-import { connect, onEachServer, startServer, until } from './support/servers.js';
+import { connect, onEachServer, serve, startServer, until } from './support/servers.js';
 
 function storeOf(client, windowMs, options) {
   const store = new RateLimitStore(ioredis(client), options);

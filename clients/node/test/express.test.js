@@ -4,9 +4,8 @@ import { test } from 'node:test';
 import express from 'express';
 import { rateLimit } from 'redis-ratelimit/express';
 
-import { serve } from './support/http.js';
 import { ioredis } from './support/limiters.js';
-import { connect, onEachServer, startServer, until } from './support/servers.js';
+import { connect, onEachServer, serve, startServer, until } from './support/servers.js';
 
 const here = (_req, res) => res.send('here');
 

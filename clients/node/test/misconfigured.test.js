@@ -23,8 +23,7 @@ import { nodeRedis } from 'redis-ratelimit/node-redis';
 
 import { Notices } from '../dist/notices.js';
 import { adviceOn, kindOf } from '../dist/outage.js';
-import { serve } from './support/http.js';
-import { connect, startServer, until } from './support/servers.js';
+import { connect, serve, startServer, until } from './support/servers.js';
 
 /** A client that may be refused, so nobody waits until it is connected. */
 const CLIENTS = {

@@ -19,8 +19,7 @@ import { RateLimitThrottlerStorage } from 'redis-ratelimit/nestjs';
 import { nodeRedis } from 'redis-ratelimit/node-redis';
 
 import { beginMove, loseQuorum, startCluster } from './support/cluster.js';
-import { serve } from './support/http.js';
-import { connect, connectNodeRedis, freePort, startLoading, startServer, until } from './support/servers.js';
+import { connect, connectNodeRedis, freePort, serve, startLoading, startServer, until } from './support/servers.js';
 
 /** The client libraries as an application has them: with their own offline queues and retries. */
 async function limiters(t, port, options) {

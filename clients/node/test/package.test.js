@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { test } from 'node:test';
@@ -86,7 +86,7 @@ test('the package', async (t) => {
   });
 
   // Each code of the README, after the first, which makes the limiter, and in a process of its own.
-  const [first, ...others] = blocks('js', 'ts');
+  const [first, any, ...others] = blocks('js', 'ts');
   const holds = others.pop();
   const nest = `import 'reflect-metadata';
     import { Controller, Get } from '@nestjs/common';
@@ -99,6 +99,7 @@ test('the package', async (t) => {
     ...others.map((code, i) => `${first}${code}${code.includes('@Module') ? nest : ''}`.replace('3000', ports[i])),
     `${first}redis.disconnect();`,
     `${first}${holds.replace("fetch('https://example.com/export', { signal: hold.lost })", PAUSES)}redis.disconnect();`,
+    `${first}${any}redis.disconnect();`,
   ];
 
   await t.test('has types that the code of the README keeps to', async () => {
@@ -117,6 +118,8 @@ test('the package', async (t) => {
         assert.equal(stdout, 'allowed 4 0\n');
         const again = await run(process.execPath, [`readme${titles.length + 1}.js`], { cwd: folder, env: envOf(port) });
         assert.equal(again.stdout, 'allowed 3 0\nfalse\n');
+        const some = await run(process.execPath, [`readme${titles.length + 2}.js`], { cwd: folder, env: envOf(port) });
+        assert.equal(some.stdout, 'allowed 2 0\n{up}:key1\n');
         assert.ok((await ioredis(connect(t, port)).peek('export', '60/m')).waitMs > 20_000);
       }),
     ]);
@@ -131,6 +134,24 @@ test('npm pack works in a clean clone', async (t) => {
   const env = { ...process.env, npm_config_prefer_offline: 'true' };
   await run('npm', ['pack', join(clone, 'clients/node')], { cwd: clone, env });
   assert.match((await run('tar', ['-tf', join(clone, 'redis-ratelimit-0.1.0.tgz')])).stdout, /package\/dist\/ioredis\.d\.ts/);
+});
+
+test('no file imports itself, directly or through others', async () => {
+  const folder = join(PACKAGE, 'src');
+  const imports = new Map();
+  for (const file of await readdir(folder)) {
+    const text = await readFile(join(folder, file), 'utf8');
+    imports.set(file, Array.from(text.matchAll(/ from '\.\/([\w-]+)\.js'/g), ([, name]) => `${name}.ts`));
+  }
+  assert.ok(imports.get('limiter.ts').includes('hold.ts'), 'imports are found');
+  const seen = new Set();
+  const visit = (file, path) => {
+    assert.ok(!path.includes(file), [...path, file].join(' -> '));
+    if (seen.has(file)) return;
+    for (const next of imports.get(file)) visit(next, [...path, file]);
+    seen.add(file);
+  };
+  for (const file of imports.keys()) visit(file, []);
 });
 
 /** Runs a program that limits requests, and stops its server of Redis: it goes on limiting alone. */

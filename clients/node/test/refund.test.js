@@ -13,9 +13,8 @@ import Fastify from 'fastify';
 import { rateLimit } from 'redis-ratelimit/express';
 import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
 
-import { serve } from './support/http.js';
 import { ioredis, nodeRedis } from './support/limiters.js';
-import { connect, connectNodeRedis, onEachServer, startServer, until } from './support/servers.js';
+import { connect, connectNodeRedis, onEachServer, serve, startServer, until } from './support/servers.js';
 
 async function counted(admin, name) {
   return Number(new RegExp(`${name}:(\\d+)`).exec(await admin.info('ratelimit'))[1]);

@@ -19,8 +19,7 @@ import { iovalkey } from 'redis-ratelimit/iovalkey';
 import { nodeRedis } from 'redis-ratelimit/node-redis';
 
 import { Places } from '../dist/places.js';
-import { serve } from './support/http.js';
-import { connect, connectNodeRedis, startServer } from './support/servers.js';
+import { connect, connectNodeRedis, serve, startServer } from './support/servers.js';
 
 const CLIENTS = {
   ioredis: async (t, port, options) => ioredis(connect(t, port), options),

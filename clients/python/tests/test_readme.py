@@ -16,11 +16,13 @@ from django.test import Client
 from django.test.utils import override_settings
 from fastapi.testclient import TestClient
 
-from rl_limits import Limit
+from rl_limits import Limit, RateLimiter
 from servers import Server
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-LIMITER, FASTAPI, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+LIMITER, ANY, FASTAPI, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(
+    r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE
+)
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +33,13 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(code: str, server: Server, **given: Any) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "readme", **given}
+    if code == ANY:  # which uses the limiter above
+        names["limiter"] = RateLimiter.from_url(server.url, outage="local")
     exec(code.replace("redis://localhost", server.url), names)
     return names
 
 
-@pytest.mark.parametrize("code", [LIMITER, HOLD, UPSTREAM])
+@pytest.mark.parametrize("code", [LIMITER, ANY, HOLD, UPSTREAM])
 def test_what_is_printed_is_what_a_comment_says(server: Server, code: str) -> None:
     printed = io.StringIO()
     with redirect_stdout(printed):
@@ -63,7 +67,7 @@ def test_flask(newest: Server) -> None:
 
 
 def test_snippets_go_on_without_the_server(stopped: Server) -> None:
-    for code in (LIMITER, HOLD, UPSTREAM):
+    for code in (LIMITER, ANY, HOLD, UPSTREAM):
         run(code, stopped)
     for client in (TestClient(run(FASTAPI, stopped)["app"]), run(FLASK, stopped)["app"].test_client()):
         assert [client.get("/").status_code for _ in range(6)] == [200] * 5 + [429]

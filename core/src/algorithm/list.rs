@@ -172,7 +172,7 @@ impl Meter {
 mod saved {
     use super::{Debt, Fixed, Interval, Log, Slots, Window};
     use crate::algorithm::{Saved, bucket, debt, fixed, log, slots, window};
-    use crate::saved::error::DecodeError;
+    use crate::saved::DecodeError;
     use crate::saved::form::{UNKNOWN_KIND, put, take};
     use alloc::vec::Vec;
 

@@ -14,7 +14,7 @@
 
 use super::Uint48;
 #[cfg(feature = "saved")]
-use crate::saved::{bounds, error::DecodeError};
+use crate::saved::{DecodeError, check_period, check_start, check_time};
 
 /// 20 bytes without alignment, so its owner needs no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +86,9 @@ impl OpenWindow {
 
     /// Loads it; a window whose last count lies outside it is refused.
     pub fn load(last_us: u64, period_us: u64, start_us: i64) -> Result<Self, DecodeError> {
-        bounds::check_time(last_us)?;
-        bounds::check_period(period_us)?;
-        bounds::check_start(start_us)?;
+        check_time(last_us)?;
+        check_period(period_us)?;
+        check_start(start_us)?;
         Self::saved(period_us, start_us, last_us).ok_or(DecodeError::OutOfRange("a window's start"))
     }
 }

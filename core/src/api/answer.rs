@@ -1,6 +1,6 @@
 //! The answer to a check.
 
-use super::time::duration;
+use super::duration;
 use crate::check::Decision;
 use crate::key::{Check, Verdict};
 use crate::rule::Rule;

@@ -2,9 +2,9 @@
 
 use super::answer::Answer;
 use super::hold::{Hold, HoldError, Settlement};
+use super::micros;
 use super::report::RuleReport;
 use super::rules::Rules;
-use super::time::micros;
 use crate::check::{Bounds, Budget};
 use crate::key::holds::MOST_HOLDS;
 use crate::key::{self, Check, CheckOptions};

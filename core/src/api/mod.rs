@@ -7,7 +7,6 @@
 //! hold      a charge that is corrected later
 //! answer    whether a request may pass
 //! report    what each rule says of a request
-//! time      between durations and the engine's numbers
 //! ```
 //!
 //! Times and waits are `Duration`s here, and what may be missing is an `Option`. The rooms below
@@ -22,11 +21,24 @@ mod report;
 mod rules;
 #[cfg(test)]
 mod tests;
-mod time;
 
+use crate::rule::{MAX_PERIOD_US, MAX_TIME_US};
 pub use answer::Answer;
+use core::time::Duration;
 pub use hold::{Hold, HoldError, Settlement};
 pub use limiter::Limiter;
 pub use report::RuleReport;
 pub use rules::{HeldRules, RuleFault, Rules, RulesError};
-pub use time::MAX_PERIOD;
+
+/// The longest period of a rule, and the longest that a hold lasts: 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_micros(MAX_PERIOD_US);
+
+/// The engine's time.
+fn micros(since_epoch: Duration) -> u64 {
+    u64::try_from(since_epoch.as_micros()).map_or(MAX_TIME_US, |us| us.min(MAX_TIME_US))
+}
+
+/// A wait or reset of the engine, in milliseconds; -1 is never.
+fn duration(ms: i64) -> Option<Duration> {
+    u64::try_from(ms).ok().map(Duration::from_millis)
+}

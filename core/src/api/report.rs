@@ -1,6 +1,6 @@
 //! What each rule says of a request.
 
-use super::time::duration;
+use super::duration;
 use crate::check;
 use crate::key::Verdict;
 use crate::rule::Rule;

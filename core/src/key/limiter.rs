@@ -336,7 +336,7 @@ fn deadline_of(state: &State) -> Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::bucket::interval::Interval;
+    use crate::algorithm::bucket::Interval;
     use crate::algorithm::debt::Debt;
     use crate::algorithm::fixed::Fixed;
     use crate::algorithm::list::Meter;

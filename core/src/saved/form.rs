@@ -6,7 +6,7 @@
 //! while reading. A first pass counts their items, a second one loads them into memory reserved for
 //! that number.
 
-use super::DecodeError;
+use super::{DecodeError, within};
 use alloc::{boxed::Box, vec::Vec};
 use bincode::enc::write::Writer;
 use bincode::error::{DecodeError as DecodingError, EncodeError};
@@ -107,9 +107,4 @@ pub fn load_text(text: &[u8]) -> Result<Box<[u8]>, DecodeError> {
     let mut copy = room_for(text.len())?;
     copy.extend_from_slice(text);
     Ok(copy.into_boxed_slice())
-}
-
-/// An error for `what` unless it is within its bounds.
-pub fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
-    if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
 }

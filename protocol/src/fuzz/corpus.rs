@@ -1,5 +1,5 @@
-//! Runs every target on the inputs in fuzz/corpus: those with a name, which once failed or reach
-//! much of the code, and those in the archive: plain ones, and those that `make fuzz-keep` chose.
+//! Runs every target on the inputs in its archive of fuzz/corpus: those with a name, which once failed,
+//! reach much of the code or are plain, and those that `make fuzz-keep` chose.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -8,21 +8,19 @@ use std::process::Command;
 
 /// Runs a target on each of its inputs.
 fn replay(target: &str, run: fn(&[u8])) {
-    let named = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
-    let archive = named.with_extension("tar.gz");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
+    let archive = corpus.join(target).with_extension("tar.gz");
     let unpacked = tempfile::tempdir().expect("a temporary folder");
     let tar = Command::new("tar").arg("-xzf").arg(&archive).current_dir(&unpacked).status();
     assert!(tar.expect("tar").success(), "{} cannot be unpacked", archive.display());
-    for (folder, source) in [(named.as_path(), &named), (unpacked.path(), &archive)] {
-        let entries = fs::read_dir(folder).expect("a folder of inputs");
-        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        assert!(!files.is_empty(), "{} is empty", source.display());
-        for file in files {
-            let input = fs::read(&file).expect("an input");
-            let name = file.file_name().unwrap().display();
-            assert!(catch_unwind(|| run(&input)).is_ok(), "{name} of {} fails", source.display());
-        }
+    let entries = fs::read_dir(&unpacked).expect("a folder of inputs");
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} is empty", archive.display());
+    for file in files {
+        let input = fs::read(&file).expect("an input");
+        let name = file.file_name().unwrap().display();
+        assert!(catch_unwind(|| run(&input)).is_ok(), "{name} of {} fails", archive.display());
     }
 }
 

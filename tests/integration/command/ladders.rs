@@ -4,9 +4,9 @@
 use redis::{Connection, Value, cmd};
 
 use super::holds::{Example, command_at, play_each};
-use crate::support::bans::{Bans, info_of};
 use crate::support::client::{
-    ask, digest, digest_of, exists, expires_ms, now_us, refusal, replica_of, replicated, verdict,
+    Bans, ask, bans_of, digest, digest_of, exists, expires_ms, now_us, refusal, replica_of,
+    replicated, verdict,
 };
 use crate::support::files::{restart_from_aof, with_synced_aof};
 use crate::support::server::{self, Builder, Server};
@@ -102,7 +102,7 @@ const HOUR_MS: i64 = 3_600_000;
 /// Bans a key now, and again after the ban.
 fn ban_twice(c: &mut Connection, key: &str) -> u64 {
     let start_us = now_us(c);
-    let bans = |c: &mut Connection| info_of(c, key).expect("a key").bans;
+    let bans = |c: &mut Connection| bans_of(c, key).expect("a key").bans;
     assert_eq!(check(c, key, start_us - 3_600_000_000, LADDER).0, 1);
     assert_eq!((verdict(c, &format!("RL.CHECK {key} {LADDER}")), bans(c)), (1, 2));
     start_us
@@ -114,9 +114,9 @@ fn info_shows_the_count_and_when_it_is_forgotten() {
         for mut c in [server.connect(), server.connect_resp3()] {
             let () = ask(&mut c, "FLUSHALL");
             let _: Value = ask(&mut c, "RL.CHECK k 5/s");
-            assert_eq!(info_of(&mut c, "k"), Some(Bans { bans: 0, forgiven_ms: 0 }));
+            assert_eq!(bans_of(&mut c, "k"), Some(Bans { bans: 0, forgiven_ms: 0 }));
             let before_us = ban_twice(&mut c, "k");
-            let Bans { bans, forgiven_ms } = info_of(&mut c, "k").expect("a key");
+            let Bans { bans, forgiven_ms } = bans_of(&mut c, "k").expect("a key");
             let passed_ms = (now_us(&mut c) - before_us).div_ceil(1_000).cast_signed() + 1;
             assert_eq!(bans, 2);
             // The ban of two hours, plus the longest rung.
@@ -135,7 +135,7 @@ fn only_a_pardon_forgets_bans_before_their_time() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         ban_twice(&mut c, "k");
-        let bans = |c: &mut Connection| info_of(c, "k").map_or(0, |info| info.bans);
+        let bans = |c: &mut Connection| bans_of(c, "k").map_or(0, |info| info.bans);
         assert_eq!(ask::<i64>(&mut c, "RL.RESET k"), 0, "there was no state");
         assert_eq!(ask::<String>(&mut c, "RL.BLOCK k EX 100"), "OK");
         assert_eq!(bans(&mut c), 2, "a block by hand does not count");
@@ -173,14 +173,14 @@ fn a_step_of_the_clock_shortens_ban_and_count() {
             let year_us = 365 * 86_400_000_000;
             assert_eq!(check(&mut c, "k", now_us + year_us, LADDER), (1, -1));
             assert_eq!(check(&mut c, "k", now_us, LADDER), (2, HOUR_MS));
-            let Bans { bans, forgiven_ms } = info_of(&mut c, "k").expect("a key");
+            let Bans { bans, forgiven_ms } = bans_of(&mut c, "k").expect("a key");
             assert!(bans == 1 && forgiven_ms <= 4 * HOUR_MS, "{bans} {forgiven_ms}");
             // Any change of a key shortens its count, even if nothing blocks it.
             assert_eq!(check(&mut c, "free", now_us + year_us, LADDER), (1, -1));
             let _: String = ask(&mut c, "RL.EXEMPT free");
             let _: i64 = ask(&mut c, "RL.UNEXEMPT free");
             assert_eq!(check(&mut c, "free", now_us, "9/h").0, 0);
-            let forgiven_ms = info_of(&mut c, "free").expect("a key").forgiven_ms;
+            let forgiven_ms = bans_of(&mut c, "free").expect("a key").forgiven_ms;
             assert!(forgiven_ms <= 4 * HOUR_MS, "{forgiven_ms}");
             let expires_ms = expires_ms(&mut c, server.flavor(), "free");
             assert!(expires_ms < now_us.cast_signed() / 1_000 + 5 * HOUR_MS, "{expires_ms}");
@@ -251,7 +251,7 @@ fn replicas_restarts_and_copies_have_the_same_counts() {
                 assert_eq!(digest(&mut r), digest(&mut p), "at {seconds}: {line}");
             }
             let keys = ["k", "m", "n", "h"];
-            let counts = |c: &mut Connection| keys.map(|key| info_of(c, key).expect(key).bans);
+            let counts = |c: &mut Connection| keys.map(|key| bans_of(c, key).expect(key).bans);
             assert_eq!(counts(&mut p), [2, 1, 1, 2]);
             assert_eq!(counts(&mut r), [2, 1, 1, 2]);
             for key in keys {

@@ -36,7 +36,7 @@ use self::loss::loss;
 use self::model::Reply;
 use self::record::{Disturbance, Link, record, record_failover, record_moves};
 use self::verdict::explain;
-use crate::support::seed::seed;
+use crate::support::seed;
 use crate::support::server::cluster;
 use crate::support::server::{self, Flavor, Server};
 use crate::support::workload::link::{primary, replica_of};

@@ -8,8 +8,8 @@ use redis::{Connection, Value, cmd};
 
 use crate::support::client::{ask, dump};
 use crate::support::files::{eventually_saved, with_aof};
-use crate::support::modules::{falkordb, redis_cell};
 use crate::support::server::{self, Builder, Flavor, Server, module};
+use crate::support::server::{falkordb, redis_cell};
 
 const CALLS: usize = 500;
 const KEYS: usize = 10;

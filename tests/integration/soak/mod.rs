@@ -18,5 +18,5 @@ fn length() -> Duration {
 
 /// The seed of a run: `RATELIMIT_SOAK_SEED`, or a new one, which a failed run prints.
 fn seed() -> u64 {
-    crate::support::seed::seed("RATELIMIT_SOAK_SEED")
+    crate::support::seed("RATELIMIT_SOAK_SEED")
 }

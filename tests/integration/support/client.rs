@@ -5,9 +5,11 @@
 //! assert!(refusal(&mut c, "RL.CHECK k 5/x").contains("5/x"));
 //! ```
 
+use std::collections::BTreeMap;
+
 use redis::{
     Cmd, Connection, ConnectionLike, FromRedisValue, Pipeline, RedisResult, ToRedisArgs, Value,
-    from_redis_value, pipe,
+    cmd, from_redis_value, pipe,
 };
 
 use crate::support::server::{Flavor, Server, eventually};
@@ -262,4 +264,25 @@ fn authenticate_as(replica: &mut Connection, user: &str, password: &str) {
 /// Waits until one replica has everything that this connection wrote.
 pub fn replicated(c: &mut Connection) {
     assert_eq!(ask::<i64>(c, "WAIT 1 15000"), 1, "no replica caught up");
+}
+
+/// The bans of a key in `RL.INFO`: their count, and when it is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bans {
+    pub bans: i64,
+    pub forgiven_ms: i64,
+}
+
+/// The bans of a key; `None` if there is no such key.
+pub fn bans_of(c: &mut Connection, key: &str) -> Option<Bans> {
+    let reply: Value = cmd("RL.INFO").arg(key).query(c).expect("RL.INFO");
+    if reply == Value::Nil {
+        return None;
+    }
+    let fields: BTreeMap<String, Value> = FromRedisValue::from_redis_value(reply).expect("a map");
+    let number = |field: &str| {
+        let value = fields.get(field).expect(field).clone();
+        i64::from_redis_value(value).expect("a number")
+    };
+    Some(Bans { bans: number("bans"), forgiven_ms: number("forgiven_ms") })
 }

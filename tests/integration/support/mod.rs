@@ -1,7 +1,6 @@
 //! What the tests share: servers, clients, files, and commands to send.
 
 pub mod allocator;
-pub mod bans;
 pub mod client;
 pub mod clock;
 pub mod dump;
@@ -10,12 +9,10 @@ pub mod files;
 pub mod holders;
 pub mod holds;
 pub mod machine;
-pub mod modules;
 pub mod network;
 pub mod policies;
 pub mod preloaded;
 pub mod rdb_version;
-pub mod seed;
 pub mod server;
 pub mod settings;
 pub mod traffic;
@@ -23,3 +20,12 @@ pub mod users;
 pub mod waiters;
 pub mod watchdog;
 pub mod workload;
+
+use std::env;
+
+/// The seed of a random run: the one that a variable of the environment gives, or else a new one,
+/// which a failed run prints.
+pub fn seed(variable: &str) -> u64 {
+    let seed = env::var(variable).ok();
+    seed.map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("a number"))
+}

@@ -44,7 +44,6 @@ fn length() -> Duration {
 
 /// The seed of a run: `RATELIMIT_WIRE_SEED`, or a new one, which the run prints.
 fn seed() -> u64 {
-    static SEED: LazyLock<u64> =
-        LazyLock::new(|| crate::support::seed::seed("RATELIMIT_WIRE_SEED"));
+    static SEED: LazyLock<u64> = LazyLock::new(|| crate::support::seed("RATELIMIT_WIRE_SEED"));
     *SEED
 }

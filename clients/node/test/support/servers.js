@@ -119,3 +119,12 @@ async function ready(port, server, log, answer) {
   client.disconnect();
   if (!`${outcome}`.startsWith(answer)) throw new Error(`the server did not start:\n${await readFile(log, 'utf8')}`);
 }
+
+/** Serves an application of Express on a free port until a test ends; replies with a `fetch` of its paths. */
+export async function serve(t, app) {
+  const server = app.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => server.close());
+  const { port } = server.address();
+  return (path, options) => fetch(`http://127.0.0.1:${port}${path}`, { headers: { connection: 'close' }, ...options });
+}

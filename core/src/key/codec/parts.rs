@@ -14,7 +14,7 @@ use crate::algorithm::slots::Slots;
 use crate::algorithm::window::Window;
 use crate::key::limiter::Limiter;
 use crate::rule::{MAX_KEEP, MAX_RES, MINUTE_US};
-use crate::saved::error::VERSION;
+use crate::saved::VERSION;
 use crate::saved::form::{SavedDetail, put, save_items};
 use alloc::vec::Vec;
 

@@ -55,11 +55,17 @@ use crate::key::{Check, Limiter, Verdict};
 use crate::rule::Kind;
 use crate::rule::{Period, Rule, RuleSpec, Unit};
 use proptest::test_runner::Config;
+use proptest::test_runner::FileFailurePersistence::Direct;
 
-/// How many cases of a property are tried; `PROPTEST_CASES` overrides it.
+/// How many cases of a property are tried; `PROPTEST_CASES` overrides it. Before them each property tries
+/// the seeds with which any of them has failed.
 pub(crate) fn cases(number: u32) -> Config {
     let chosen = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
-    Config { max_shrink_iters: 20_000, ..Config::with_cases(chosen.unwrap_or(number)) }
+    Config {
+        max_shrink_iters: 20_000,
+        failure_persistence: Some(Box::new(Direct("proptest-regressions.txt"))),
+        ..Config::with_cases(chosen.unwrap_or(number))
+    }
 }
 
 /// `limit` units in `count` of a unit of time.

@@ -1,7 +1,6 @@
 //! A limiter made of naive states.
 
-use super::search::least_ms;
-use super::{Identity, Micros, NaiveMeter, Owned, capacity, effective_time};
+use super::{Identity, Micros, NaiveMeter, Owned, capacity, effective_time, least, least_ms};
 use crate::algorithm::log::naive::{NaiveLog, longest_window};
 use crate::check::Decision;
 use crate::key::{Change, Verdict};
@@ -91,7 +90,7 @@ impl Model {
     /// The most units that fit.
     fn remaining(&self, rules: &[Rule], rule: &Rule, now: Micros) -> i64 {
         let too_many = |cost| cost > capacity(rule) || !self.fits(rules, rule, cost, now);
-        let least = super::search::least(too_many).unwrap();
+        let least = least(too_many).unwrap();
         i64::try_from(least - 1).unwrap().max(0)
     }
 

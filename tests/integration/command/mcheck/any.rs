@@ -9,7 +9,7 @@ use super::{DAY_MS, HOUR_MS, at, line};
 use crate::support::client::{
     ask, attempt, digest, dump, now_us, refusal, remaining, replica_of, replicated,
 };
-use crate::support::seed::seed;
+use crate::support::seed;
 use crate::support::server::{self, Builder};
 
 /// The integers that a check of any of these keys replies.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fastrand::Rng;
 use redis::{Cmd, Connection, RedisResult, cmd, pipe};
 
-use crate::support::modules::redis_cell;
+use crate::support::server::redis_cell;
 use crate::support::server::{self, Builder};
 
 const CALLS: usize = 10_000;

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use redis::{Connection, Value};
 
-use crate::support::bans::info_of;
-use crate::support::client::{ask, blocks, expires_ms};
+use crate::support::client::{ask, bans_of, blocks, expires_ms};
 use crate::support::server::Flavor;
 
 /// A recording of effects in one form.
@@ -60,7 +59,7 @@ impl Recording {
                     assert_eq!(expires_ms(c, flavor, key).to_string(), ms, "{name}: {line}");
                 }
                 ["bans", key, count] => {
-                    let bans = info_of(c, key).map_or("none".into(), |info| info.bans.to_string());
+                    let bans = bans_of(c, key).map_or("none".into(), |info| info.bans.to_string());
                     assert_eq!(bans, count, "{name}: {line}");
                 }
                 ["overruled", key, kind, reason] => {

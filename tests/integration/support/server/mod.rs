@@ -31,10 +31,9 @@
 
 mod builder;
 pub mod cluster;
-mod more;
+mod environment;
 mod process;
 mod processor;
-mod tool;
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,9 +42,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use builder::{Builder, free_port, module};
+pub use environment::DEADLINE;
 pub use process::Server;
 pub use processor::Processor;
-pub use tool::DEADLINE;
 
 /// A server program of the test matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +66,8 @@ pub fn all() -> Vec<Flavor> {
     ]
     .map(|(name, version)| Flavor { name, version })
     .into_iter()
-    .chain(more::flavors())
-    .filter(|flavor| tool::is_wanted(flavor.name))
+    .chain(environment::more_flavors())
+    .filter(|flavor| environment::is_wanted(flavor.name))
     .collect();
     assert!(!wanted.is_empty(), "RATELIMIT_ONLY names no server");
     wanted
@@ -98,7 +97,7 @@ impl Flavor {
     /// Whether its allocator is a library, glibc's or jemalloc's, so that a test can preload
     /// another. Of the servers of `make integration-more`, nobody knows.
     pub fn has_shared_malloc(self) -> bool {
-        self.name != "redis-8.2" && !more::has(self)
+        self.name != "redis-8.2" && !environment::more_program(self).is_some()
     }
 
     /// Whether it has CLUSTER MIGRATESLOTS, by which a slot moves as a stream of commands. Redis
@@ -171,4 +170,19 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 pub fn from_env(variable: &str, default: &str) -> PathBuf {
     env::var_os(variable)
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(default), PathBuf::from)
+}
+
+/// redis-cell, for a server to load beside this module.
+pub fn redis_cell() -> PathBuf {
+    fetched(from_env("RATELIMIT_REDIS_CELL", ".cache/redis-cell/libredis_cell.so"))
+}
+
+/// Another module, from the wheel of Redis 8.2. Only that server can load it.
+pub fn falkordb() -> PathBuf {
+    fetched(from_env("RATELIMIT_SERVERS", ".cache/servers").join("redis-8.2/falkordb.so"))
+}
+
+fn fetched(module: PathBuf) -> PathBuf {
+    assert!(module.exists(), "no {}: run `make fetch`", module.display());
+    module
 }

@@ -10,8 +10,8 @@ use redis::{Client, Connection, RedisResult, cmd};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
+use super::environment::{self, DEADLINE};
 use super::processor::Processor;
-use super::tool::{self, DEADLINE};
 use super::{Flavor, eventually};
 
 /// What a server logs if its port is taken.
@@ -176,7 +176,7 @@ impl Server {
             File::options().create(true).append(true).open(self.log_file()).expect("the log opens");
         let before = self.log().len();
         self.port = port;
-        let process = tool::command(&self.processor.program(self.flavor))
+        let process = environment::command(&self.processor.program(self.flavor))
             .envs(self.environment.iter().cloned())
             .arg(self.config_file())
             .current_dir(&self.dir)
@@ -264,7 +264,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if tool::is_there() && self.runs() && !self.has_ended() {
+        if environment::has_tool() && self.runs() && !self.has_ended() {
             self.terminate();
         }
         if let Some(process) = &mut self.process {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Flavor, from_env, module, more};
+use super::{Flavor, environment, from_env, module};
 
 #[derive(Clone, Copy)]
 pub enum Processor {
@@ -36,7 +36,7 @@ impl Processor {
             Self::Tested => "RATELIMIT_SERVERS",
             Self::Other => "RATELIMIT_OTHER_SERVERS",
         };
-        let program = more::program(flavor).unwrap_or_else(|| {
+        let program = environment::more_program(flavor).unwrap_or_else(|| {
             from_env(variable, ".cache/servers").join(flavor.name).join("server")
         });
         assert!(program.exists(), "no {} at {}: run `make fetch`", flavor.name, program.display());
