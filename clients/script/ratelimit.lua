@@ -1,6 +1,6 @@
 -- The limiter of the module `ratelimit` as a script, for servers that load no module. It answers the same, integer by integer:
 --
---   EVAL script 1 user:42:script CHECK  [COST n] [COST name=n] [AT us] rule [rule ...]      and PEEK likewise
+--   EVAL script 1 user:42:script CHECK|PEEK [COST n] [COST name=n] [AT us] rule [rule ...]
 --                                REFUND units [AT us] [rule ...]
 --                                RESET
 --
@@ -19,7 +19,6 @@
 local floor, ceil, min, max, abs, sub, find, match = math.floor, math.ceil, math.min, math.max, math.abs, string.sub, string.find, string.match
 local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2 ^ 48 - 1, 86400e6
 local now_us, rules, states, refusal = nil, {}, {}, nil
-
 local function fail(why, ...)
   refusal = {err = 'ERR ' .. string.format(why, ...)}
   error(refusal)
@@ -28,9 +27,8 @@ end
 local function muldiv(a, b, d)
   if a * b < 2 ^ 53 then return floor(a * b / d), a * b % d end
   local times = floor(b / d)
-  b = b - times * d
-  local quotient, rest = muldiv(floor(a / 16), b, d)
-  rest = rest * 16 + a % 16 * b
+  local quotient, rest = muldiv(floor(a / 16), b - times * d, d)
+  rest = rest * 16 + a % 16 * (b - times * d)
   return quotient * 16 + floor(rest / d) + times * a, rest % d
 end
 local function ms_after(us, since_us) return max(0, ceil((us - since_us) / 1000)) end
@@ -39,11 +37,11 @@ local function effective_time(at_us, last_us, window_us)
   return last_us <= at_us and at_us or last_us - at_us <= window_us and last_us or nil
 end
 
--- Each algorithm reads a state at a time: the remaining units, when it admits the cost, and a leaky rule's turn.
+-- An algorithm. Its `read` returns the remaining units, when a state admits the rule's cost, and a leaky rule's turn.
 local bucket, window, fixed, log = {}, {}, {}, {}
 local ALGORITHMS = {bucket = bucket, leaky = bucket, interval = fixed, window = window, fixed = fixed, log = log}
-local function read_used(used, most, cost, at_us, later_us)
-  return max(0, most - used), used + cost <= most and at_us or later_us, 0
+local function read_used(used, rule, at_us, later_us)
+  return max(0, rule.capacity - used), used + rule.cost <= rule.capacity and at_us or later_us, 0
 end
 
 -- bucket, leaky: a debt of units + rem / period, which drains at limit / period.
@@ -53,11 +51,10 @@ local function drained_us(state, units, rem, limit)
   return us + ceil((rest + rem) / limit)
 end
 function bucket.clears(state, rule)
-  if state.units + state.rem == 0 then return 0 end
-  return state.last + drained_us(state, state.units, state.rem, max(rule.limit, state.limit))
+  return state.units + state.rem == 0 and 0 or state.last + drained_us(state, state.units, state.rem, max(rule.limit, state.limit))
 end
 function bucket.ends(state) return bucket.clears(state, state) end
-local function owed_at(state, limit, at_us) -- at a lower limit than its own it drains more slowly, until it ends
+local function owed_at(state, limit, at_us) -- units, rem and both rounded up; at a lower limit than its own it drains until it ends
   local units, rem = muldiv(at_us - state.last, limit, state.period)
   units, rem = state.units - units, state.rem - rem
   if rem < 0 then units, rem = units - 1, rem + state.period end
@@ -68,10 +65,10 @@ function bucket.of_units(rule, _, units) return {units = units, rem = 0, limit =
 function bucket.consumed(state, at_us) return (select(3, owed_at(state, state.limit, at_us))) end
 function bucket.read(state, rule, at_us)
   local units, rem, used = owed_at(state, rule.limit, at_us)
-  local over, admits_us, turn_us = units + rule.cost - rule.capacity, at_us, 0
-  if used + rule.cost > rule.capacity then admits_us = at_us + drained_us(state, over, rem, rule.limit) end
-  if state.kind == 'leaky' then turn_us = at_us + drained_us(state, units, rem, rule.limit) end
   local ends_us = rule.limit < state.limit and used > 0 and bucket.ends(state) or NEVER
+  local fits, over = used + rule.cost <= rule.capacity, units + rule.cost - rule.capacity
+  local admits_us = fits and at_us or at_us + drained_us(state, over, rem, rule.limit)
+  local turn_us = state.kind == 'leaky' and at_us + drained_us(state, units, rem, rule.limit) or 0
   return max(0, rule.capacity - used), min(admits_us, ends_us), min(turn_us, ends_us)
 end
 function bucket.consume(state, rule, at_us)
@@ -85,9 +82,9 @@ function bucket.reshape(state, reshaped) -- to fractions of another period, roun
   reshaped.units, reshaped.rem = state.units + floor(rem / reshaped.period), rem % reshaped.period
 end
 function bucket.refund(state, units, at_us)
-  local consumed = bucket.consumed(state, at_us)
-  if consumed > units then state.units = state.units - units else state.units, state.rem = 0, 0 end
-  return min(units, consumed)
+  local used = bucket.consumed(state, at_us)
+  if used > units then state.units = state.units - units else state.units, state.rem = 0, 0 end
+  return min(units, used)
 end
 
 -- window: up to res + 1 counts, newest first, of sub-intervals of `period` ticks, which are 1 / res microseconds. Its shape is res.
@@ -113,7 +110,7 @@ function window.consumed(state, at_us) -- cur + old * (period - elapsed) / perio
   return full + units + ceil(rem / state.period)
 end
 function window.read(state, rule, at_us)
-  local remaining, admits_us = read_used(window.consumed(state, at_us), rule.limit, rule.cost, at_us, NEVER)
+  local remaining, admits_us = read_used(window.consumed(state, at_us), rule, at_us, NEVER)
   local index, _, shift = place(state, at_us)
   while admits_us == NEVER do -- the first sub-interval in which it fits, and where in it
     local full, old = counted(state, shift)
@@ -130,17 +127,14 @@ function window.consume(state, rule, at_us)
   state.last, state.counts[1] = at_us, min(state.counts[1] + rule.cost, MOST_COUNT)
 end
 function window.ends(state)
-  for i, count in ipairs(state.counts) do
-    if count > 0 then return micros(state, muldiv(state.last, state.shape, state.period) + state.shape + 2 - i, 0) end
-  end
-  return 0
+  local age = 1
+  while state.counts[age] == 0 do age = age + 1 end
+  return state.counts[age] and micros(state, muldiv(state.last, state.shape, state.period) + state.shape + 2 - age, 0) or 0
 end
 function window.refund(state, units, at_us)
-  local _, _, shift = place(state, at_us)
-  local left = units
+  local left, _, _, shift = units, place(state, at_us)
   for i = 1, min(#state.counts, state.shape + 1 - shift) do
-    local taken = min(left, state.counts[i])
-    state.counts[i], left = state.counts[i] - taken, left - taken
+    state.counts[i], left = max(0, state.counts[i] - left), max(0, left - state.counts[i])
   end
   return units - left
 end
@@ -163,15 +157,13 @@ local function window_at(shape, period, at_us) -- its start and its end
   local start_us = anchor == 3 and at_us or at_us - (at_us + ahead_us - anchor * 4 * DAY_US) % period -- 1970-01-05 was a Monday
   return start_us, start_us + period
 end
-local function over(state) return select(2, window_at(state.shape % 4 == 2 and state.shape or 3, state.period, state.start)) end
+local function over(state) return (select(2, window_at(state.shape % 4 == 2 and state.shape or 3, state.period, state.start))) end
 function fixed.of_units(rule, last_us, units)
   return {start = window_at(rule.shape, rule.period, last_us), count = min(units, MOST_COUNT)}
 end
-function fixed.consumed(state, at_us) return at_us >= over(state) and 0 or state.count end
+function fixed.consumed(state, at_us) return at_us < over(state) and state.count or 0 end
 function fixed.ends(state) return state.count == 0 and 0 or over(state) end
-function fixed.read(state, rule, at_us)
-  return read_used(fixed.consumed(state, at_us), rule.capacity, rule.cost, at_us, over(state))
-end
+function fixed.read(state, rule, at_us) return read_used(fixed.consumed(state, at_us), rule, at_us, over(state)) end
 function fixed.consume(state, rule, at_us)
   local count, most = fixed.consumed(state, at_us), state.kind == 'interval' and rule.capacity or MOST_COUNT
   if count == 0 then state.start = window_at(state.shape, state.period, at_us) end
@@ -205,10 +197,9 @@ local function tidy(state, latest_us) -- drops entries without units, and moves 
 end
 function log.of_units() return {times = {}, units = {}, past = {}, needs = {0, 0, 0}} end
 function log.ends(state)
-  if not state.times[1] then return 0 end
   local until_us = state.last + state.needs[1]
   for _, past in ipairs(state.past) do until_us = max(until_us, past[4]) end
-  return until_us
+  return state.times[1] and until_us or 0
 end
 function log.clears(state, rule)
   local i = #state.times
@@ -217,15 +208,14 @@ function log.clears(state, rule)
 end
 function log.read(state, rule, at_us)
   local ends_us = rule.period > state.needs[1] and log.ends(state) or NEVER
-  if ends_us <= at_us then return rule.limit, at_us, 0 end
-  local used, stays, leaves_us = 0, max(0, rule.limit - rule.cost), nil
-  for i = #state.times, 1, -1 do
-    if state.times[i] <= at_us - rule.period then break end
+  local used, stays, leaves_us, i = 0, max(0, rule.limit - rule.cost), nil, #state.times
+  while ends_us > at_us and i > 0 and state.times[i] > at_us - rule.period do
     if state.units[i] > 0 or rule.all then used = used + abs(state.units[i]) end
     if used > stays then leaves_us = leaves_us or state.times[i] end
+    i = i - 1
   end
   if rule.cost == 0 and most_needs(state.needs, state.past)[2] <= rule.limit then leaves_us = nil end
-  return read_used(used, rule.limit, rule.cost, at_us, leaves_us and min(leaves_us + rule.period, ends_us) or at_us)
+  return read_used(used, rule, at_us, leaves_us and min(leaves_us + rule.period, ends_us) or at_us)
 end
 function log.consume(state, rule, at_us, needs, denied)
   if log.ends(state) <= at_us then state.times, state.units, state.past = {}, {}, {} end
@@ -259,13 +249,13 @@ end
 function log.refund(state, units, at_us, window_us)
   local left, i = units, #state.times
   while i > 0 and state.times[i] > at_us - window_us do
-    local last = i
-    while state.times[i - 1] == state.times[i] do i = i - 1 end
-    for j = i, last do -- of equal times, admitted requests first
-      local taken = min(left, abs(state.units[j]))
-      state.units[j], left = state.units[j] - (state.units[j] < 0 and -taken or taken), left - taken
+    local first = i
+    while state.times[first - 1] == state.times[i] do first = first - 1 end
+    for j = first, i do -- of equal times, admitted requests first
+      local taken, sign = min(left, abs(state.units[j])), state.units[j] < 0 and -1 or 1
+      state.units[j], left = state.units[j] - taken * sign, left - taken
     end
-    i = i - 1
+    i = first - 1
   end
   tidy(state, NEVER)
   return units - left
@@ -330,10 +320,9 @@ local function read(rule, at_us) -- the state that a rule sees, when it reads it
   return seen, seen and read_us or at_us, seen and seen ~= state and ends(state) or NEVER
 end
 local function decide(rule, at_us) -- whether it denies its cost, its wait or turn (-1: never), and the remaining units
+  if rule.limit == 0 then return rule.cost > 0, rule.cost > 0 and -1 or 0, 0 end
   local seen, read_us, ends_us = read(rule, at_us)
   local remaining, admits_us, turn_us = rule.capacity, read_us, 0
-  if rule.cost > rule.capacity and rule.limit == 0 then return true, -1, 0 end
-  if rule.limit == 0 then return false, 0, 0 end
   if seen then remaining, admits_us, turn_us = ALGORITHMS[seen.kind].read(seen, rule, read_us) end
   if rule.cost > rule.capacity then return true, -1, remaining end
   local denied = min(admits_us, ends_us) > read_us
@@ -354,20 +343,23 @@ local function state_for(rule)
     end)
     i = #states + 1
   end
-  states[i] = states[i] and seen_by(state, rule, now_us) or new(rule, now_us, 0)
+  states[i] = states[i] and seen_by(states[i], rule, now_us) or new(rule, now_us, 0)
   return states[i], i
 end
-local function consume(denied, needs)
-  local log_rule, before = nil, #states
+local function consume(denied, needs) -- returns whether a rule does
+  local log_rule, consumes, before = nil, false, #states
   for _, rule in ipairs(rules) do
-    if rule.consumes and rule.kind == 'log' then
-      keep(function(state) return rule.name == '' or state.name ~= rule.name end)
-      log_rule = log_rule or rule
-    elseif rule.consumes then
-      local state, i = state_for(rule)
-      local at_us = effective_time(now_us, state.last, rule.period)
-      if not at_us then states[i] = new(rule, now_us, 0) end
-      ALGORITHMS[states[i].kind].consume(states[i], rule, at_us or now_us)
+    if rule.cost > 0 and (rule.all or not denied) then
+      consumes = true
+      if rule.kind == 'log' then
+        keep(function(state) return rule.name == '' or state.name ~= rule.name end)
+        log_rule = log_rule or rule
+      else
+        local state, i = state_for(rule)
+        local at_us = effective_time(now_us, state.last, rule.period)
+        if not at_us then states[i] = new(rule, now_us, 0) end
+        ALGORITHMS[states[i].kind].consume(states[i], rule, at_us or now_us)
+      end
     end
   end
   if log_rule then -- all log rules share the log and have one cost
@@ -378,6 +370,7 @@ local function consume(denied, needs)
   end
   keep(function(state) return ends(state) > 0 end)
   if #states > max(256, before) then fail('the key would hold %d states, expected at most 256', #states) end
+  return consumes
 end
 local function precedes(one, other) -- as the answer: the longer denial, or else what admits its own cost fewer times
   if one.denied or other.denied then return one.denied and (not other.denied or one.wait % 2 ^ 53 > other.wait % 2 ^ 53) end
@@ -387,30 +380,21 @@ local function precedes(one, other) -- as the answer: the longer denial, or else
   local others, others_rest = muldiv(other.remaining, one.cost, 2 ^ 30)
   return mine < others or mine == others and rest < others_rest
 end
--- A rule ignores a state that lies more than a window ahead of the clock, and sees it again later: the wait ends outside of all denials.
+-- A rule ignores a state that lies more than a window ahead of a clock that stepped back, and later sees it again, and may deny.
 local function until_all_admit(wait)
-  local denials = {}
   for _, rule in ipairs(rules) do
-    local state = find_state(rule)
-    local from = not rule.shadow and state and ms_after(state.last - rule.window, now_us) or 0
-    local denied, more = decide(rule, now_us + from * 1000)
-    if from > 0 and denied then table.insert(denials, {from, more < 0 and NEVER or from + more}) end
+    local denied, longer = decide(rule, now_us + wait * 1000)
+    if denied and not rule.shadow then return longer < 0 and longer or until_all_admit(wait + longer) end
   end
-  table.sort(denials, function(one, other) return one[1] < other[1] end)
-  for _, denial in ipairs(denials) do if denial[1] <= wait then wait = max(wait, denial[2]) end end
-  return wait == NEVER and -1 or wait
+  return wait
 end
 local function check(may_change, needs)
-  local denied, may_charge, changes, best, turn = false, true, false, nil, 0
+  local denied, chargeable, best, turn = false, true, nil, 0
   for _, rule in ipairs(rules) do
     rule.denied, rule.wait, rule.remaining = decide(rule, now_us)
-    denied, may_charge = denied or rule.denied and not rule.shadow, may_charge and (rule.shadow or rule.cost <= rule.capacity)
+    denied, chargeable = denied or rule.denied and not rule.shadow, chargeable and (rule.shadow or rule.cost <= rule.capacity)
   end
-  for _, rule in ipairs(rules) do
-    rule.consumes = may_change and rule.cost > 0 and (not denied or may_charge and rule.all)
-    changes = changes or rule.consumes
-  end
-  if changes then consume(denied, needs) end
+  local changes = may_change and (chargeable or not denied) and consume(denied, needs)
   for _, rule in ipairs(rules) do
     if changes and denied then rule.denied, rule.wait, rule.remaining = decide(rule, now_us) end
     if changes and not denied then rule.remaining = max(0, rule.remaining - rule.cost) end
@@ -424,12 +408,9 @@ local function refund(units)
   local most = 0
   for _, state in ipairs(states) do
     local window_us = #rules == 0 and longest_us(state)
-    for _, rule in ipairs(rules) do
-      if belongs(state, rule) and family(state) == family(rule) then window_us = rule.window end
-    end
+    for _, rule in ipairs(rules) do window_us = belongs(state, rule) and family(state) == family(rule) and rule.window or window_us end
     local at_us = window_us and effective_time(now_us, state.last, window_us)
-    local given = at_us and ends(state) > at_us and ALGORITHMS[state.kind].refund(state, units, at_us, window_us) or 0
-    most = max(most, given)
+    if at_us and ends(state) > at_us then most = max(most, (ALGORITHMS[state.kind].refund(state, units, at_us, window_us))) end
   end
   keep(function(state) return ends(state) > 0 end)
   return most, most > 0

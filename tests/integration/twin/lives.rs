@@ -10,8 +10,8 @@ const MS_US: u64 = 1_000;
 const DAY_US: u64 = 86_400_000_000;
 /// The latest time that the script takes.
 const LATEST_US: u64 = 1 << 52;
-/// Every unit, the shortest period and the longest one.
-const PERIODS: [(&str, u64); 13] = [
+/// Every unit, the shortest period, the longest one, and one that a log rounds.
+const PERIODS: [(&str, u64); 14] = [
     ("ms", MS_US),
     ("7ms", 7 * MS_US),
     ("s", 1_000 * MS_US),
@@ -24,6 +24,7 @@ const PERIODS: [(&str, u64); 13] = [
     ("w", 7 * DAY_US),
     ("2w", 14 * DAY_US),
     ("366d", 366 * DAY_US),
+    ("2500000123ms", 2_500_000_123 * MS_US),
     ("month", 31 * DAY_US),
 ];
 
@@ -90,13 +91,18 @@ impl Life {
             _ => rng.u64(1_600_000_000_000_000..1_900_000_000_000_000),
         };
         // How often the clock steps back, of sixteen steps.
-        let steps_back = *rng.choice(&[0, 1, 1, 8]).expect("some");
+        let steps_back = *rng.choice(&[0, 1, 3, 8]).expect("some");
         let mut at_us = start_us;
         let calls = (0..rng.usize(1..=40)).map(|_| {
             let first = rng.u32(0..5) < 3;
             let set = if first { &sets[0] } else { rng.choice(&sets).expect("a set") };
             let window_us = rng.choice(set).expect("a rule").period_us;
-            at_us = at_us.saturating_add_signed(gap(rng, window_us, steps_back)).min(LATEST_US);
+            at_us = match rng.u32(0..6) {
+                0 if steps_back == 0 => boundary(rng, at_us, window_us).max(at_us),
+                0 => boundary(rng, at_us, window_us),
+                _ => at_us.saturating_add_signed(gap(rng, window_us, steps_back)),
+            };
+            at_us = at_us.min(LATEST_US);
             Call::any(rng, at_us, set)
         });
         let calls = calls.collect();
@@ -105,12 +111,21 @@ impl Life {
     }
 }
 
+/// A time at which a part of a window since the epoch ends, or a microsecond before or after: what is
+/// rounded wrongly shows there.
+fn boundary(rng: &mut Rng, at_us: u64, window_us: u64) -> u64 {
+    let parts = if rng.bool() { rng.u64(1..=4) } else { rng.u64(1..=60) };
+    let ended = (at_us / window_us).saturating_add(rng.u64(0..=1)) * parts + rng.u64(0..=parts);
+    let ends_us = u128::from(ended) * u128::from(window_us) / u128::from(parts);
+    (ends_us as u64).saturating_add_signed(rng.i64(-1..=1))
+}
+
 /// How much time passes between two calls.
 fn gap(rng: &mut Rng, window_us: u64, steps_back: u32) -> i64 {
     let back = rng.u32(0..16) < steps_back;
     let mille = match (back, rng.u32(0..6)) {
-        (false, 0) => 0,
-        (false, 1..3) => rng.i64(0..=100),
+        (false, 0..2) => 0,
+        (false, 2) => rng.i64(0..=100),
         (false, 3) => rng.i64(0..=1_000),
         (false, 4) => 1_000,
         (false, _) => rng.i64(0..=5_000),
@@ -118,9 +133,9 @@ fn gap(rng: &mut Rng, window_us: u64, steps_back: u32) -> i64 {
         (true, 4) => -1_000,
         (true, _) => -rng.i64(0..=4_000),
     };
-    let jitter = match (back, rng.u32(0..4)) {
-        (_, 0..2) => 0,
-        (_, 2) => rng.i64(0..=1),
+    let jitter = match (back, rng.u32(0..5)) {
+        (_, 0..3) => 0,
+        (_, 3) => rng.i64(0..=1),
         (false, _) => rng.i64(0..=5_000),
         (true, _) => -rng.i64(0..=3_000),
     };
