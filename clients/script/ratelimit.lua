@@ -14,7 +14,6 @@
 -- CLOCK  is the server's; if the server refuses TIME in scripts, AT gives the caller's. The time of a state never runs backwards.
 -- EXACT  Numbers are exact up to 2^53. A larger one is kept as whole units and a remainder in fractions of the period. Times, and the
 --        time in which a full bucket drains, are refused beyond 2^52 microseconds: the year 2112, and 142 years.
---
 -- The module's source, in core/src/algorithm, explains each formula. The names here are the same.
 local floor, ceil, min, max, abs, sub, find, match = math.floor, math.ceil, math.min, math.max, math.abs, string.sub, string.find, string.match
 local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2 ^ 48 - 1, 86400e6
@@ -261,26 +260,21 @@ function log.refund(state, units, at_us, window_us)
   return units - left
 end
 
--- The states of the key. A rule reads one by its name, or else by its algorithm, period and shape.
-local KINDS = {'log', 'window', 'fixed', 'bucket', 'leaky', 'interval', log = 1, window = 2, fixed = 3, bucket = 4, leaky = 5, interval = 6}
-local function save() -- of a log: the ages of its entries, and units only if some are not single admitted requests
+-- The states of the key, saved as lists. Of a log, the ages of the entries are saved, which are smaller than their times.
+local function save()
   local all = {}
   for i, state in ipairs(states) do
-    local saved, plain = {KINDS[state.kind], state.name}, state.times
-    for j, us in ipairs(state.times or {}) do state.times[j], plain = state.last - us, plain and state.units[j] == 1 end
-    if plain then state.units = 1 end
-    for j, field in ipairs(ALGORITHMS[state.kind].saved) do saved[j + 2] = state[field] end
-    all[i] = saved
+    all[i] = {state.kind, state.name}
+    for j, us in ipairs(state.times or {}) do state.times[j] = state.last - us end
+    for j, field in ipairs(ALGORITHMS[state.kind].saved) do all[i][j + 2] = state[field] end
   end
   return 'r\1' .. cmsgpack.pack(all)
 end
 local function restore(text)
   for i, saved in ipairs(cmsgpack.unpack(sub(text, 3))) do
-    local state = {kind = KINDS[saved[1]], name = saved[2], shape = 0}
-    for j, field in ipairs(ALGORITHMS[state.kind].saved) do state[field] = saved[j + 2] end
-    if state.times and state.units == 1 then state.units = {} end
-    for j, age in ipairs(state.times or {}) do state.times[j], state.units[j] = state.last - age, state.units[j] or 1 end
-    states[i] = state
+    states[i] = {kind = saved[1], name = saved[2], shape = 0}
+    for j, field in ipairs(ALGORITHMS[saved[1]].saved) do states[i][field] = saved[j + 2] end
+    for j, age in ipairs(states[i].times or {}) do states[i].times[j] = states[i].last - age end
   end
 end
 local function ends(state) return ALGORITHMS[state.kind].ends(state) end
@@ -290,7 +284,7 @@ local function fits(state, rule) -- at a limit of 0 nothing drains, so a named r
   local stays = rule.limit == 0 and rule.name ~= '' and ALGORITHMS[rule.kind] == bucket and family(state) == rule.kind
   return stays or state.kind == rule.kind and (rule.kind == 'log' or state.period == rule.period and state.shape == rule.shape)
 end
-local function belongs(state, rule)
+local function belongs(state, rule) -- a rule reads one by its name, or else by its algorithm, period and shape
   if state.kind == 'log' or rule.kind == 'log' then return state.kind == rule.kind end
   return state.name == rule.name and (rule.name ~= '' or fits(state, rule))
 end
@@ -436,41 +430,38 @@ local function value_of(name, value)
   return abs(east) <= 840 and east
 end
 local function parse(text)
-  local function wrong(what, given, expected) fail('rule %q: %s is %q, expected %s', text, what, given, expected) end
+  local function wrong(what, expected) fail('rule %q: %s, expected %s', text, what, expected) end
+  local function refuse(what) fail('rule %q: %s needs the module', text, what) end
   local kind, body = match(text, '^(%a+):(.*)$')
   kind, body = kind or 'log', body or text
   local limit, count, unit, rest = match(body, '^(%d+)/(%d*)([^,]*)(.*)$')
-  if kind == 'slots' or sub(text, 1, 1) == '@' then fail('rule %q needs the module', text) end
-  if not ALGORITHMS[kind] or kind == 'interval' then wrong('the algorithm', kind, 'log, window, fixed, bucket or leaky') end
-  if not number(limit or '', 0, MOST_UNITS) then wrong('it', text, 'limit/period such as 20/1m, the limit 0..1000000000') end
-  local rule, given = {text = text, limit = tonumber(limit)}, {}
+  if kind == 'slots' or sub(text, 1, 1) == '@' then refuse(kind == 'slots' and kind or 'a policy') end
+  if not ALGORITHMS[kind] or kind == 'interval' then wrong('unknown algorithm', 'log, window, fixed, bucket or leaky') end
+  if not number(limit or '', 0, MOST_UNITS) then wrong('no limit', 'limit/period such as 20/1m, the limit 0..1000000000') end
+  local rule, given = {text = text, limit = tonumber(limit), shape = kind == 'window' and 1 or 0}, {}
   rule.period = (lookup(PERIODS, unit) or 0) * (count == '' and 1 or tonumber(count))
-  if rule.period < 1e3 or rule.period > 366 * DAY_US or unit == 'month' and (kind ~= 'fixed' or rule.period > 31 * DAY_US) then
-    wrong('the period', count .. unit, "1ms..366d, such as 90s, or 'month' for fixed")
-  end
+  local no_month = unit == 'month' and (kind ~= 'fixed' or rule.period > 31 * DAY_US)
+  if rule.period < 1e3 or rule.period > 366 * DAY_US or no_month then wrong('wrong period', "1ms..366d, or 'month' for fixed") end
   for option in string.gmatch(rest, ',([^,]*)') do
     local name, equals, value = match(option, '^([^=]*)(=?)(.*)$')
-    if name == 'ban' or name == 'keep' then fail('rule %q: %s needs the module', text, name) end
-    if given[name] or (lookup(OWNERS, name) or kind) ~= kind then wrong('an option', option, 'options of ' .. kind .. ', each once') end
-    given[name] = (equals == '') == (name == 'shadow') and value_of(name, value) or wrong('an option', option, 'a valid one')
+    if name == 'ban' or name == 'keep' then refuse(name) end
+    if given[name] or (lookup(OWNERS, name) or kind) ~= kind then wrong('option ' .. name, 'options of ' .. kind .. ', each once') end
+    given[name] = (equals == '') == (name == 'shadow') and value_of(name, value) or wrong('option ' .. option, 'another option or value')
   end
-  if kind == 'log' and rule.limit > 100000 then wrong('the limit', limit, 'at most 100000 for a log; use window or bucket instead') end
-  if given.align == 3 and unit == 'month' then wrong('align', 'first', 'epoch, or a period in days') end
+  if kind == 'log' and rule.limit > 100000 then wrong('too many entries', 'at most 100000; use window or bucket instead') end
+  if given.align == 3 and unit == 'month' then wrong("'month' with align=first", 'align=epoch or a period in days') end
   rule.name, rule.cost, rule.all, rule.shadow = given.name or '', given.cost, given.count == 1, given.shadow
   rule.capacity = rule.limit == 0 and 0 or given.burst or kind == 'leaky' and (given.queue or rule.limit) + 1 or rule.limit
-  rule.kind, rule.shape = given.refill and 'interval' or kind, given.res or kind == 'window' and 1 or 0
+  rule.kind, rule.shape = given.refill and 'interval' or kind, given.res or rule.shape
   if kind == 'fixed' or given.refill then
     local anchor = unit == 'month' and 2 or sub(unit, 1, 1) == 'w' and 1 or 0
     rule.shape = ((given.tz or 0) + 840) * 4 + max(given.align or 0, given.refill or 0, anchor)
   end
-  if ALGORITHMS[rule.kind] == bucket and rule.capacity * rule.period > MOST_US * rule.limit then
-    fail('rule %q: a bucket that drains in more than 142 years needs the module', text)
-  end
-  return rule
+  local drains = ALGORITHMS[rule.kind] == bucket and rule.capacity * rule.period > MOST_US * rule.limit
+  return drains and refuse('a bucket that drains in more than 142 years') or rule
 end
-
 local function read_words()
-  local word, at, costs, unused, units = string.upper(ARGV[1] or ''), 2, {}, {}, nil
+  local word, at, costs, needs, units = string.upper(ARGV[1] or ''), 2, {}, {0, 0, 0}, nil
   if #KEYS ~= 1 or sub(KEYS[1], -7) ~= ':script' then fail("the key is %q, expected one that ends with ':script'", KEYS[1] or '') end
   if word == 'REFUND' then
     units, at = number(ARGV[2] or '', 0, MOST_UNITS) or fail('units is %q, expected an integer 0..1000000000', ARGV[2] or ''), 3
@@ -484,36 +475,37 @@ local function read_words()
       fail('%s needs the module', option == 'COST' and 'COST with a range' or option)
     elseif option == 'AT' and not now_us then
       now_us = number(value, 0, MOST_US) or fail('AT is %q, expected an integer 0..%.0f; later needs the module', value, MOST_US)
-    elseif option == 'COST' and not units then
-      if costs[name or ''] then fail('COST %s is given twice, expected once', name or '') end
+    elseif option == 'COST' and not units and not costs[name or ''] then
       costs[name or ''] = number(cost or value, 0, MOST_UNITS) or fail('COST is %q, expected 0..1000000000 or name=integer', value)
-      unused[name or ''] = name
     else
       break
     end
     at = at + 2
   end
-  local needs, log_cost = {0, 0, 0}, nil
   for i = at, #ARGV do
-    local rule = parse(ARGV[i])
+    local rule, log_cost = parse(ARGV[i]), nil
     for _, other in ipairs(rules) do
       local same = other.kind == rule.kind and other.period == rule.period and other.shape == rule.shape
       if other.name == rule.name and (rule.name ~= '' or same) then
         fail('rule %q: same identity as rule %q, expected another name=', rule.text, other.text)
       end
+      log_cost = other.kind == 'log' and other.cost or log_cost
     end
     rule.cost = rule.name ~= '' and costs[rule.name] or rule.cost or costs[''] or 1
-    if rule.kind == 'log' then
-      needs, log_cost = most_needs(needs, {{rule.period, rule.limit, rule.all and 0 or 1}}), log_cost or rule.cost
-      if not units and rule.cost ~= log_cost then fail('rule %q: expected the cost of the other log rules: they share a log', rule.text) end
+    if rule.kind == 'log' then needs = most_needs(needs, {{rule.period, rule.limit, rule.all and 0 or 1}}) end
+    if rule.kind == 'log' and rule.cost ~= (units and rule.cost or log_cost or rule.cost) then
+      fail('rule %q: expected the cost of the other log rules: they share a log', rule.text)
     end
-    rules[#rules + 1], unused[rule.name] = rule, nil
+    rules[i - at + 1] = rule
   end
   if #rules > 32 then fail('%d rules, expected at most 32', #rules) end
   if #rules == 0 and (word == 'CHECK' or word == 'PEEK') then fail('wrong number of arguments, expected a rule such as 20/1m') end
-  if next(unused) then fail('COST %s= is for no rule here, expected a rule with name=%s', next(unused), next(unused)) end
   needs[3] = min(needs[3], 1) * needs[2]
-  for _, rule in ipairs(rules) do rule.window = rule.kind == 'log' and needs[1] or rule.period end
+  for _, rule in ipairs(rules) do
+    rule.window, costs[rule.name] = rule.kind == 'log' and needs[1] or rule.period, nil
+  end
+  costs[''] = nil
+  if next(costs) then fail('COST %s= is for no rule here, expected a rule with name=%s', next(costs), next(costs)) end
   return word, units, needs
 end
 

@@ -37,7 +37,7 @@ type Reply = [i64; 5];
 /// `RATELIMIT_TWIN_LIVES`, shared by the servers.
 fn lives_on_each() -> usize {
     let lives = env::var("RATELIMIT_TWIN_LIVES").ok();
-    let lives = lives.map_or(1_000, |lives| lives.parse().expect("a number of lives"));
+    let lives = lives.map_or(1_000_usize, |lives| lives.parse().expect("a number of lives"));
     lives.div_ceil(server::all().len())
 }
 
