@@ -175,6 +175,10 @@ fuzz-wire: export RATELIMIT_MODULE := $(CURDIR)/target/with-checks/libredis_rate
 fuzz-wire: checked fetch ### send hostile commands, effects and files to all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY)
 	$(INTEGRATION) --nocapture wire::
 
+twin: export RATELIMIT_TWIN_LIVES ?= 100000
+twin: build fetch ### let keys live at random in the module and in clients/script side by side, on all servers (RATELIMIT_TWIN_LIVES=100000, RATELIMIT_TWIN_SEED)
+	$(INTEGRATION) --nocapture twin::
+
 soak: export RATELIMIT_SOAK_S ?= 600
 soak: build fetch ### minutes of load on all servers at once: full speed, saves, replicas, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)
 	$(INTEGRATION) --nocapture soak::

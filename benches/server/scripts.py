@@ -1,4 +1,5 @@
-"""The Lua scripts, our own versions of the methods that popular articles describe. One file per method.
+"""The Lua scripts: our own versions of the methods that popular articles describe, one file per method, and the script that
+answers as the module does, clients/script/ratelimit.lua.
 
 They take the time from the server: redis-benchmark cannot send it, and a limit that trusts each client's clock could not be
 compared with one that does not. They reply 0 for allowed and 1 for limited, as RL.CHECK does, and then little more.
@@ -7,21 +8,24 @@ compared with one that does not. They reply 0 for allowed and 1 for limited, as 
 import hashlib
 from pathlib import Path
 
+from .servers import ROOT
 from .wire import KEY
 
-FOLDER = Path(__file__).parent / "lua"
+TWIN = ROOT / "clients/script/ratelimit.lua"
+SOURCES = {path.stem: path.read_text() for path in (*Path(__file__).parent.glob("lua/*.lua"), TWIN)}
 
 
-def source(name):
-    return (FOLDER / f"{name}.lua").read_text()
-
-
-def call(name, *arguments):
+def call(name, *arguments, key=KEY):
     """The command that runs a script on the key."""
-    sha = hashlib.sha1(source(name).encode()).hexdigest()
-    return ("EVALSHA", sha, 1, KEY, *arguments)
+    sha = hashlib.sha1(SOURCES[name].encode()).hexdigest()
+    return ("EVALSHA", sha, 1, key, *arguments)
+
+
+def twin(*rules):
+    """The check that the script makes as the module does."""
+    return call(TWIN.stem, "CHECK", *rules, key=f"{KEY}:script")
 
 
 def load_all(server):
-    for script in FOLDER.glob("*.lua"):
-        server.client.script_load(script.read_text())
+    for source in SOURCES.values():
+        server.client.script_load(source)

@@ -1,6 +1,7 @@
 """Commands in bulk.
 
-A command is a tuple of words. One of them may be KEY, redis-benchmark's placeholder for the key, which becomes 12 digits.
+A command is a tuple of words. One of them may have KEY in it, redis-benchmark's placeholder for the key, which becomes 12
+digits.
 Keys are filled over one connection without replies, as fast as the server reads. The server's own counts, which the caller
 resets before, show whether a command failed.
 """
@@ -22,7 +23,7 @@ def key(number):
 
 def on(command, name):
     """The command with this key in place of KEY."""
-    return tuple(name if word == KEY else word for word in command)
+    return tuple(str(word).replace(KEY, name) for word in command)
 
 
 def encode(command):
@@ -32,14 +33,11 @@ def encode(command):
 
 def for_each_key(command, keys, start=0):
     """The command for each key from the number `start` on, encoded, in chunks."""
-    before, after = encode(command).split(encode_word(KEY))
+    # All keys have one length.
+    before, after = encode(on(command, key(start))).split(key(start).encode())
     for first in range(start, start + keys, CHUNK):
         numbers = range(first, min(first + CHUNK, start + keys))
-        yield b"".join(before + encode_word(key(number)) + after for number in numbers)
-
-
-def encode_word(word):
-    return b"$%d\r\n%s\r\n" % (len(word), word.encode())
+        yield b"".join(before + key(number).encode() + after for number in numbers)
 
 
 def send(server, chunks):

@@ -176,6 +176,18 @@ def test_ruby_in_a_cluster(run: Run, cluster: list[servers.Server]) -> None:
     assert ended.printed == "0 5 4 0 3600000", ended
 
 
+def test_a_server_without_the_module_answers_by_the_script(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ratelimit.lua").symlink_to(servers.ROOT / "clients/script/ratelimit.lua")
+    with servers.start(module=False) as server:
+        code = patient(blocks("Without the module")[0]).replace("6379", str(server.port))
+        printed = [run("Ruby", code).printed for _ in range(6)]
+        wrong = run("Ruby", code.replace('"5/h"', '"5 per hour"'))
+    assert printed[:5] == ["200 0"] * 5
+    status, seconds = printed[5].split()
+    assert status == "429" and 3500 < int(seconds) <= 3600
+    assert wrong.status != 0 and "5 per hour" in wrong.logged
+
+
 def with_ports(code: str, nodes: list[servers.Server]) -> str:
     return re.sub(r"\b700([012])\b", lambda port: str(nodes[int(port[1])].port), code)
 

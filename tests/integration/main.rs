@@ -12,6 +12,7 @@
 //! clients/       client libraries of several languages waiting in RL.WAIT, and their time-outs
 //! monitoring/    alerts and the dashboard, over a real Prometheus and a real exporter
 //! soak/          long runs under load; seconds here, minutes in `make soak`
+//! twin/          the script for servers without modules, beside the module; a thousand lives here, more in `make twin`
 //! wire/          what hostile clients, primaries and files send; seconds here, longer in `make fuzz-wire`
 //! benches.rs     the tool that measures latencies
 //! examples/      the programs of examples/, run by clients that count what passes
@@ -34,4 +35,5 @@ mod replication;
 mod server;
 mod soak;
 mod support;
+mod twin;
 mod wire;
