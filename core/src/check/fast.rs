@@ -191,7 +191,8 @@ fn decide_by_log(
     let at_us = effective_time(check.now_us, log.last_us(), needs.window_us)?;
     decisions.clear();
     for rule in check.rules {
-        decisions.push(Decision::of(rule, log.read(rule, at_us, check.cost_of(rule)), check));
+        let reading = log.read_inline(rule, at_us, check.cost_of(rule));
+        decisions.push(Decision::of(rule, reading, check));
     }
     Some((at_us, needs))
 }

@@ -47,7 +47,7 @@ pub use codec::{decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};
 pub use holds::request::{HoldOption, HoldRequest, MAX_END_US, MAX_ID, Settlement, hold_end_us};
-pub(crate) use holds::{Charge, Hold, Holds, LapsedCopy, Length, MOST_HOLDS};
+pub(crate) use holds::{Charge, Hold, Holds, LapsedCopy, Length};
 pub(crate) use limiter::Compound;
 pub use limiter::Limiter;
 pub use pause::Pause;

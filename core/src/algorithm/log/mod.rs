@@ -130,6 +130,15 @@ impl Log {
         rule.period_us() > self.needs().window_us
     }
 
+    /// What a rule reads at `at_us >= last_us`. Inlined where several rules read the log.
+    #[inline(always)]
+    pub fn read_inline(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        if self.may_end_before(rule) {
+            return self.read_until_end(rule, at_us, cost);
+        }
+        self.read_in_window(rule, at_us, cost)
+    }
+
     #[cold]
     fn read_until_end(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let end_us = self.matters_until_us();
@@ -339,10 +348,7 @@ impl Algorithm for Log {
     }
 
     fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        if self.may_end_before(rule) {
-            return self.read_until_end(rule, at_us, cost);
-        }
-        self.read_in_window(rule, at_us, cost)
+        self.read_inline(rule, at_us, cost)
     }
 
     fn consumed(&self, at_us: u64) -> u64 {

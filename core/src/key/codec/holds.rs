@@ -2,8 +2,9 @@
 //! positions, which differ between servers.
 
 use crate::algorithm::State;
+use crate::key::holds::MOST_HOLDS;
 use crate::key::holds::{Detail, Id, Position, TrackKind, TrackNumber};
-use crate::key::{Charge, Hold, HoldRequest, Holds, Length, MAX_END_US, MAX_ID, MOST_HOLDS};
+use crate::key::{Charge, Hold, HoldRequest, Holds, Length, MAX_END_US, MAX_ID};
 use crate::rule::{MAX_PERIOD_US, Name};
 use crate::saved::{
     DecodeError, SavedDetail, check_time, check_units, check_window, load_items, load_name,
