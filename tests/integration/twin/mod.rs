@@ -78,7 +78,7 @@ impl Script {
 
 #[test]
 fn the_script_answers_as_the_module_does() {
-    let seed = seed::seed("RATELIMIT_TWIN_SEED");
+    let seed = seed("RATELIMIT_TWIN_SEED");
     server::on_each_at_once(|flavor| compare(flavor, seed));
 }
 
@@ -204,7 +204,7 @@ fn judge(life: &Life, answers: &[Answer]) -> Verdict {
 
 #[test]
 fn the_scripts_wait_is_honest() {
-    let seed = seed::seed("RATELIMIT_TWIN_SEED");
+    let seed = seed("RATELIMIT_TWIN_SEED");
     server::on_each_at_once(|flavor| {
         let server = flavor.start();
         let mut c = server.connect();
