@@ -22,6 +22,10 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     let bytes = key.as_mut().map_or(0, datatype::bytes);
     let Some((key, limiter)) = key.as_ref().and_then(|key| key.value().map(|value| (key, value)))
     else {
+        #[allow(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the method has one lifetime"
+        )]
         call.reply(|to| to.null());
         return Ok(());
     };

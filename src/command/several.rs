@@ -117,7 +117,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl<'a> Asking<'a> {
+impl Asking<'_> {
     pub fn limiter(&self) -> &Limiter {
         self.opened.key.value().unwrap_or(&self.new)
     }

@@ -98,7 +98,8 @@ mod tests {
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;
 
-    /// A value with many allocations of every kind.
+    /// A value with many allocations of every kind, its own included.
+    #[allow(clippy::unnecessary_box_returns, reason = "the server holds values in boxes")]
     fn value() -> Box<Limiter> {
         let mut limiter = Box::<Limiter>::default();
         let texts = "log:500/h,ban=1h log:400/h,count=all,name=all window:900/h,res=7 \
@@ -113,7 +114,7 @@ mod tests {
             limiter.record(&check, if n % 5 == 0 { Change::Charged } else { Change::Admitted });
             if n % 9 == 0 {
                 let id = [b'h'; 64];
-                let id = &id[..1 + n as usize % 64];
+                let id = &id[..=(n as usize % 64)];
                 let hold = HoldRequest { id, end_us: 1_731_000_000_000_000, refund: n % 2 == 0 };
                 let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
                 limiter.record(&check.with(&options), Change::Admitted);

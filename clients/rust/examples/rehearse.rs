@@ -48,6 +48,6 @@ async fn ask(limiter: RateLimiter, began: Instant, at: Duration) {
         |error| format!("error {:?}", error.kind()),
         |reply| format!("{:?}", reply.source).to_lowercase(),
     );
-    let took_s = (began.elapsed() - at).as_secs_f64();
+    let took_s = began.elapsed().saturating_sub(at).as_secs_f64();
     println!(r#"{{"at_s": {}, "took_s": {took_s}, "what": "{what}"}}"#, at.as_secs_f64());
 }

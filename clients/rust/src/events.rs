@@ -161,7 +161,7 @@ mod tests {
             events.count(&of(text));
         }
         let [password, rights] =
-            [Misconfiguration::Password, Misconfiguration::Rights].map(|kind| kind.advice());
+            [Misconfiguration::Password, Misconfiguration::Rights].map(Misconfiguration::advice);
         assert_eq!(*told.lock().unwrap(), [(password, 0), (rights, 2), (password, 2)]);
         assert_eq!(events.answered(), 6);
     }

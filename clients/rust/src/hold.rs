@@ -104,7 +104,7 @@ impl Hold {
         async move {
             if lost.wait_for(|is_lost| *is_lost).await.is_err() {
                 // It was settled.
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

@@ -47,6 +47,7 @@ pub(crate) fn parse(text: &str) -> RedisResult<Rule> {
 }
 
 /// The error that a server would reply.
+#[allow(clippy::needless_pass_by_value, reason = "callers have no other use for it")]
 pub(crate) fn refused(why: impl ToString) -> RedisError {
     make_extension_error("ERR".to_string(), Some(why.to_string()))
 }

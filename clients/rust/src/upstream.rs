@@ -145,7 +145,7 @@ fn reset(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     time.checked_sub(now.duration_since(UNIX_EPOCH).ok()?)
 }
 
-/// What a field says remains: a number, or the least `r=` of a RateLimit.
+/// What a field says remains: a number, or the least `r=` of a `RateLimit`.
 fn units(text: &str) -> Option<u64> {
     whole(text.trim()).or_else(|| items(text).iter().filter_map(|item| item.remaining).min())
 }
@@ -236,7 +236,7 @@ mod tests {
             (429, &[("retry-after", &DAYS_366_S.to_string())], DAYS_366_S * 1000),
             (429, &[("retry-after", &(DAYS_366_S + 1).to_string())], 0),
             (429, &[("retry-after", &"9".repeat(40))], 0),
-            (429, &[("retry-after", &date_of(DAYS_366_S as i64 + 1))], 0),
+            (429, &[("retry-after", &date_of(DAYS_366_S.cast_signed() + 1))], 0),
             (429, &[("retry-after", &date_of(-1))], 0),
             (429, &[("retry-after", "0"), ("x-ratelimit-reset", "30")], 0),
             (429, &[("retry-after", "-30")], 0),

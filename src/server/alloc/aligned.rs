@@ -11,6 +11,8 @@
 //! begins 8 bytes after an aligned address. The hash tables of `policy` and `top` need 16 bytes,
 //! and so do maps of 128-bit numbers; a key's value needs at most 8.
 
+#![allow(clippy::cast_ptr_alignment, reason = "each access is unaligned, or to aligned memory")]
+
 use std::alloc::Layout;
 use std::ptr;
 

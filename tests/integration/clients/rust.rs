@@ -35,7 +35,7 @@ fn a_blocking_connection_waits_as_long_as_it_may() {
         let mut client = server.connect();
         client.set_read_timeout(time_out).unwrap();
         assert_eq!(verdict(&mut client, WAIT), 0);
-        assert!(start.elapsed() > Duration::from_millis(1_000));
+        assert!(start.elapsed() > Duration::from_secs(1));
         assert_eq!(ask::<i64>(&mut client, "RL.SETTLE k k"), 1);
     }
 }
@@ -76,9 +76,9 @@ fn an_asynchronous_connection_waits_as_long_as_it_is_told() {
         };
         let ((admitted, waited), answered) = tokio::join!(waits, pings);
         assert_eq!(admitted, 0);
-        assert!(waited > Duration::from_millis(1_000));
+        assert!(waited > Duration::from_secs(1));
         // Other commands on the same connection are answered after the wait.
-        assert!(answered > Duration::from_millis(1_000), "{answered:?}");
+        assert!(answered > Duration::from_secs(1), "{answered:?}");
     });
 }
 

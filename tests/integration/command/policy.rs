@@ -163,7 +163,7 @@ fn states_keep_their_counts_when_limits_change() {
         for kind in Kind::ALL.into_iter().filter(|&kind| kind != Kind::Slots) {
             let algorithm = kind.name();
             // A leaky bucket admits one unit at once in addition to those that queue.
-            let more = if kind == Kind::Leaky { 1 } else { 0 };
+            let more = i64::from(kind == Kind::Leaky);
             // A window of a day from the first request, so that no unit comes back while the
             // test runs.
             let align = if kind == Kind::Fixed { ",align=first" } else { "" };

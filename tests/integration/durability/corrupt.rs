@@ -136,7 +136,7 @@ fn try_each(c: &mut Connection, dumps: &[(&Vec<u8>, &Vec<u8>)]) {
             panic!("{:?} to {command:?} after {dump:02x?}", replies[index]);
         }
         let dumped = &replies[count - 2];
-        assert_eq!(dumped, &Ok(Value::BulkString(again.to_vec())), "after {dump:02x?}");
+        assert_eq!(dumped, &Ok(Value::BulkString((*again).clone())), "after {dump:02x?}");
     }
 }
 

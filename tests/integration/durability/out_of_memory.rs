@@ -3,7 +3,7 @@
 //! answered takes effect completely or not at all.
 //!
 //! Here only some allocations fail. `make out-of-memory` lets each allocation of the scenario
-//! fail; RATELIMIT_STRIDE=10 lets every tenth fail.
+//! fail; `RATELIMIT_STRIDE=10` lets every tenth fail.
 
 use std::env;
 use std::thread;

@@ -21,8 +21,8 @@ use crate::support::server::{self, Builder, Server, eventually};
 /// Saves in the background while other commands keep coming.
 fn save_under_load(c: &mut Connection, filler: &mut Filler, command: &str) {
     // So slow that a few thousand commands come meanwhile.
-    let delay = |c: &mut Connection, us: u32| -> () {
-        cmd("CONFIG").arg("SET").arg("rdb-key-save-delay").arg(us).query(c).unwrap()
+    let delay = |c: &mut Connection, us: u32| {
+        let () = cmd("CONFIG").arg("SET").arg("rdb-key-save-delay").arg(us).query(c).unwrap();
     };
     delay(c, 20_000);
     let () = cmd(command).query(c).unwrap();

@@ -41,7 +41,7 @@ const RULES: [&str; 5] = [STREAMS, REQUEST_RULE, TOKEN_RULE, DAY, CALLS];
 const LEASE_MS: u64 = 1_450;
 /// How long the model takes for a token.
 const PAUSE_MS: u64 = 5;
-const RUSH: Duration = Duration::from_millis(2_000);
+const RUSH: Duration = Duration::from_secs(2);
 const CLIENTS: u64 = 10;
 /// The number of words of a prompt.
 const WORDS: u64 = 10;

@@ -1,4 +1,4 @@
-//! `monitoring/`: the alerts and the dashboard, over what a real redis_exporter reads from every server; `scripts/rl-top`.
+//! `monitoring/`: the alerts and the dashboard, over what a real `redis_exporter` reads from every server; `scripts/rl-top`.
 
 mod alerts;
 mod dashboard;

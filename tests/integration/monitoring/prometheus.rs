@@ -1,4 +1,4 @@
-//! Prometheus and redis_exporter, as processes.
+//! Prometheus and `redis_exporter`, as processes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -54,7 +54,7 @@ impl Drop for Daemon {
     }
 }
 
-/// redis_exporter with the script, as a user with only the rights that docs/operate/run.md
+/// `redis_exporter` with the script, as a user with only the rights that docs/operate/run.md
 /// gives.
 pub struct Exporter(Daemon);
 

@@ -51,7 +51,7 @@ fn buckets(c: &mut Connection) -> Vec<Value> {
     (0..KEYS).map(|n| ask(c, &format!("GET theirs{n}"))).collect()
 }
 
-/// FalkorDB's reply: the columns, the rows, the statistics.
+/// `FalkorDB`'s reply: the columns, the rows, the statistics.
 type Answer = (Value, Vec<Vec<usize>>, Value);
 
 fn grow(c: &mut Connection, call: usize) {
@@ -227,7 +227,7 @@ fn assert_without_theirs(
     }
 }
 
-/// The neighbour has no key, and the server may miss it. FalkorDB writes into each RDB file all
+/// The neighbour has no key, and the server may miss it. `FalkorDB` writes into each RDB file all
 /// the same.
 fn assert_ours_load_alone(flavor: Flavor, neighbour: &Neighbour, file: File) {
     let mut server = with_both(flavor, neighbour, file);

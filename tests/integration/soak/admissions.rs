@@ -263,7 +263,7 @@ impl Client<'_> {
                 count(&self.stage.faults);
                 return Ok(None);
             }
-            Err(_) => panic!("{line}: {reply:?}"),
+            Err(error) => panic!("{line}: {reply:?}: {error}"),
         };
         if verdict != 0 {
             count(&self.stage.denied);

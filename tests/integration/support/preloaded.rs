@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Compiles a source beside this file, with gcc or with what RATELIMIT_CC names: for servers of
+/// Compiles a source beside this file, with gcc or with what `RATELIMIT_CC` names: for servers of
 /// another processor. The library is gone with its folder.
 pub fn library(source: &str) -> (TempDir, PathBuf) {
     let folder = TempDir::with_prefix("ratelimit-").expect("a temporary folder");

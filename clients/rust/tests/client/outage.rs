@@ -11,7 +11,7 @@ use crate::support::server::Server;
 use crate::support::until;
 
 /// Far below what 20 time-outs of 250 ms would take.
-const FEW_TIMEOUTS: Duration = Duration::from_millis(4000);
+const FEW_TIMEOUTS: Duration = Duration::from_secs(4);
 
 fn of(server: &Server) -> Builder {
     RateLimiter::server(server.client())

@@ -26,8 +26,8 @@ impl Counts {
         confirmed_until: Instant,
         began: Instant,
         promoted: Instant,
-        rest: Vec<i64>,
-        by_new: Vec<i64>,
+        rest: &[i64],
+        by_new: &[i64],
     ) -> Self {
         let by_old = units(limits, passes, |_| true);
         let confirmed = units(limits, passes, |pass| pass.confirmed || pass.at <= confirmed_until);

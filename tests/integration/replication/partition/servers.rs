@@ -187,7 +187,7 @@ fn partition(flavor: Flavor, fault: Fault, max_lag_s: Option<u64>) -> Counts {
             callers.into_iter().flat_map(|caller| caller.join().expect("no panic")).collect();
         let rest = take_what_is_left(&mut primary.connect_from(near_primary), &limits);
         assert!(max_lag_s.is_none() || rest.iter().all(|units| *units == 0), "{rest:?}");
-        Counts::new(&limits, &passes, confirmed_until, began, promoted, rest, by_new)
+        Counts::new(&limits, &passes, confirmed_until, began, promoted, &rest, &by_new)
     });
     mend(&network, fault, at_primary, at_replica);
     let () = ask(&mut to_primary, &format!("REPLICAOF {}", replica.address().replace(':', " ")));

@@ -104,7 +104,7 @@ impl Stopwatch<'_> {
 
 /// A command at this time after the start.
 fn at(line: &str, at_us: u64, rules: &[String]) -> Cmd {
-    on(&line.replace("@", &format!("AT {at_us}")), rules)
+    on(&line.replace('@', &format!("AT {at_us}")), rules)
 }
 
 /// Copies a key for a command that changes the copy.

@@ -14,7 +14,7 @@ pub static DEADLINE: LazyLock<Duration> = LazyLock::new(|| {
     Duration::from_secs(20) * patience
 });
 
-/// The command that runs a program: directly, or under the tool that RATELIMIT_WRAPPER names, such as
+/// The command that runs a program: directly, or under the tool that `RATELIMIT_WRAPPER` names, such as
 /// valgrind, which makes it slower.
 pub(super) fn command(program: &Path) -> Command {
     let wrapper = env::var("RATELIMIT_WRAPPER").unwrap_or_default();
@@ -30,13 +30,13 @@ pub(super) fn has_tool() -> bool {
     env::var_os("RATELIMIT_WRAPPER").is_some()
 }
 
-/// Whether tests run on this server: on all, or on those that RATELIMIT_ONLY names.
+/// Whether tests run on this server: on all, or on those that `RATELIMIT_ONLY` names.
 pub(super) fn is_wanted(server: &str) -> bool {
     env::var("RATELIMIT_ONLY")
         .map_or(true, |only| only.split_whitespace().any(|name| name == server))
 }
 
-/// Servers besides those of the test matrix, by RATELIMIT_MORE: `make integration-more`.
+/// Servers besides those of the test matrix, by `RATELIMIT_MORE`: `make integration-more`.
 static MORE: LazyLock<Vec<(Flavor, PathBuf)>> = LazyLock::new(|| {
     let words = env::var("RATELIMIT_MORE").unwrap_or_default();
     words.split_whitespace().map(|word| parse(word.to_string().leak())).collect()

@@ -97,7 +97,7 @@ impl Flavor {
     /// Whether its allocator is a library, glibc's or jemalloc's, so that a test can preload
     /// another. Of the servers of `make integration-more`, nobody knows.
     pub fn has_shared_malloc(self) -> bool {
-        self.name != "redis-8.2" && !environment::more_program(self).is_some()
+        self.name != "redis-8.2" && environment::more_program(self).is_none()
     }
 
     /// Whether it has CLUSTER MIGRATESLOTS, by which a slot moves as a stream of commands. Redis

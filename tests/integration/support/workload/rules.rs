@@ -73,7 +73,7 @@ impl Rule {
         let mut option = |text: &str| options.push_str(text);
         match algorithm {
             Kind::Window => {
-                option(rng.choice(["", "", ",res=2", ",res=7", ",res=60"]).expect("some"))
+                option(rng.choice(["", "", ",res=2", ",res=7", ",res=60"]).expect("some"));
             }
             Kind::Fixed => {
                 if period == "1w" && rng.bool() {
