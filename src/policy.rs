@@ -27,10 +27,11 @@
 //! memory, so a command within a command finds it free.
 
 use foldhash::fast::RandomState;
+use lazy_static::lazy_static;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config;
 use crate::metrics::{self, Counter};
@@ -70,7 +71,9 @@ struct Store {
     configured: Policies,
 }
 
-static STORE: LazyLock<Mutex<Store>> = LazyLock::new(Mutex::default);
+lazy_static! {
+    static ref STORE: Mutex<Store> = Mutex::default();
+}
 
 /// Counts changes of the policies in effect. It is incremented under the lock, so a reader that
 /// sees the new number then waits for the lock, and so for the change.

@@ -66,6 +66,7 @@ def cases(now_us):
 
 def plain_cases(now_us):
     policies = [["RL.POLICY", "SET", "one", BUCKET], ["RL.POLICY", "SET", "four", *FOUR_LOG_RULES]]
+    planned = [*policies, ["RL.PLAN", "key", "one"]]
     new_keys = [["RL.CHECK", f"new:{number}", BUCKET] for number in range(CALLS)]
     return [
         steady("RL.CHECK bucket", "RL.CHECK", "key", BUCKET),
@@ -87,6 +88,8 @@ def plain_cases(now_us):
         steady("RL.THROTTLE", "RL.THROTTLE", "key", 1000000, 1000000, 1),
         steady("RL.THROTTLE, denied", "RL.THROTTLE", "key", 0, 1, 86400, verdict=1),
         steady("RL.CHECK policy of 1 rule", "RL.CHECK", "key", "@one", prepare=policies),
+        steady("RL.CHECK policy of 1 rule, key with a plan", "RL.CHECK", "key", "@one", prepare=planned),
+        steady("RL.CHECK plan of 1 rule", "RL.CHECK", "key", "@plan:one", prepare=planned),
         on_logs("RL.CHECK policy of 4 log rules, 60 entries", now_us, ["@four"], prepare=policies),
         steady("RL.MCHECK bucket, 2 keys", "RL.MCHECK", 2, "one", "two", BUCKET),
         steady("RL.MCHECK ANY bucket, the first of 8 keys", "RL.MCHECK", 8, *EIGHT_KEYS, "ANY", BUCKET),
