@@ -234,22 +234,25 @@ impl Resolver {
         default: &[u8],
         plan: impl FnOnce() -> Option<Name>,
     ) -> Result<&[Rule], RuleArgError> {
-        if self.plan_of(key).is_none() {
+        if self.asked(key).is_none() {
             let plan = plan();
             let known = plan.filter(|plan| self.policy(plan.as_bytes()).is_ok());
             self.unknown_plans = self.unknown_plans.saturating_add((plan != known).into());
             self.plans.push((key, known));
         }
-        match self.plan_of(key).flatten() {
+        match self.plan_of(key) {
             Some(plan) => self.policy(plan.as_bytes()),
             None => self.policy(default),
         }
     }
 
-    /// The plan of a key that the request asked for.
-    fn plan_of(&self, key: usize) -> Option<Option<Name>> {
-        let asked = self.plans.iter().find(|(index, _)| *index == key);
-        asked.map(|(_, plan)| *plan)
+    fn asked(&self, key: usize) -> Option<&(usize, Option<Name>)> {
+        self.plans.iter().find(|(index, _)| *index == key)
+    }
+
+    /// The plan of a key that the request asked for, if it is a known policy.
+    fn plan_of(&self, key: usize) -> Option<Name> {
+        self.asked(key)?.1
     }
 
     fn all_named(&self) -> &[Arc<Policy>] {
@@ -258,7 +261,7 @@ impl Resolver {
 
     /// A policy that the request names, by itself or, as `plan:default`, by the plan of a key.
     pub fn named(&self, name: &[u8], key: usize) -> Option<&Arc<Policy>> {
-        let plan = self.plan_of(key).flatten();
+        let plan = self.plan_of(key);
         let name = match (name.strip_prefix(b"plan:"), &plan) {
             (Some(_), Some(plan)) => plan.as_bytes(),
             (Some(default), None) => default,
