@@ -452,7 +452,7 @@ local function parse(text)
     local name, equals, value = match(option, '^([^=]*)(=?)(.*)$')
     if name == 'ban' or name == 'keep' then refuse(name) end
     if given[name] or (lookup(OWNERS, name) or kind) ~= kind then wrong('option ' .. name, 'options of ' .. kind .. ', each once') end
-    given[name] = (equals == '') == (name == 'shadow') and value_of(name, value) or wrong('option ' .. option, 'another option or value')
+    given[name] = (equals == '') == (name == 'shadow') and value_of(name, value) or wrong('option ' .. option, 'a known option and a valid value')
   end
   if kind == 'log' and rule.limit > 100000 then wrong('too many entries', 'at most 100000; use window or bucket instead') end
   if given.align == 3 and unit == 'month' then wrong("'month' with align=first", 'align=epoch or a period in days') end
@@ -484,6 +484,7 @@ local function read_words()
     elseif option == 'COST' and not units and not costs[name or ''] then
       costs[name or ''] = number(cost or value, 0, MOST_UNITS) or fail('COST is %q, expected 0..1000000000 or name=integer', value)
     else
+      if lookup(' AT=1 COST=1', option) then fail('%s is given twice, or not expected here', option) end
       break
     end
     at = at + 2
@@ -515,20 +516,25 @@ local function read_words()
   return word, units, needs
 end
 
+local function write(reply, ...) -- Redis 6.2 puts a line number before the code of an error
+  local done = redis.pcall(...)
+  if type(done) ~= 'table' or not done.err then return reply or done end
+  return {err = (string.gsub(done.err, '^@user_script: %d+: %-', ''))}
+end
 local function main()
   local word, units, needs = read_words()
   local saved, time = redis.pcall('GET', KEYS[1]), redis.pcall('TIME')
   if type(saved) == 'table' or saved and sub(saved, 1, 2) ~= 'r\1' then
     return {err = 'WRONGTYPE the key holds no value of this version of the script; a value of the module needs the module'}
   end
-  if word == 'RESET' then return redis.call('DEL', KEYS[1]) end
+  if word == 'RESET' then return write(nil, 'DEL', KEYS[1]) end
   local clock_us = time.err and now_us or not time.err and time[1] * 1e6 + time[2]
   now_us = now_us or clock_us or fail('the server refuses TIME in scripts, expected AT')
   if saved then restore(saved) end
   local reply, changes
   if units then reply, changes = refund(units) else reply, changes = check(word == 'CHECK', needs) end
-  if changes and #states == 0 then redis.call('DEL', KEYS[1]) end
-  if not changes or #states == 0 then return reply end
+  if not changes then return reply end
+  if #states == 0 then return write(reply, 'DEL', KEYS[1]) end
   local until_us, late_us = clock_us, 1e6
   for _, state in ipairs(states) do
     local ends_us = ends(state)
@@ -536,8 +542,7 @@ local function main()
     until_us, late_us = max(until_us, ends_us + max(0, clock_us - now_us)), max(late_us, floor(longest_us(state) / 8))
   end
   local expires_ms = ceil(until_us / 1000) + floor((late_us - floor(late_us / 8)) / 1000)
-  local set = redis.pcall('SET', KEYS[1], save(), 'PXAT', string.format('%.0f', expires_ms))
-  return set.err and set or reply
+  return write(reply, 'SET', KEYS[1], save(), 'PXAT', string.format('%.0f', expires_ms))
 end
 
 local ok, reply = pcall(main)
