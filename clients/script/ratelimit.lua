@@ -382,9 +382,15 @@ local function precedes(one, other) -- as the answer: the longer denial, or else
 end
 -- A rule ignores a state that lies more than a window ahead of a clock that stepped back, and later sees it again, and may deny.
 local function until_all_admit(wait)
-  for _, rule in ipairs(rules) do
-    local denied, longer = decide(rule, now_us + wait * 1000)
-    if denied and not rule.shadow then return longer < 0 and longer or until_all_admit(wait + longer) end
+  for _ = 1, #rules do -- each denies once more at most
+    local longest = 0
+    for _, rule in ipairs(rules) do
+      local denied, longer = decide(rule, now_us + wait * 1000)
+      if denied and not rule.shadow then longest = max(longest, longer < 0 and NEVER or longer) end
+    end
+    if longest == 0 then return wait end
+    if longest == NEVER then return -1 end
+    wait = wait + longest
   end
   return wait
 end
