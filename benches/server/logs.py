@@ -10,6 +10,7 @@ full, with its entries at the same distance.
 
 import time
 
+from . import scripts
 from .wire import SEED
 
 ENTRIES = 60
@@ -36,6 +37,13 @@ def batches(items):
 
 def log(entries, span_s, *rules):
     return lambda: [("RL.CHECK", SEED, "AT", at, *rules) for at in times_us(entries, span_s)]
+
+
+def twin(entries, span_s, rule):
+    """The log of the script that answers as the module does, which takes only keys of a certain name."""
+    key = f"{SEED}:script"
+    checks = lambda: [scripts.twin("AT", at, rule, key=key) for at in times_us(entries, span_s)]
+    return lambda: [*checks(), ("RENAME", key, SEED)]
 
 
 def floor(entries, span_s, *numbers):

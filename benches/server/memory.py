@@ -97,7 +97,7 @@ def kinds():
         Kind("Lua GCRA", LUA, scripts.call("gcra", 999, 1000, 86400)),
         Kind("Lua token bucket (hash)", LUA, scripts.call("token_bucket", 1000, 1000 / 86400)),
         *(Kind(f"clients/script {rule}", LUA, scripts.twin(rule)) for rule in ("bucket:1000/d", "fixed:1000/d", "window:1000/d")),
-        Kind(f"clients/script log of {count}", LUA, scripts.twin(f"log:{count}/h"), passes=count),
+        copies("clients/script log", logs.twin(count, window, f"log:{count}/h")),
         *(Kind(f"RL.CHECK log of {n}", OURS, check(f"log:{count}/h"), passes=n) for n in (1, 10)),
         Kind(f"RL.CHECK log of {count}", OURS, check(f"log:{count}/h"), passes=count),
         Kind(f"RL.CHECK log of {count} over a day", OURS, (), 0, logs.log(count, DAY_S, *A_DAY_OF_RULES)),

@@ -126,10 +126,13 @@ def lua_scripts():
     yield lua("sliding counter", "sliding_counter", 1000, 86400)
     yield lua("token bucket", "token_bucket", 1000, 1000 / 86400)
     yield lua("GCRA", "gcra", 999, 1000, 86400)
-    for rule in ("bucket:1000/d", "fixed:1000/d", "window:1000/d", "log:1000/d"):
+    for rule in ("bucket:1000/d", "fixed:1000/d", "window:1000/d"):
         yield Row(f"clients/script {rule}", LUA, scripts.twin(rule), verdict=ALLOWED)
     yield Row("clients/script bucket, denied", LUA, scripts.twin("bucket:1/d"), verdict=LIMITED)
     count, window, largest = logs.ENTRIES, logs.WINDOW_S, logs.LARGEST_LIMIT
+    rule = f"log:1000/{logs.WINDOW}"
+    seed = logs.twin(count, window, rule)
+    yield Row(f"clients/script log of {count}", LUA, scripts.twin(rule), verdict=ALLOWED, seed=seed)
     yield lua(
         f"sorted set of {count}",
         "sliding_log_zset",

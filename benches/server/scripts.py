@@ -21,9 +21,9 @@ def call(name, *arguments, key=KEY):
     return ("EVALSHA", sha, 1, key, *arguments)
 
 
-def twin(*rules):
+def twin(*words, key=f"{KEY}:script"):
     """The check that the script makes as the module does."""
-    return call(TWIN.stem, "CHECK", *rules, key=f"{KEY}:script")
+    return call(TWIN.stem, "CHECK", *words, key=key)
 
 
 def load_all(server):

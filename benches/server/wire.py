@@ -56,7 +56,8 @@ def fill(server, command, keys, passes=1, seed=None):
     `passes` calls of the command on each key. Waits for a replica."""
     if seed:
         send(server, [b"".join(map(encode, seed()))])
-        send(server, for_each_key(("COPY", SEED, KEY), keys))
+        copied = next((word for word in command if KEY in str(word)), KEY)
+        send(server, for_each_key(("COPY", SEED, copied), keys))
         server.client.delete(SEED)
     if passes:
         chunks = list(for_each_key(command, keys))

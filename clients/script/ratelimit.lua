@@ -188,11 +188,12 @@ local function insert(state, us, units)
   table.insert(state.times, i, us)
   table.insert(state.units, i, units)
 end
-local function tidy(state, latest_us) -- drops entries without units, and moves later ones to this time
-  local times, units = state.times, state.units
-  state.times, state.units = {}, {}
-  for i, us in ipairs(times) do if units[i] ~= 0 then insert(state, min(us, latest_us), units[i]) end end
-  state.last = state.times[#state.times] or 0
+local function tidy(state) -- drops entries without units
+  local times, units, n = {}, {}, 0
+  for i, us in ipairs(state.times) do
+    if state.units[i] ~= 0 then n, times[n + 1], units[n + 1] = n + 1, us, state.units[i] end
+  end
+  state.times, state.units, state.last = times, units, times[n] or 0
 end
 function log.of_units() return {times = {}, units = {}, past = {}, needs = {0, 0, 0}} end
 function log.ends(state)
@@ -235,15 +236,16 @@ function log.consume(state, rule, at_us, needs, denied)
     local kept = max(min(amount, units), sign > 0 and min(amount, admitted) or 0)
     units, admitted, state.units[i] = max(0, units - amount), max(0, admitted - (sign > 0 and kept or 0)), sign * kept
   end
-  tidy(state, NEVER)
+  tidy(state)
 end
 function log.step_back(state, window_us) -- what a longer window still needs moves to just outside of this one
-  local latest_us = now_us - window_us
-  if latest_us < 0 or not effective_time(now_us, state.last, most_needs(state.needs, state.past)[1]) then
-    state.needs, state.past, state.times = {0, 0, 0}, {}, {}
-  end
+  local latest_us, times, units = now_us - window_us, state.times, state.units
+  local is_needed = latest_us >= 0 and effective_time(now_us, state.last, most_needs(state.needs, state.past)[1])
+  state.times, state.units = {}, {}
+  if not is_needed then state.needs, state.past, times = {0, 0, 0}, {}, {} end
+  for i, us in ipairs(times) do insert(state, min(us, latest_us), units[i]) end
   for _, past in ipairs(state.past) do past[4] = min(past[4], latest_us + past[1]) end
-  tidy(state, latest_us)
+  state.last = state.times[#state.times] or 0
 end
 function log.refund(state, units, at_us, window_us)
   local left, i = units, #state.times
@@ -256,7 +258,7 @@ function log.refund(state, units, at_us, window_us)
     end
     i = first - 1
   end
-  tidy(state, NEVER)
+  tidy(state)
   return units - left
 end
 
@@ -265,7 +267,9 @@ local function save()
   local all = {}
   for i, state in ipairs(states) do
     all[i] = {state.kind, state.name}
-    for j, us in ipairs(state.times or {}) do state.times[j] = state.last - us end
+    local is_plain = state.times
+    for j, us in ipairs(state.times or {}) do state.times[j], is_plain = state.last - us, is_plain and state.units[j] == 1 end
+    if is_plain then state.units = 1 end -- for each entry
     for j, field in ipairs(ALGORITHMS[state.kind].saved) do all[i][j + 2] = state[field] end
   end
   return 'r\1' .. cmsgpack.pack(all)
@@ -274,7 +278,9 @@ local function restore(text)
   for i, saved in ipairs(cmsgpack.unpack(sub(text, 3))) do
     states[i] = {kind = saved[1], name = saved[2], shape = 0}
     for j, field in ipairs(ALGORITHMS[saved[1]].saved) do states[i][field] = saved[j + 2] end
-    for j, age in ipairs(states[i].times or {}) do states[i].times[j] = states[i].last - age end
+    local times, units, last_us = states[i].times or {}, states[i].units, states[i].last
+    if states[i].times and units == 1 then states[i].units = {} end
+    for j, age in ipairs(times) do times[j], states[i].units[j] = last_us - age, units == 1 and 1 or units[j] end
   end
 end
 local function ends(state) return ALGORITHMS[state.kind].ends(state) end
@@ -376,9 +382,15 @@ local function precedes(one, other) -- as the answer: the longer denial, or else
 end
 -- A rule ignores a state that lies more than a window ahead of a clock that stepped back, and later sees it again, and may deny.
 local function until_all_admit(wait)
-  for _, rule in ipairs(rules) do
-    local denied, longer = decide(rule, now_us + wait * 1000)
-    if denied and not rule.shadow then return longer < 0 and longer or until_all_admit(wait + longer) end
+  for _ = 1, #rules do -- each denies once more at most
+    local longest = 0
+    for _, rule in ipairs(rules) do
+      local denied, longer = decide(rule, now_us + wait * 1000)
+      if denied and not rule.shadow then longest = max(longest, longer < 0 and NEVER or longer) end
+    end
+    if longest == 0 then return wait end
+    if longest == NEVER then return -1 end
+    wait = wait + longest
   end
   return wait
 end
@@ -446,7 +458,7 @@ local function parse(text)
     local name, equals, value = match(option, '^([^=]*)(=?)(.*)$')
     if name == 'ban' or name == 'keep' then refuse(name) end
     if given[name] or (lookup(OWNERS, name) or kind) ~= kind then wrong('option ' .. name, 'options of ' .. kind .. ', each once') end
-    given[name] = (equals == '') == (name == 'shadow') and value_of(name, value) or wrong('option ' .. option, 'another option or value')
+    given[name] = (equals == '') == (name == 'shadow') and value_of(name, value) or wrong('option ' .. option, 'a known option and a valid value')
   end
   if kind == 'log' and rule.limit > 100000 then wrong('too many entries', 'at most 100000; use window or bucket instead') end
   if given.align == 3 and unit == 'month' then wrong("'month' with align=first", 'align=epoch or a period in days') end
@@ -478,6 +490,7 @@ local function read_words()
     elseif option == 'COST' and not units and not costs[name or ''] then
       costs[name or ''] = number(cost or value, 0, MOST_UNITS) or fail('COST is %q, expected 0..1000000000 or name=integer', value)
     else
+      if lookup(' AT=1 COST=1', option) then fail('%s is given twice, or not expected here', option) end
       break
     end
     at = at + 2
@@ -509,28 +522,33 @@ local function read_words()
   return word, units, needs
 end
 
+local function write(reply, ...) -- Redis 6.2 puts a line number before the code of an error
+  local done = redis.pcall(...)
+  if type(done) ~= 'table' or not done.err then return reply or done end
+  return {err = (string.gsub(done.err, '^@user_script: %d+: %-', ''))}
+end
 local function main()
   local word, units, needs = read_words()
   local saved, time = redis.pcall('GET', KEYS[1]), redis.pcall('TIME')
   if type(saved) == 'table' or saved and sub(saved, 1, 2) ~= 'r\1' then
     return {err = 'WRONGTYPE the key holds no value of this version of the script; a value of the module needs the module'}
   end
-  if word == 'RESET' then return redis.call('DEL', KEYS[1]) end
+  if word == 'RESET' then return write(nil, 'DEL', KEYS[1]) end
   local clock_us = time.err and now_us or not time.err and time[1] * 1e6 + time[2]
   now_us = now_us or clock_us or fail('the server refuses TIME in scripts, expected AT')
   if saved then restore(saved) end
   local reply, changes
   if units then reply, changes = refund(units) else reply, changes = check(word == 'CHECK', needs) end
-  if changes and #states == 0 then redis.call('DEL', KEYS[1]) end
-  if not changes or #states == 0 then return reply end
+  if not changes then return reply end
+  if #states == 0 then return write(reply, 'DEL', KEYS[1]) end
   local until_us, late_us = clock_us, 1e6
   for _, state in ipairs(states) do
-    if ends(state) > 2 ^ 53 then fail('a bucket that drains in more than 142 years needs the module') end
-    until_us, late_us = max(until_us, ends(state) + max(0, clock_us - now_us)), max(late_us, floor(longest_us(state) / 8))
+    local ends_us = ends(state)
+    if ends_us > 2 ^ 53 then fail('a bucket that drains in more than 142 years needs the module') end
+    until_us, late_us = max(until_us, ends_us + max(0, clock_us - now_us)), max(late_us, floor(longest_us(state) / 8))
   end
   local expires_ms = ceil(until_us / 1000) + floor((late_us - floor(late_us / 8)) / 1000)
-  local set = redis.pcall('SET', KEYS[1], save(), 'PXAT', string.format('%.0f', expires_ms))
-  return set.err and set or reply
+  return write(reply, 'SET', KEYS[1], save(), 'PXAT', string.format('%.0f', expires_ms))
 end
 
 local ok, reply = pcall(main)

@@ -81,8 +81,10 @@ impl Life {
     pub fn any(rng: &mut Rng) -> Self {
         // Rules that share a name take over the state from each other.
         let shared = rng.u32(0..5) == 0;
+        // Products of large limits, costs and long windows do not fit into Lua's numbers.
+        let huge = !shared && rng.u32(0..5) == 0;
         let sets = if shared { rng.usize(2..=6) } else { rng.usize(1..=3) };
-        let sets: Vec<_> = (0..sets).map(|_| Rule::set(rng, shared)).collect();
+        let sets: Vec<_> = (0..sets).map(|_| Rule::set(rng, shared, huge)).collect();
         let start_us = match rng.u32(0..8) {
             0 => rng.u64(0..10_000_000),
             // The last days of February of a leap year.
@@ -97,13 +99,13 @@ impl Life {
             let first = rng.u32(0..5) < 3;
             let set = if first { &sets[0] } else { rng.choice(&sets).expect("a set") };
             let window_us = rng.choice(set).expect("a rule").period_us;
-            at_us = match rng.u32(0..6) {
+            at_us = match rng.u32(0..if huge { 2 } else { 6 }) {
                 0 if steps_back == 0 => boundary(rng, at_us, window_us).max(at_us),
                 0 => boundary(rng, at_us, window_us),
                 _ => at_us.saturating_add_signed(gap(rng, window_us, steps_back)),
             };
             at_us = at_us.min(LATEST_US);
-            Call::any(rng, at_us, set)
+            Call::any(rng, at_us, set, huge)
         });
         let calls = calls.collect();
         let longest_us = sets.iter().flatten().map(|rule| rule.period_us).max().unwrap_or(0);
@@ -144,7 +146,7 @@ fn gap(rng: &mut Rng, window_us: u64, steps_back: u32) -> i64 {
 }
 
 impl Call {
-    fn any(rng: &mut Rng, at_us: u64, set: &[Rule]) -> Self {
+    fn any(rng: &mut Rng, at_us: u64, set: &[Rule], huge: bool) -> Self {
         let redraw = rng.u32(0..8) == 0;
         let mut rules: Vec<_> = set.iter().map(|rule| rule.text(redraw.then_some(rng))).collect();
         let mut options = Vec::new();
@@ -161,7 +163,10 @@ impl Call {
             }
             "RESET" => rules.clear(),
             _ => {
-                if rng.bool() {
+                if huge {
+                    let part = set[0].limit / rng.u64(1..=60);
+                    options.extend(["COST".into(), part.to_string()]);
+                } else if rng.bool() {
                     options.extend(["COST".into(), cost(rng).to_string()]);
                 }
                 let named = set.iter().find(|rule| rule.kind != Kind::Log && rule.name.is_some());
@@ -177,10 +182,13 @@ impl Call {
 
 impl Rule {
     /// Rules for one check: no two are of one identity, and all log rules have one cost.
-    fn set(rng: &mut Rng, shared: bool) -> Vec<Self> {
+    fn set(rng: &mut Rng, shared: bool, huge: bool) -> Vec<Self> {
         let mut rules: Vec<Self> = Vec::new();
-        for _ in 0..if shared { 1 } else { rng.usize(1..=4) } {
+        for _ in 0..if shared || huge { 1 } else { rng.usize(1..=4) } {
             let mut rule = Self::any(rng, shared);
+            if huge && rule.kind != Kind::Log {
+                (rule.limit, rule.room) = (rng.u64(1_000_000..=u64::from(MAX_UNITS)), None);
+            }
             let same = |other: &Self| match (other.name, rule.name) {
                 (None, None) => other.kind == rule.kind && other.period_us == rule.period_us,
                 (name, own) => name == own,
