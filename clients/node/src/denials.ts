@@ -1,4 +1,4 @@
-import type { Reply, Report, RuleReport } from './replies.js';
+import { CheckReply, type Reply, type Report, type RuleReport } from './replies.js';
 import { type Limit, list, type Rules } from './request.js';
 
 /**
@@ -99,7 +99,7 @@ function sameRules(a: Rules, b: Rules): boolean {
 
 function aged(reply: Reply, ms: number): Reply {
   const { verdict, limit, remaining, waitMs, resetMs } = reply;
-  return { verdict, limit, remaining, waitMs: later(waitMs, ms), resetMs: later(resetMs, ms), source: 'denial' };
+  return new CheckReply(verdict, [limit, remaining, later(waitMs, ms), later(resetMs, ms)], 'denial');
 }
 
 function times({ waitMs, resetMs }: { waitMs: number; resetMs: number }, ms: number) {
