@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -18,7 +19,8 @@ sys.path.append(str(HERE.parent))
 
 from running import running, serving  # noqa: E402  from examples
 
-LLM = ["slots:2,cost=1,name=streams", "5/m,cost=1,name=requests", "bucket:2000/m,name=tokens", "fixed:100000/d,name=day"]
+FREE = ["slots:1,cost=1,name=streams", "2/m,cost=1,name=requests", "bucket:500/m,name=tokens", "fixed:1000/d,name=day"]
+PRO = ["slots:2,cost=1,name=streams", "9/m,cost=1,name=requests", "bucket:2000/m,name=tokens", "fixed:100000/d,name=day"]
 
 
 class Call:
@@ -32,9 +34,8 @@ class Call:
 
     def show(self, what):
         print(f"\n# {what}\nHTTP/1.1 {self.reply.status} {self.reply.reason}")
-        for name in ("RateLimit-Policy", "RateLimit", "Retry-After"):
-            if self.reply.headers[name]:
-                print(f"{name}: {self.reply.headers[name]}")
+        for name in filter(self.reply.headers.get, ("RateLimit-Policy", "RateLimit", "Retry-After")):
+            print(f"{name}: {self.reply.headers[name]}")
         return self
 
     def answer(self):
@@ -49,43 +50,42 @@ class Call:
 def show_limits(redis, what):
     """Shows the state of the rules without changing anything."""
     time.sleep(0.2)
-    print(f"\n# {what}\n> RL.PEEK llm:t7 FULL @llm", flush=True)
-    reply = redis.execute_command("RL.PEEK", "llm:t7", "FULL", "@llm")
-    for rule in reply[b"rules"]:
+    print(f"\n# {what}\n> RL.PEEK llm:t7 FULL @plan:free", flush=True)
+    for rule in redis.execute_command("RL.PEEK", "llm:t7", "FULL", "@plan:free")[b"rules"]:
         print(f"{rule[b'rule'].decode():36} {rule[b'remaining']:7} of {rule[b'limit']}")
 
 
 def main():
-    port = os.environ.get("PORT", 0)
-    with serving("llm:t7") as (redis, url):
-        redis.execute_command("RL.POLICY", "SET", "llm", *LLM)
-        with running(HERE / "model.py", "--pause-ms", 50, "--log", "/dev/null") as (_, model):
+    with serving("llm:t7", "{model}:*") as (redis, url):
+        redis.execute_command("RL.POLICY", "SET", "free", *FREE)
+        redis.execute_command("RL.POLICY", "SET", "pro", *PRO)
+        with running(HERE / "model.py", "--pause-ms", 50, "--log", "/dev/null", "--busy", "{model}:1") as (_, model):
             line = ["--redis", url, "--model", model, "--lease-ms", 3000]
-            with running(HERE / "gateway.py", *line, "--port", port, "@llm") as (_, gateway):
+            with running(HERE / "gateway.py", *line, "--port", os.environ.get("PORT", 0), "@plan:free") as (_, gateway):
                 play(redis, gateway, line)
                 print(f"\nServing a page on http://127.0.0.1:{gateway}/. Or ask with:")
                 print(f"""  curl -iN -H 'X-Tenant: t7' -d '{{"prompt": "a b c", "max_tokens": 50, "stream": true}}' 127.0.0.1:{gateway}/v1/chat""")
                 print(f"The server is {url}. Ctrl-C stops all.", flush=True)
                 with contextlib.suppress(KeyboardInterrupt):
-                    while True:
-                        time.sleep(1)
+                    signal.pause()
 
 
 def play(redis, gateway, line):
-    Call(gateway).show("A call of 100 tokens in and at most 500 out, which is charged as 600 until it ends").answer()
+    Call(gateway).show("The plan free has too few tokens for a call of 100 in and at most 500 out").answer()
+    redis.execute_command("RL.PLAN", "llm:t7", "pro")
+    Call(gateway).show("The plan pro has: it is charged as 600 until it ends. A key of the model that is busy pauses").answer()
     show_limits(redis, "It took 100 and 20, so 480 came back")
     call = Call(gateway).show("A client hangs up early")
     call.hang_up()
     show_limits(redis, "It is charged what was made until then")
-    with running(HERE / "gateway.py", *line, "@llm") as (process, second):
+    with running(HERE / "gateway.py", *line, "@plan:free") as (process, second):
         long = [Call(second, length=500).show(f"The {number} of two long streams") for number in ("first", "second")]
         Call(gateway).show("A third call finds no slot").answer()
         process.kill()
         del long
         show_limits(redis, "The second gateway was killed with SIGKILL: its calls still hold what they took")
-        print("\n... 3 s later, their leases have ended")
         time.sleep(3)
-        show_limits(redis, "The slots are free, and what the dead calls held has come back")
+        show_limits(redis, "3 s later their leases have ended: the slots are free, what the dead calls held has come back")
 
 
 if __name__ == "__main__":

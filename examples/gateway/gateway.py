@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""A small gateway in front of a model: it never lets a tenant exceed its streams, requests and tokens.
+"""A small gateway in front of a model: no tenant exceeds its streams, requests and tokens, no key of the model its rule.
 
-    gateway.py --redis URL --model PORT [--port PORT] [--lease-ms MS] [--name NAME] rule [rule ...]
+    gateway.py --redis URL --model PORT [--port PORT] [--lease-ms MS] [--name NAME] [--key-rule RULE] rule [rule ...]
 
     POST /v1/chat                     {"prompt": "...", "max_tokens": 200, "stream": true}
     X-Tenant: t7                      whose limits count
     Idempotency-Key: 3f2a...          optional: a call that is sent again after a lost connection is not charged twice
-
     GET /v1/limits                    what is left of the limits of X-Tenant
     GET /                             a page to try it
 
-Each call is one check, which holds a slot and the most tokens that the call can take. While the answer streams, the hold is
-renewed. When it has ended, even because the client hung up, the hold is settled for the tokens that were made. If
-the gateway is killed, the hold lapses: the slot is free again, and the tokens come back.
+A call holds a slot and the most tokens that it can take, under rules such as @plan:free, and takes the first key of the model
+that admits it; a 429 of the model pauses that key. While the answer streams, the hold is renewed. When it has ended, even if
+the client hung up, the hold is settled for the tokens that were made. If the gateway is killed, the hold lapses.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -29,8 +29,10 @@ sys.path += [str(ROOT / folder) for folder in ("examples/web", "clients/python/s
 
 from pages import left, page  # noqa: E402  from examples/web
 from redis.exceptions import RedisError  # noqa: E402  from .cache/python, where scripts/fetch.py puts it
-from rl_limits import AsyncRateLimiter, Denied, Saturated  # noqa: E402  from clients/python
+from rl_limits import AsyncRateLimiter, Denied, Limit, Saturated  # noqa: E402  from clients/python
 from rl_limits.http import PROBLEM_TYPE, fields, problem  # noqa: E402
+
+KEYS = "{model}:1", "{model}:2"
 
 
 class Gateway:
@@ -58,10 +60,9 @@ class Gateway:
         except (BadRequest, KeyError, TypeError) as error:
             await client.answer(400, {"title": f"bad request: {error}"})
         except (RedisError, Saturated, TimeoutError) as error:
-            # A caller learns nothing of the server: its texts name keys and rules.
-            print(f"no limiter: {error}", file=sys.stderr)
+            print(f"no limiter: {error}", file=sys.stderr)  # a caller learns nothing of its keys and rules
             await client.answer(503, {"title": "no limiter"}, {"Retry-After": "1"})
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, EOFError):
             await client.answer(502, {"title": "no model"})
         except ConnectionError:
             pass  # The client is gone.
@@ -71,76 +72,74 @@ class Gateway:
     async def chat(self, client, asked):
         tenant = client.headers["x-tenant"]
         id = client.headers.get("idempotency-key") or uuid4().hex
-        call = Call(id, asked, self.options)
+        # Words stand for tokens here. A real gateway asks the model's tokenizer.
+        words, most = len(asked["prompt"].split()), asked["max_tokens"]
+        call = {"id": id, "gateway": self.options.name, "input": words, "length": min(asked.get("length", most), most)}
+        terms = {"cost": words + most, "ttl": self.options.lease_ms / 1000, "refund": True, "id": id}
         if (tenant, id) in self.running:
             return await client.answer(409, {"title": "this call is under way"})
         self.running.add((tenant, id))
-        terms = {"cost": call.estimate, "ttl": self.options.lease_ms / 1000, "refund": True, "id": id}
         try:
             async with self.limiter.hold(f"llm:{tenant}", self.options.rules, **terms) as hold:
-                await call.run(client, hold)
+                await self.relay(client, hold, call, asked.get("stream", False))
         except Denied as denied:
-            await client.answer(429, problem(denied.reply), fields(denied.reply), PROBLEM_TYPE)
+            if denied.reply.key in KEYS:
+                await client.answer(503, {"title": "the model is busy"}, fields(denied.reply, "none"))
+            else:
+                await client.answer(429, problem(denied.reply), fields(denied.reply), PROBLEM_TYPE)
         finally:
             self.running.discard((tenant, id))
 
-
-class Call:
-    """A call, which holds all that it may use."""
-
-    def __init__(self, id, asked, options):
-        self.port = options.model
-        # Words stand for tokens here. A real gateway asks the model's tokenizer.
-        self.input = len(asked["prompt"].split())
-        self.estimate = self.input + asked["max_tokens"]
-        self.streams = asked.get("stream", False)
-        length = min(asked.get("length", asked["max_tokens"]), asked["max_tokens"])
-        self.asked = {"id": id, "gateway": options.name, "input": self.input, "length": length}
-
-    async def run(self, client, hold):
+    async def relay(self, client, hold, call, streams):
         """Relays the answer, and settles what the call used, however it ended."""
         taken, headers = 0, fields(hold.reply)
         try:
-            reader, self.model = await asyncio.open_connection("127.0.0.1", self.port)
-            self.model.write(json.dumps(self.asked).encode() + b"\n")
-            taken = self.input
+            reader, model = await self.begin(call)
+            taken = call["input"]
             # A lost hold stops the call: another call may have the slot.
-            watchers = [asyncio.create_task(self.cancel_after(end)) for end in (client.gone(), hold.lost.wait())]
+            watchers = [asyncio.create_task(stop_after(end, model)) for end in (client.gone(), hold.lost.wait())]
             try:
-                if self.streams:
+                if streams:
                     client.begin_stream(headers)
-                # Reads to the end, even after a cancellation: only when the model has stopped
-                # is the count complete.
+                # Reads to the end, even of a call that is stopped: only then is the count complete.
                 async for token in reader:
                     taken += 1
-                    await self.relay(client, token)
+                    if streams and not client.writer.is_closing():
+                        with contextlib.suppress(ConnectionError):  # The client is gone.
+                            await client.stream(f"data: {token.decode()}\n")
             finally:
                 for watcher in watchers:
                     watcher.cancel()
-                self.model.close()
+                model.close()
         finally:
             # Settles before the answer ends, so a client with the whole answer finds its slot free.
-            await hold.settle(cost=taken)
-        if self.streams:
+            await (hold.settle(cost=taken) if taken else hold.refund())
+        if streams:
             await client.stream("")
         else:
-            await client.answer(200, {"input": self.input, "output": taken - self.input}, headers)
+            await client.answer(200, {"input": call["input"], "output": taken - call["input"]}, headers)
 
-    async def relay(self, client, token):
-        if self.streams and not client.writer.is_closing():
-            try:
-                await client.stream(f"data: {token.decode()}\n")
-            except ConnectionError:
-                self.cancel()
+    async def begin(self, call):
+        """Sends a call through the first of the model's keys that admits it. Pauses a key that it answers with 429."""
+        while True:
+            pool = await self.limiter.check_any([Limit(key, self.options.key_rule) for key in KEYS])
+            if not pool.allowed:
+                raise Denied(pool)
+            reader, model = await asyncio.open_connection("127.0.0.1", self.options.model)
+            model.write(json.dumps({**call, "key": pool.key}).encode() + b"\n")
+            head = json.loads(await reader.readuntil())
+            if head["status"] == 200:
+                return reader, model
+            model.close()
+            await self.limiter.follow(pool.key, head["status"], head["headers"])
 
-    def cancel(self):
-        """Tells the model to stop. The model then closes the connection."""
-        if self.model.can_write_eof() and not self.model.is_closing():
-            self.model.write_eof()
 
-    async def cancel_after(self, end):
+async def stop_after(end, model):
+    """Tells the model to stop, which then closes the connection."""
+    with contextlib.suppress(ConnectionError):
         await end
-        self.cancel()
+    if model.can_write_eof() and not model.is_closing():
+        model.write_eof()
 
 
 async def main():
@@ -150,6 +149,7 @@ async def main():
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--lease-ms", type=int, default=30_000)
     parser.add_argument("--name", default="gateway")
+    parser.add_argument("--key-rule", default="1000/s")
     parser.add_argument("rules", nargs="+")
     options = parser.parse_args()
     server = await asyncio.start_server(Gateway(options).serve, "127.0.0.1", options.port)

@@ -1,8 +1,11 @@
-import type { Reply, Report, RuleReport } from './replies.js';
+import { CheckReply, type Reply, type Report, type RuleReport } from './replies.js';
 import { type Limit, list, type Rules } from './request.js';
 
-/** How long to remember a denial whose end is unknown: a block, a pause, a wait of -1. */
-const SHORT_MS = 1000;
+/**
+ * How long to remember a denial whose end is unknown: a block, a pause, a wait of -1, a plan: a customer who is denied may buy
+ * another.
+ */
+export const SHORT_MS = 1000;
 /** Rules whose denials are not remembered: they may end early, or the server must count them. */
 const NEVER = /^(slots:|@)|,(count=all|ban=)/;
 
@@ -45,9 +48,9 @@ class Denials<Asked, Answer extends Denied> {
   }
 
   /** `since` is when the server was asked. It decided after that, so no denial is remembered too long. */
-  keep(since: number, key: string, asked: Asked, cost: number, answer: Answer): void {
+  keep(since: number, key: string, asked: Asked, cost: number, answer: Answer, followsAPlan = false): void {
     const { verdict, waitMs } = answer;
-    const ms = verdict === 'limited' && waitMs >= 0 && byRule(answer) ? waitMs : Math.min(SHORT_MS, waitMs < 0 ? SHORT_MS : waitMs);
+    const ms = verdict === 'limited' && waitMs >= 0 && !followsAPlan && byRule(answer) ? waitMs : Math.min(SHORT_MS, waitMs < 0 ? SHORT_MS : waitMs);
     this.#found.delete(key);
     this.#found.set(key, { asked, cost, since, until: since + ms, answer });
     for (const [oldest, { until }] of this.#found) {
@@ -96,7 +99,7 @@ function sameRules(a: Rules, b: Rules): boolean {
 
 function aged(reply: Reply, ms: number): Reply {
   const { verdict, limit, remaining, waitMs, resetMs } = reply;
-  return { verdict, limit, remaining, waitMs: later(waitMs, ms), resetMs: later(resetMs, ms), source: 'denial' };
+  return new CheckReply(verdict, [limit, remaining, later(waitMs, ms), later(resetMs, ms)], 'denial');
 }
 
 function times({ waitMs, resetMs }: { waitMs: number; resetMs: number }, ms: number) {

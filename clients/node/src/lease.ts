@@ -1,16 +1,15 @@
 import { randomUUID } from 'node:crypto';
 
+import { SHORT_MS as SHORT_DENIAL_MS } from './denials.js';
 import type { RateLimiter } from './limiter.js';
 import { inOrder, integer, TIME } from './options.js';
 import type { Reply } from './replies.js';
-import type { Rules } from './request.js';
+import { followAPlan, type Rules } from './request.js';
 
 /** After a lease that lasts less than this, the next one asks for twice as many units ... */
 const SHORT_MS = 50;
 /** ... and after one that lasts more than this, or of which over half was unused, for half as many. */
 const LONG_MS = 200;
-/** For how long a denial without an end is remembered. */
-const NEVER_MS = 1000;
 
 /** What {@link Lease.take} answers. */
 export type Taken = Pick<Reply, 'verdict' | 'waitMs' | 'source'>;
@@ -93,7 +92,8 @@ export class Lease implements AsyncDisposable {
     const reply = await this.#limiter.lease(this.#key, this.#rules, units, Math.max(units, this.#ask), hold);
     if (reply.source !== 'server') return reply;
     if (reply.verdict !== 'allowed') {
-      this.#denied = { until: asked + (reply.waitMs < 0 ? NEVER_MS : reply.waitMs), units };
+      const ms = reply.waitMs < 0 ? SHORT_DENIAL_MS : reply.waitMs;
+      this.#denied = { until: asked + (followAPlan(this.#rules) ? Math.min(ms, SHORT_DENIAL_MS) : ms), units };
       return reply;
     }
     if (reply.limit === -1) return reply; // an exempt key has no holds

@@ -9,7 +9,7 @@ import { type NoticeOptions, Notices } from './notices.js';
 import { CALLBACK, FLAG, type Form, inOrder, integer, oneOf, TIME } from './options.js';
 import { ignoreOutage, isOutage, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
-import { type CheckOptions, type Cost, costsApart, groups, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
+import { type CheckOptions, type Cost, costsApart, followAPlan, groups, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
 import { looksLikeRules, noSlots } from './rule.js';
 import type { Command, Server } from './server.js';
@@ -149,7 +149,8 @@ export class RateLimiter {
     const ask = () => (apart ? this.#checkEach(some, options) : this.#checkTogether(some, options));
     const report = await this.#orWithout(ask, (error) => this.#without(error, some, options));
     if (denials && report.verdict !== 'allowed' && report.source === 'server' && lasts(report.rules.map(({ rule }) => rule))) {
-      denials.keep(now, report.key ?? some[0]!.key, some, cost as number, report);
+      const plans = some.some(({ rules }) => followAPlan(rules));
+      denials.keep(now, report.key ?? some[0]!.key, some, cost as number, report, plans);
     }
     return report;
   }
@@ -272,6 +273,16 @@ export class RateLimiter {
   async resume(key: string): Promise<boolean> {
     this.#local.resume(key);
     return Number(await this.#free([['RL.RESUME'], [key], []])) === 1;
+  }
+
+  /** Binds a policy to the key, for `ms` or until `unplan`: rules such as `'@plan:free'` then mean it. */
+  async plan(key: string, policy: string, ms?: number): Promise<void> {
+    await this.#free([['RL.PLAN'], [key], [policy, ...(ms === undefined ? [] : ['PX', String(Math.ceil(ms))])]]);
+  }
+
+  /** Forgets the plan of the key: `RL.UNPLAN`; `false` if there was none. */
+  async unplan(key: string): Promise<boolean> {
+    return Number(await this.#free([['RL.UNPLAN'], [key], []])) === 1;
   }
 
   /** Lowers what remains under a rule, and never raises it: `RL.SYNC`. Replies with the units consumed for that. */

@@ -21,7 +21,10 @@ interface State {
 export interface LocalOptions {
   /** How many processes serve: without the server, each enforces its part of every limit. 1 by default. */
   processes?: number;
-  /** The rules of each policy, for when the server is away. A policy that is missing here lets every request pass. */
+  /**
+   * The rules of each policy, for when the server is away. A policy that is missing here lets every request pass. Plans are not
+   * known here: `@plan:free` means `free`.
+   */
   policies?: Readonly<Record<string, Rules>>;
 }
 
@@ -111,7 +114,7 @@ export class LocalLimiter {
 
   #rules(rules: Rules): Rule[] {
     return list(rules).flatMap((text) =>
-      text.startsWith('@') ? this.#rules(this.#policies[text.slice(1)] ?? []) : readRule(text, this.#processes),
+      text.startsWith('@') ? this.#rules(this.#policies[text.replace(/^@(plan:)?/, '')] ?? []) : readRule(text, this.#processes),
     );
   }
 

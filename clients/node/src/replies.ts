@@ -23,6 +23,14 @@ export interface Reply {
   /** What a range of costs was granted. */
   granted?: number;
   source: Source;
+  /**
+   * Whether this check took what is consumed from below a fraction of the limit to at least that: `crossed(0.8)` for a mail at
+   * 80 %. `cost` is what it cost the deciding rule, by default what was granted, or else 1.
+   *
+   * One `fixed` rule tells it once a window. Elsewhere units come back, or another rule decides: it may be told twice or not at
+   * all. The repeat of a hold tells it again, and a peek takes nothing.
+   */
+  crossed(fraction: number, cost?: number): boolean;
 }
 
 /** One rule of a {@link Report}. */
@@ -57,12 +65,42 @@ export interface Report {
   source: Source;
 }
 
+/** A reply. Without a grant it has no such field. */
+export class CheckReply implements Reply {
+  readonly verdict: Verdict;
+  readonly limit: number;
+  readonly remaining: number;
+  readonly waitMs: number;
+  readonly resetMs: number;
+  readonly source: Source;
+  declare readonly granted?: number;
+
+  constructor(verdict: Verdict, [limit, remaining, waitMs, resetMs]: Counted, source: Source, granted?: number) {
+    this.verdict = verdict;
+    this.limit = limit;
+    this.remaining = remaining;
+    this.waitMs = waitMs;
+    this.resetMs = resetMs;
+    this.source = source;
+    if (granted !== undefined) this.granted = granted;
+  }
+
+  crossed(fraction: number, cost = this.granted ?? 1): boolean {
+    if (!(typeof fraction === 'number' && fraction > 0 && fraction <= 1)) {
+      throw new TypeError(`the fraction is ${fraction}, expected a number above 0 and at most 1`);
+    }
+    if (this.verdict !== 'allowed' || this.limit <= 0) return false;
+    const used = this.limit - this.remaining;
+    return (used - cost) / this.limit < fraction && fraction <= used / this.limit;
+  }
+}
+
+type Counted = [limit: number, remaining: number, waitMs: number, resetMs: number];
+
 /** The server's five integers, or six. */
 export function readReply(sent: unknown): Reply {
   const [verdict, limit, remaining, waitMs, resetMs, granted] = (sent as unknown[]).map(Number) as Numbers;
-  const reply: Reply = { verdict: VERDICTS[verdict], limit, remaining, waitMs, resetMs, source: 'server' };
-  if (granted !== undefined) reply.granted = granted;
-  return reply;
+  return new CheckReply(VERDICTS[verdict], [limit, remaining, waitMs, resetMs], 'server', granted);
 }
 
 type Numbers = [verdict: 0 | 1 | 2, limit: number, remaining: number, waitMs: number, resetMs: number, granted?: number];
@@ -89,8 +127,7 @@ export function shorten(report: Report): Reply {
   const { limit = -1, remaining = -1, resetMs = report.waitMs } = deciding(report) ?? {};
   const { verdict, waitMs, granted, source } = report;
   const none = verdict !== 'allowed' && limit === -1;
-  const reply = { verdict, limit: none ? 0 : limit, remaining: none ? 0 : remaining, waitMs, resetMs, source };
-  return granted === undefined ? reply : { ...reply, granted };
+  return new CheckReply(verdict, none ? [0, 0, waitMs, resetMs] : [limit, remaining, waitMs, resetMs], source, granted);
 }
 
 function readRuleReport(sent: unknown): RuleReport {

@@ -1,4 +1,4 @@
-/** Rules as a text each, `['5/15m', '20/h']`, or a policy, `'@free'`. */
+/** Rules as a text each, `['5/15m', '20/h']`, a policy, `'@free'`, or that of the key's plan, `'@plan:free'`. */
 export type Rules = string | readonly string[];
 
 /** A key, and the rules that it must keep to. */
@@ -43,6 +43,10 @@ export interface Turn {
 
 export function list(rules: Rules): readonly string[] {
   return typeof rules === 'string' ? [rules] : rules;
+}
+
+export function followAPlan(rules: Rules): boolean {
+  return list(rules).some((rule) => rule.startsWith('@plan:'));
 }
 
 /** The rules of several keys. */

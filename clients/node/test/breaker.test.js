@@ -129,7 +129,7 @@ test('a denial is remembered until its wait is over', () => {
   const denials = denialsOfChecks(2);
   const denied = { verdict: 'limited', limit: 5, remaining: 0, waitMs: 100, resetMs: 500, source: 'server' };
   denials.keep(0, 'k', '5/s', 1, denied);
-  assert.deepEqual(denials.find(30, 'k', '5/s', 1), { ...denied, waitMs: 70, resetMs: 470, source: 'denial' });
+  assert.deepEqual({ ...denials.find(30, 'k', '5/s', 1) }, { ...denied, waitMs: 70, resetMs: 470, source: 'denial' });
   assert.deepEqual(denials.find(30, 'k', ['5/s'], 1).waitMs, 70);
   for (const other of [['k', '6/s', 1], ['k', '5/s', 2], ['l', '5/s', 1]]) assert.equal(denials.find(30, ...other), undefined);
   assert.equal(denials.find(100, 'k', '5/s', 1), undefined);

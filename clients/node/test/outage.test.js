@@ -83,7 +83,7 @@ test('outage says what is answered, and raise is the default', async (t) => {
   await assert.rejects(raise.reset('k'), /closed|ECONNREFUSED|retries|no reply/);
   const { waitMs, ...passed } = await allow.check('k', '5/m');
   assert.deepEqual(passed, { verdict: 'allowed', limit: -1, remaining: -1, resetMs: 0, source: 'outage' });
-  assert.deepEqual(await deny.check('k', '5/m'), { verdict: 'limited', limit: 0, remaining: 0, waitMs: 1000, resetMs: 1000, source: 'outage' });
+  assert.deepEqual({ ...(await deny.check('k', '5/m')) }, { verdict: 'limited', limit: 0, remaining: 0, waitMs: 1000, resetMs: 1000, source: 'outage' });
   assert.equal((await deny.checkAll([{ key: 'a', rules: '5/m' }, { key: 'b', rules: '5/m' }])).verdict, 'limited');
 });
 

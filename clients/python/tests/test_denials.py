@@ -49,6 +49,7 @@ def test_the_oldest_makes_room_and_a_key_can_be_forgotten() -> None:
         ("5/m,count=all", False),
         ("5/m,ban=1m", False),
         ("@free", False),
+        ("@plan:free", False),
     ],
 )
 def test_only_denials_by_rates_last(rules: str | tuple[str, ...], lasting: bool) -> None:
@@ -86,6 +87,8 @@ def test_a_denied_client_costs_the_server_nothing(server: Server) -> None:
         lambda core: core.refund("k", 1, ()),
         lambda core: core.reset("k"),
         lambda core: core.resume("k"),
+        lambda core: core.plan("k", "pro", None),
+        lambda core: core.unplan("k"),
     ],
 )
 def test_a_denial_that_is_decided_before_units_come_back_is_forgotten(free: Any) -> None:

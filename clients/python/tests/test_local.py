@@ -67,6 +67,7 @@ def test_rules_on_trial_deny_nobody_and_policies_are_what_was_given() -> None:
     here = limiter(pro=["2/s"])
     assert [ask(here, 0, ["1/s,shadow"]).allowed for _ in range(3)] == [True] * 3
     assert [ask(here, 0, "@pro").allowed for _ in range(3)] == [True, True, False]
+    assert [ask(here, 0, "@plan:pro", key="b").allowed for _ in range(3)] == [True, True, False]
     assert [ask(here, 0, "@other").allowed for _ in range(3)] == [True] * 3
 
 

@@ -10,8 +10,8 @@ use crate::check::{Check, Cost, Limit};
 use crate::reply::{Answer, Source, Verdict};
 
 /// Denials that no time ends for sure, blocks, pauses and waits without an end, are remembered for this
-/// long.
-const SHORT: Duration = Duration::from_secs(1);
+/// long, and those of keys with plans: a customer who is denied may buy another.
+pub const SHORT: Duration = Duration::from_secs(1);
 
 /// The last denial of each key.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl<A: Answer> Denials<A> {
             return;
         }
         let lasting = match (verdict, wait) {
-            (Verdict::Limited, Some(wait)) if answer.is_by_rule() => wait,
+            (Verdict::Limited, Some(wait)) if answer.is_by_rule() && !follow_a_plan(check) => wait,
             (_, wait) => wait.unwrap_or(SHORT).min(SHORT),
         };
         let Some(until) = since.checked_add(lasting) else { return };
@@ -90,6 +90,10 @@ fn units(check: &Check) -> Option<u64> {
         Cost::Units(units) if check.hold.is_none() => Some(units),
         _ => None,
     }
+}
+
+fn follow_a_plan(check: &Check) -> bool {
+    check.limits.iter().any(|limit| limit.rules.follow_a_plan())
 }
 
 /// Whether a denial by this rule stays true until its wait is over and changes nothing that the
@@ -136,12 +140,17 @@ mod tests {
         assert!(!keep(&check, &denied.clone().by(Source::Outage)));
 
         let forever = Reply { wait: None, ..denied.clone() };
-        let blocked = Reply { verdict: Verdict::Blocked, ..denied };
+        let blocked = Reply { verdict: Verdict::Blocked, ..denied.clone() };
         for answer in [forever, blocked, paused] {
             assert!(keep(&check, &answer));
             assert!(denials.find(start + SHORT, &check).is_none());
         }
         assert!(keep(&check, &Reply::bare(Verdict::Limited, SHORT, Source::Server)));
+        // A report shows the rules of the plan.
+        let planned = Check::new("a", "@plan:free");
+        denials.keep(start, &planned, b"a", ["1/m"], &denied);
+        assert!(denials.find(start, &planned).is_some());
+        assert!(denials.find(start + SHORT, &planned).is_none());
         denials.forget(b"a");
         assert!(denials.find(start, &check).is_none());
     }

@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::check::Check;
+use crate::denials::SHORT as SHORT_DENIAL;
 use crate::limiter::RateLimiter;
 use crate::receipt::Receipt;
 use crate::reply::{Reply, Source, Verdict};
@@ -22,8 +23,6 @@ use crate::settlement::Settlement;
 const SHORT: Duration = Duration::from_millis(50);
 /// ... and one that lasts longer, or comes back half unused, for half.
 const LONG: Duration = Duration::from_millis(200);
-/// For how long a denial without an end is remembered.
-const NEVER: Duration = Duration::from_secs(1);
 
 /// The options of a [`Lease`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,7 +264,11 @@ impl Shared {
         }
         let mut state = self.state();
         if !taken.is_allowed() {
-            let until = asked.checked_add(wait.unwrap_or(NEVER));
+            let lasting = match wait {
+                Some(wait) if !self.rules.follow_a_plan() => wait,
+                wait => wait.unwrap_or(SHORT_DENIAL).min(SHORT_DENIAL),
+            };
+            let until = asked.checked_add(lasting);
             state.denied = until.map(|until| (until, units, verdict));
         } else if let Some(granted) = reply.granted.filter(|_| reply.limit.is_some()) {
             // An exempt key has no holds.

@@ -29,6 +29,7 @@ mod lease;
 mod limiter;
 mod local;
 mod outage;
+mod plan;
 mod receipt;
 mod refusal;
 mod reply;

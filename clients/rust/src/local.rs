@@ -269,7 +269,7 @@ fn text(bytes: &[u8]) -> Value {
     Value::BulkString(bytes.to_vec())
 }
 
-fn bytes<'a>(args: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+fn bytes<'a>(args: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> + Clone {
     args.iter().copied()
 }
 
@@ -308,7 +308,8 @@ mod tests {
         assert_eq!(left("RL.CHECK a COST 1..9 8/m"), Some(0));
         assert!(!reply(&local, "RL.CHECK a 8/m").is_allowed());
         assert_eq!(left("RL.CHECK p @free"), Some(1));
-        for unlimited in ["RL.CHECK p @x", "RL.PEEK p @x", "RL.CHECK p COST in=7 @x"] {
+        assert_eq!(left("RL.CHECK q @plan:free"), Some(1), "the default decides");
+        for unlimited in ["RL.CHECK p @x", "RL.PEEK p @plan:x", "RL.CHECK p COST in=7 @x"] {
             assert_eq!(reply(&local, unlimited).limit, None, "{unlimited}");
         }
         assert_eq!(send(&local, "RL.REFUND a 1 8/m"), Ok(Value::Int(1)));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redis::{FromRedisValue, ParsingError, Value};
+use redis::{ErrorKind, FromRedisValue, ParsingError, RedisResult, Value};
 
 /// Whether a request may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,31 @@ impl Reply {
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.verdict == Verdict::Allowed
+    }
+
+    /// Whether this check took what is consumed from below a fraction of the limit to at least that:
+    /// `crossed(0.8, None)` for a mail at 80 %. `cost` is what it cost the deciding rule, by default what
+    /// was granted, or else 1.
+    ///
+    /// One `fixed` rule tells it once a window. Elsewhere units come back, or another rule decides: it may
+    /// be told twice or not at all. The repeat of a hold tells it again, and a peek takes nothing.
+    ///
+    /// # Errors
+    /// A fraction that is not above 0 and at most 1.
+    pub fn crossed(&self, fraction: f64, cost: Option<u64>) -> RedisResult<bool> {
+        if !(fraction > 0.0 && fraction <= 1.0) {
+            let given = format!("{fraction}, expected a number above 0 and at most 1");
+            return Err((ErrorKind::InvalidClientConfig, "the fraction is", given).into());
+        }
+        let (Verdict::Allowed, Some(limit @ 1..), Some(remaining)) =
+            (self.verdict, self.limit, self.remaining)
+        else {
+            return Ok(false);
+        };
+        let used = limit.saturating_sub(remaining);
+        let before = used.saturating_sub(cost.or(self.granted).unwrap_or(1));
+        let share = |units: u64| units as f64 / limit as f64;
+        Ok(share(before) < fraction && fraction <= share(used))
     }
 }
 
@@ -338,12 +363,29 @@ impl FromRedisValue for RuleReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value as Json;
 
     fn map(pairs: &[(&str, Value)]) -> Value {
         let pair = |(name, value): &(&str, Value)| {
             [Value::BulkString(name.as_bytes().to_vec()), value.clone()]
         };
         Value::Array(pairs.iter().flat_map(pair).collect())
+    }
+
+    #[test]
+    fn all_clients_tell_the_same_crossings() {
+        let all: Json = serde_json::from_str(include_str!("../../cases/crossed.json")).unwrap();
+        for case in all["cases"].as_array().unwrap() {
+            let numbers = case["reply"].as_array().unwrap().iter();
+            let numbers = numbers.map(|number| Value::Int(number.as_i64().unwrap())).collect();
+            let reply = Reply::from_redis_value(Value::Array(numbers)).unwrap();
+            let told = reply.crossed(case["fraction"].as_f64().unwrap(), case["cost"].as_u64());
+            assert_eq!(told, Ok(case["crossed"].as_bool().unwrap()), "{case}");
+            for wrong in all["wrong"].as_array().unwrap() {
+                let wrong = wrong.as_str().unwrap().parse().unwrap();
+                assert!(reply.crossed(wrong, None).is_err(), "{wrong}");
+            }
+        }
     }
 
     /// Whatever a server says instead is an error, and no panic.

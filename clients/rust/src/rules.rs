@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ratelimit_core::Rule;
 use redis::{ErrorKind, RedisError, RedisResult, make_extension_error};
 
-/// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]` or the policy `"@free"`. A clone is cheap.
+/// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]`, the policy `"@free"` or, for a key without
+/// a plan, `"@plan:free"`. A clone is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Arc<[String]>);
 
@@ -18,6 +19,11 @@ impl Rules {
     /// Whether both are one list, or equal.
     pub(crate) fn are(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self == other
+    }
+
+    /// Whether they depend on the key's plan.
+    pub(crate) fn follow_a_plan(&self) -> bool {
+        self.0.iter().any(|text| text.starts_with("@plan:"))
     }
 
     /// Whether rules limit what runs at once, which only the application's own hold can end.

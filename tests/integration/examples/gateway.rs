@@ -1,5 +1,5 @@
-//! `examples/gateway/`: two gateways share a tenant's limits, one of them is killed, and the
-//! model counts calls.
+//! `examples/gateway/`: two gateways share a tenant's limits and the model's keys, one of them is
+//! killed, and the model counts calls.
 //!
 //! Clients ask for whole answers and for streams, hang up, and ask again as soon as they are
 //! denied. The model knows no limits; its log shows which calls passed. A call was charged at
@@ -9,6 +9,8 @@ mod call;
 mod ledger;
 
 use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -20,7 +22,7 @@ use redis::Connection;
 use tempfile::TempDir;
 
 use super::program::Program;
-use crate::support::client::{ask, remaining};
+use crate::support::client::{ask, remaining, verdict};
 use crate::support::machine;
 use crate::support::server::{self, Server, eventually};
 
@@ -71,14 +73,10 @@ enum Manner {
 fn two_gateways_never_exceed_slots_requests_and_tokens() {
     // A gateway that the machine stops for as long as a lease loses its slots.
     machine::alone();
-    let flavor = server::all().into_iter().find(|flavor| flavor.name == "redis-7.0");
-    let server = flavor.expect("of the matrix").start();
+    let server = start();
     let dir = TempDir::new().expect("a temporary folder");
     let log = dir.path().join("model.log");
-    let model = Program::start(
-        "gateway/model.py",
-        &["--pause-ms".as_ref(), PAUSE_MS.to_string().as_ref(), "--log".as_ref(), log.as_os_str()],
-    );
+    let model = model(&log, &[]);
     let trial = Trial {
         server: &server,
         log,
@@ -89,6 +87,67 @@ fn two_gateways_never_exceed_slots_requests_and_tokens() {
         next: AtomicU64::new(0),
     };
     trial.run();
+}
+
+/// One key of the model refuses all calls, the other may be asked three times a minute, and the
+/// tenant's plan changes meanwhile.
+#[test]
+fn a_refused_key_pauses_for_all_gateways_and_a_tenant_has_the_limits_of_its_plan() {
+    let server = start();
+    let mut c = server.connect();
+    for policy in ["free 2/h,cost=1,name=requests", "pro 9/h,cost=1,name=requests"] {
+        let () = ask(&mut c, &format!("RL.POLICY SET {policy}"));
+    }
+    let dir = TempDir::new().expect("a temporary folder");
+    let log = dir.path().join("model.log");
+    let model = model(&log, &["--busy", "{model}:1"]);
+    let start = || gateway(&server, &model, &["--key-rule", "3/m"], &["@plan:free"]);
+    let gateways = [start(), start()];
+    let call = |number: usize| {
+        let id = format!("call-{number}");
+        let asked = Asked { id, words: WORDS, max_tokens: 9, length: 5, streams: false };
+        let answer = asked.send(gateways[number % 2].port()).expect("an answer");
+        let policy = answer.header("RateLimit-Policy").map(String::from);
+        let seconds = answer.header("Retry-After").map(|text| text.parse().expect("seconds"));
+        let status = answer.status;
+        answer.rest().expect("a whole answer");
+        (status, policy, seconds)
+    };
+    let requests = |limit| Some(format!("\"requests\";q={limit};w=3600"));
+
+    assert_eq!([call(1), call(2)], [(); 2].map(|()| (200, requests(2), None)));
+    assert_eq!((call(3).0, call(3).1), (429, requests(2)));
+    let () = ask(&mut c, "RL.PLAN llm:t7 pro");
+    assert_eq!(call(4), (200, requests(9), None));
+    let (status, policy, seconds) = call(5);
+    assert_eq!((status, policy), (503, None), "a tenant learns nothing of the model's keys");
+    assert!(seconds.is_some_and(|seconds: u64| (1..=30).contains(&seconds)), "{seconds:?}");
+    assert_eq!(remaining(&mut c, "RL.PEEK llm:t7 @plan:free"), 6, "it costs the tenant nothing");
+
+    assert_eq!(verdict(&mut c, "RL.PEEK {model}:1 3/m"), 1, "it is paused");
+    assert_eq!(remaining(&mut c, "RL.PEEK {model}:2 3/m"), 0);
+    let log = fs::read_to_string(log).expect("a log");
+    let events = log.lines().filter_map(|line| line.split(' ').nth(1)).collect::<Vec<_>>();
+    let served = ["begin", "end"].repeat(3);
+    assert_eq!(events, [&["refuse"], &served[..]].concat(), "a paused key is not asked again");
+}
+
+fn start() -> Server {
+    let flavor = server::all().into_iter().find(|flavor| flavor.name == "redis-7.0");
+    flavor.expect("of the matrix").start()
+}
+
+fn model(log: &Path, more: &[&str]) -> Program {
+    let (pause_ms, log) = (PAUSE_MS.to_string(), log.to_str().expect("text"));
+    let line = ["--pause-ms", &pause_ms, "--log", log];
+    Program::start("gateway/model.py", &[&line[..], more].concat())
+}
+
+fn gateway(server: &Server, model: &Program, more: &[&str], rules: &[&str]) -> Program {
+    let redis = format!("redis://127.0.0.1:{}", server.port());
+    let (model, lease_ms) = (model.port().to_string(), LEASE_MS.to_string());
+    let line = ["--redis", &redis, "--model", &model, "--lease-ms", &lease_ms];
+    Program::start("gateway/gateway.py", &[&line[..], more, rules].concat())
 }
 
 impl Trial<'_> {
@@ -115,10 +174,7 @@ impl Trial<'_> {
     }
 
     fn gateway(&self, name: &str) -> Program {
-        let redis = format!("redis://127.0.0.1:{}", self.server.port());
-        let (model, lease_ms) = (self.model.port().to_string(), LEASE_MS.to_string());
-        let line = ["--redis", &redis, "--model", &model, "--lease-ms", &lease_ms, "--name", name];
-        Program::start("gateway/gateway.py", &[&line[..], &RULES].concat())
+        gateway(self.server, &self.model, &["--name", name], &RULES)
     }
 
     fn asked(&self, length: u64, streams: bool) -> Asked {

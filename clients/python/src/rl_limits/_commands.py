@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-#: Rules as a text each, `["5/15m", "20/h"]`, or a policy, `"@free"`.
+#: Rules as a text each, `["5/15m", "20/h"]`, a policy, `"@free"`, or that of the key's plan, `"@plan:free"`.
 Rules = str | Sequence[str]
+PLAN = "@plan:"
 
 #: Units that a check consumes. A pair, `(1, 100)`, takes as much as passes. A mapping, `{"in": 3000, "out": 1000}`, has
 #: the costs of rules by their names, and under `""` that of all others.
@@ -132,12 +133,20 @@ def pause(key: str, ms: int, reason: str | None) -> Words:
     return ("RL.PAUSE", key, "PX", ms, *(() if reason is None else ("REASON", reason)))
 
 
+def plan(key: str, policy: str, ms: int | None) -> Words:
+    return ("RL.PLAN", key, policy, *(() if ms is None else ("PX", ms)))
+
+
 def sync(key: str, remaining: int, rule: str) -> Words:
     return ("RL.SYNC", key, "REMAINING", remaining, rule)
 
 
 def texts(rules: Rules) -> Sequence[str]:
     return (rules,) if isinstance(rules, str) else rules
+
+
+def follow_a_plan(rules: Rules) -> bool:
+    return any(rule.startswith(PLAN) for rule in texts(rules))
 
 
 def costs(cost: Cost) -> Words:

@@ -137,7 +137,8 @@ class Core:
             # One by one the report has the rules of one key only.
             shown = tuple(rule.rule for rule in report.rules)
             if all(lasts(key_of(rules)) for _, rules in limits) if one_by_one else lasts(shown):
-                self.denials.keep(what, report.key, report, _now_ms())
+                follow_a_plan = any(commands.follow_a_plan(rules) for _, rules in limits)
+                self.denials.keep(what, report.key, report, _now_ms(), follow_a_plan)
         return report
 
     def check_any(self, limits: Sequence[Limit], cost: Cost, meta: str | None, most: bool) -> Flow[Report]:
@@ -288,6 +289,12 @@ class Core:
     def resume(self, key: str) -> Flow[bool]:
         self.local.resume(key)
         return (yield from self._free(("RL.RESUME", key), bool))
+
+    def plan(self, key: str, policy: str, ms: int | None) -> Flow[None]:
+        yield from self._free(commands.plan(key, policy, ms), bool)
+
+    def unplan(self, key: str) -> Flow[bool]:
+        return (yield from self._free(("RL.UNPLAN", key), bool))
 
     def sync(self, key: str, remaining: int, rule: str) -> Flow[int]:
         return (yield from self.send(commands.sync(key, remaining, rule), int))

@@ -12,7 +12,8 @@ from collections.abc import Hashable, Mapping
 from ._commands import Cost, Rules, texts
 from ._replies import Reply, Report
 
-#: How long a block or a pause is remembered, and what can never pass: an operator may end it.
+#: How long a block or a pause is remembered, and what can never pass: an operator may end it. Also a denial of a key
+#: with a plan: a customer who is denied may buy another.
 SHORT_MS = 1000
 
 
@@ -51,8 +52,12 @@ class Denials:
         self._drop(what)
         return None
 
-    def keep(self, what: Hashable, key: str, answer: Reply | Report, now_ms: float) -> None:
+    def keep(
+        self, what: Hashable, key: str, answer: Reply | Report, now_ms: float, follows_a_plan: bool = False
+    ) -> None:
         lasts_ms = answer.wait_ms if answer.verdict == "limited" and _by_a_rate(answer) else SHORT_MS
+        if follows_a_plan:
+            lasts_ms = min(lasts_ms, SHORT_MS)
         self._drop(what)
         while len(self._entries) >= self.most:
             self._drop(next(iter(self._entries)))

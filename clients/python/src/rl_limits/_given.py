@@ -42,6 +42,14 @@ def seconds(name: str, given: object, most: float = sys.float_info.max) -> None:
         raise ValueError(f"{name} is {given!r}, expected {wanted}")
 
 
+def fraction(name: str, given: object) -> None:
+    wanted = "a number above 0 and at most 1"
+    if type(given) not in (int, float):
+        raise TypeError(f"{name} is {given!r}, expected {wanted}")
+    if not 0 < given <= 1:  # type: ignore[operator]
+        raise ValueError(f"{name} is {given!r}, expected {wanted}")
+
+
 def yes_or_no(name: str, given: object) -> None:
     if type(given) is not bool:
         raise TypeError(f"{name} is {given!r}, expected True or False")

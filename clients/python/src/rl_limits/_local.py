@@ -5,7 +5,7 @@
 | `bucket`, `leaky`       | a token bucket; nothing queues                              |
 | `log`, `window`, `fixed`| a window that begins with its first request                 |
 | `slots`                 | a count of the holds taken here                             |
-| `@name`                 | the rules that the limiter was given for it, else no limit  |
+| `@name`, `@plan:name`   | the rules that the limiter was given for it, else no limit  |
 
 Each process has its part of a limit, and at least 1. `shadow` rules never deny; blocks and bans are not known. All
 rules of all keys consume, or none. What is counted stays from one outage to the next.
@@ -221,7 +221,7 @@ class LocalLimiter:
     def _rules(self, rules: Rules) -> Iterator[Rule]:
         for text in texts(rules):
             if text.startswith("@"):
-                yield from self._rules(self.policies.get(text[1:], ()))
+                yield from self._rules(self.policies.get(text[1:].removeprefix("plan:"), ()))
             else:
                 yield read(text, self.processes)
 

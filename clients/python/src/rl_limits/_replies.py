@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from . import _given as given
+
 #: `limited`: by a rule. `blocked`: by an operator, or by the `ban=` of a rule.
 Verdict = Literal["allowed", "limited", "blocked"]
 
@@ -45,6 +47,20 @@ class Reply(Decision):
     granted: int | None = None
     """What a range of costs was granted."""
     source: Source = "server"
+
+    def crossed(self, fraction: float, cost: int | None = None) -> bool:
+        """Whether this check took what is consumed from below a fraction of the limit to at least that: `crossed(0.8)`
+        for a mail at 80 %. `cost` is what it cost the deciding rule, by default what was granted, or else 1.
+
+        One `fixed` rule tells it once a window. Elsewhere units come back, or another rule decides: it may be told
+        twice or not at all. The repeat of a hold tells it again; the replies of peeks and leases cannot tell it.
+        """
+        given.fraction("the fraction", fraction)
+        if not self.allowed or self.limit <= 0:
+            return False
+        took = cost if cost is not None else 1 if self.granted is None else self.granted
+        used = self.limit - self.remaining
+        return (used - took) / self.limit < fraction <= used / self.limit
 
     def later(self, ms: int) -> Reply:
         """This denial `ms` later, from memory."""

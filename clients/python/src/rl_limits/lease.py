@@ -9,13 +9,15 @@ end.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from typing import NamedTuple
 
 from . import _given as given
-from ._commands import LONGEST_S, Held, Rules, to_ms
+from ._commands import LONGEST_S, Held, Rules, follow_a_plan, to_ms
 from ._core import Answer, AsyncRunner, Flow, Runner
+from ._denials import SHORT_MS
 from ._errors import is_undecided
 from ._replies import Reply
 
@@ -36,9 +38,10 @@ class Taken(NamedTuple):
 class Book:
     """What is leased, used and denied. `now_s` is the time on any clock that only goes forward."""
 
-    def __init__(self, ttl_s: float, most: int) -> None:
+    def __init__(self, ttl_s: float, most: int, follows_a_plan: bool = False) -> None:
         self.ttl_s = ttl_s
         self.most = most
+        self._longest_denial_ms = SHORT_MS if follows_a_plan else math.inf
         self.next_units = 1
         self.taken: Taken | None = None
         self.used = 0
@@ -53,7 +56,8 @@ class Book:
         if self._denial:
             reply, least, at_s = self._denial
             ago_ms = int((now_s - at_s) * 1000)
-            if units >= least and ago_ms < (reply.wait_ms if reply.wait_ms >= 0 else 1000):
+            lasts_ms = reply.wait_ms if reply.wait_ms >= 0 else SHORT_MS
+            if units >= least and ago_ms < min(lasts_ms, self._longest_denial_ms):
                 return reply.later(ago_ms)
         return None
 
@@ -90,7 +94,7 @@ class LeaseBase:
         self.key = key
         self._rules = rules
         self._core = limiter.core
-        self._book = Book(ttl, most)
+        self._book = Book(ttl, most, follow_a_plan(rules))
 
     def _refill(self, units: int) -> Flow[Reply]:
         known = self._book.hand_out(units, time.monotonic())  # another caller may have refilled it

@@ -159,6 +159,14 @@ class RateLimiter(Counters):
         """Ends a pause: `RL.RESUME`. Says whether there was one."""
         return self.run(self.core.resume(key))
 
+    def plan(self, key: str, policy: str, seconds: float | None = None) -> None:
+        """Binds a policy to the key, for so long or until `unplan`: rules such as `"@plan:free"` then mean it."""
+        self.run(self.core.plan(key, policy, None if seconds is None else to_ms(seconds)))
+
+    def unplan(self, key: str) -> bool:
+        """Forgets the plan of the key: `RL.UNPLAN`. Says whether there was one."""
+        return self.run(self.core.unplan(key))
+
     def sync(self, key: str, remaining: int, rule: str) -> int:
         """Lowers what remains under a rule, and never raises it: `RL.SYNC`. Returns the units consumed for that."""
         return self.run(self.core.sync(key, remaining, rule))
@@ -338,6 +346,12 @@ class AsyncRateLimiter(Counters):
 
     async def resume(self, key: str) -> bool:
         return await self.run(self.core.resume(key))
+
+    async def plan(self, key: str, policy: str, seconds: float | None = None) -> None:
+        await self.run(self.core.plan(key, policy, None if seconds is None else to_ms(seconds)))
+
+    async def unplan(self, key: str) -> bool:
+        return await self.run(self.core.unplan(key))
 
     async def sync(self, key: str, remaining: int, rule: str) -> int:
         return await self.run(self.core.sync(key, remaining, rule))

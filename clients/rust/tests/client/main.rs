@@ -8,6 +8,7 @@ mod misconfigured;
 mod names;
 mod outage;
 mod package;
+mod plans;
 mod saturated;
 mod support;
 mod upstream;

@@ -54,6 +54,7 @@ fn a_name_is_that_of_all_languages() {
         include_str!("../../src/hold.rs"),
         include_str!("../../src/waiting.rs"),
         include_str!("../../src/upstream.rs"),
+        include_str!("../../src/plan.rs"),
     ];
     let layer = [include_str!("../../src/layer.rs"), include_str!("../../src/by_address.rs")];
     for (kind, sources) in [
