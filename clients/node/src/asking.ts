@@ -4,6 +4,7 @@ import type { Notices } from './notices.js';
 import { isRefusal, kindOf } from './outage.js';
 import { within } from './patience.js';
 import { Places, Saturated } from './places.js';
+import { type Engine, evalsha, evaluate, hasForgotten } from './script.js';
 import type { Command, Server } from './server.js';
 
 export interface AskingOptions {
@@ -13,6 +14,12 @@ export interface AskingOptions {
   concurrency?: number;
   /** How long a command waits in line, until {@link Saturated} is thrown: 5000 ms by default. */
   queueTimeoutMs?: number;
+  /**
+   * Who decides: the `module` (the default), or the `script`, for servers that load no module. Their counts are apart. With the
+   * script `checkAll` asks key by key, as `separately` does, and gives back by refunds, which take the newest units. What needs the
+   * module, such as holds, throws a TypeError.
+   */
+  engine?: Engine;
 }
 
 /** The commands that check. If the server refuses another command, or does not know it, that says nothing about checks. */
@@ -26,15 +33,17 @@ export class Asking {
   readonly #places: Places;
   readonly #breaker = new Breaker();
   readonly #notices: Notices;
+  readonly #byScript: boolean;
   /** Rejects commands under way. */
   readonly #waiting = new Set<(error: unknown) => void>();
 
-  constructor(server: Server, notices: Notices, { timeoutMs = 250, concurrency = 1000, queueTimeoutMs = 5000 }: AskingOptions) {
+  constructor(server: Server, notices: Notices, { timeoutMs = 250, concurrency = 1000, queueTimeoutMs = 5000, engine }: AskingOptions) {
     this.timeoutMs = timeoutMs;
     this.#server = server;
     this.#link = new Link(server, timeoutMs);
     this.#places = new Places(concurrency, queueTimeoutMs);
     this.#notices = notices;
+    this.#byScript = engine === 'script';
   }
 
   /** Whether the limiter has stopped asking the server, except for one try a second. */
@@ -49,12 +58,16 @@ export class Asking {
 
   /** Sends a command once it has a place. */
   async ask(command: Command): Promise<unknown> {
+    const words = this.#byScript ? evalsha(command) : command;
     if (this.rests) throw this.#breaker.error;
     const queued = this.#places.take();
     if (queued) await queued;
     try {
       const send = this.away ? this.#link.sendAnew : this.#link.send;
-      return await this.guard(() => within(this.timeoutMs, send(...command), this.#waiting), { isCheck: CHECKS.has(command[0][0]!) });
+      const once = (words: Command) => within(this.timeoutMs, send(...words), this.#waiting);
+      const again = (error: unknown) => (this.#byScript && hasForgotten(error) ? once(evaluate(words)) : Promise.reject(error));
+      const ask = () => (this.#byScript ? once(words).catch(again) : once(words));
+      return await this.guard(ask, { isCheck: CHECKS.has(command[0][0]!) });
     } finally {
       this.#places.leave();
     }

@@ -55,7 +55,9 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
   if (typeof limits !== 'function') {
     looksLikeRules(limits);
     noSlots(limits);
+    limiter.testRules(limits);
   }
+  if (count !== 'all') limiter.needModule(`count: '${count}'`);
   const { key = byNetwork(prefix) } = options;
   return async (request: Request, response: ServerResponse, tell: (fields: Record<string, string>) => void): Promise<Report | undefined> => {
     if (await skip?.(request)) return undefined;

@@ -46,6 +46,7 @@ export class Lease implements AsyncDisposable {
 
   constructor(limiter: RateLimiter, key: string, rules: Rules, options: LeaseOptions = {}) {
     inOrder('Lease', options, { ttlMs: TIME, most: integer(1) });
+    limiter.needModule('a lease');
     const { ttlMs = 2000, most = 1000 } = options;
     this.#limiter = limiter;
     this.#key = key;

@@ -9,9 +9,10 @@ import { type NoticeOptions, Notices } from './notices.js';
 import { CALLBACK, FLAG, type Form, inOrder, integer, oneOf, TIME } from './options.js';
 import { ignoreOutage, isOutage, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
-import { type CheckOptions, type Cost, costsApart, followAPlan, groups, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
+import { type CheckOptions, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
 import { looksLikeRules, noSlots } from './rule.js';
+import { charges, needsModule, reportOf, scriptKnows } from './script.js';
 import type { Command, Server } from './server.js';
 import { type AnswerHeaders, fieldsOf, pauseMs, unitsOf } from './upstream.js';
 import { WaitingConnections } from './waiting.js';
@@ -43,6 +44,7 @@ const FORMS: Readonly<Record<keyof LimiterOptions, Form>> = {
   onMisconfigured: CALLBACK,
   separately: FLAG,
   rememberDenials: integer(0),
+  engine: oneOf('module', 'script'),
   processes: integer(1),
   policies: ['an object with the rules of each policy', (value) => typeof value === 'object' && value !== null],
 };
@@ -146,9 +148,13 @@ export class RateLimiter {
       if (denial) return denial;
     }
     const apart = this.#options.separately && some.length > 1;
-    const ask = () => (apart ? this.#checkEach(some, options) : this.#checkTogether(some, options));
+    const ask = () =>
+      this.#byScript ? this.#checkByScript(some, options)
+      : apart ? this.#checkEach(some, options)
+      : this.#checkTogether(some, options);
     const report = await this.#orWithout(ask, (error) => this.#without(error, some, options));
-    if (denials && report.verdict !== 'allowed' && report.source === 'server' && lasts(report.rules.map(({ rule }) => rule))) {
+    const shown = this.#byScript ? some.flatMap(({ rules }) => list(rules)) : report.rules.map(({ rule }) => rule);
+    if (denials && report.verdict !== 'allowed' && report.source === 'server' && lasts(shown)) {
       const plans = some.some(({ rules }) => followAPlan(rules));
       denials.keep(now, report.key ?? some[0]!.key, some, cost as number, report, plans);
     }
@@ -180,6 +186,7 @@ export class RateLimiter {
    * away nobody waits: the reply is that of `check`.
    */
   async wait(key: string, rules: Rules, timeoutMs: number, { signal, ...options }: WaitOptions = NONE): Promise<Reply> {
+    this.needModule('wait');
     if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
     signal?.throwIfAborted();
     const ask = async () => {
@@ -201,6 +208,7 @@ export class RateLimiter {
 
   /** Takes a hold that renews itself until it is settled; throws {@link Denied}. */
   async hold(key: string, rules: Rules, { ttlMs: lifeMs, id = randomUUID(), refund = false, waitMs, signal, ...options }: TakeOptions): Promise<Hold> {
+    this.needModule('hold');
     signal?.throwIfAborted();
     const ttlMs = Math.ceil(lifeMs);
     const asked = performance.now();
@@ -259,6 +267,7 @@ export class RateLimiter {
 
   /** Denies every check of the key for `ms`; a pause that lasts longer stays: `RL.PAUSE`. Replies with the milliseconds left. */
   async pause(key: string, ms: number, reason?: string): Promise<number> {
+    this.needModule('pause');
     const leftMs = this.#local.pause(performance.now(), key, ms);
     try {
       const why = reason === undefined ? [] : ['REASON', reason];
@@ -299,6 +308,7 @@ export class RateLimiter {
    * Fields that make no sense change nothing; an outage throws nothing.
    */
   async follow(key: string, status: number, headers: AnswerHeaders, remaining: Readonly<Record<string, string>> = {}): Promise<number> {
+    this.needModule('follow');
     const told = fieldsOf(headers);
     const ms = pauseMs(status, told, Date.now());
     let pausedMs = 0;
@@ -319,6 +329,20 @@ export class RateLimiter {
   /** Sends any other command whose first argument is its key, such as `RL.INFO`. An outage is thrown. */
   call(command: string, key: string, ...args: (string | number)[]): Promise<unknown> {
     return this.#asking.ask([[command], [key], args.map(String)]);
+  }
+
+  /** @internal Refuses what the script cannot do. */
+  needModule(what: string): void {
+    if (this.#byScript) throw needsModule(what);
+  }
+
+  /** @internal Refuses rules that the script does not have. */
+  testRules(rules: Rules): void {
+    if (this.#byScript) list(rules).forEach(scriptKnows);
+  }
+
+  get #byScript(): boolean {
+    return this.#options.engine === 'script';
   }
 
   async #reply(command: string, key: string, rules: Rules, options: CheckOptions): Promise<Reply> {
@@ -345,8 +369,7 @@ export class RateLimiter {
   }
 
   async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
-    // The first check's hold would turn the second into a repeat, which passes.
-    if (new Set(limits.map(({ key }) => key)).size < limits.length) throw new TypeError('a key is given twice, expected each key once');
+    eachKeyOnce(limits); // the first check's hold would turn the second into a repeat, which passes
     const costs = costsApart(options.cost ?? 1, limits);
     const own = receipt(APART_MS);
     const held: HeldKey[] = [];
@@ -376,6 +399,37 @@ export class RateLimiter {
 
   async #undo(held: readonly HeldKey[]): Promise<void> {
     for (const { key, id } of held) await this.settle(key, id, { refund: true }).catch(() => false); // then it stays charged
+  }
+
+  /** Like `#checkEach`, by a script that knows no holds: what a key was charged comes back by refunds. */
+  async #checkByScript(limits: readonly Limit[], { cost = 1, ...options }: CheckOptions): Promise<Report> {
+    eachKeyOnce(limits);
+    if (isRange(cost)) throw needsModule('a range of costs');
+    const costs = costsApart(cost, limits);
+    const undo = async (passed: number): Promise<void> => {
+      for (const [i, { key, rules }] of limits.slice(0, passed).entries()) {
+        for (const [units, of] of charges(rules, costs[i]!)) await this.refund(key, units, of).catch(() => 0); // then it stays charged
+      }
+    };
+    let all: Report = { ...PASSED, source: 'server' };
+    for (const [i, limit] of limits.entries()) {
+      const one = await this.#askScript(limit, { ...options, cost: costs[i]! }).catch(async (error: unknown) => {
+        await undo(i);
+        throw error;
+      });
+      const rules = [...all.rules, ...one.rules];
+      if (one.verdict !== 'allowed') {
+        await undo(i);
+        return { ...one, rules };
+      }
+      all = { ...one, waitMs: Math.max(all.waitMs, one.waitMs), rules };
+    }
+    return all;
+  }
+
+  async #askScript(limit: Limit, options: CheckOptions & { cost: Cost }): Promise<Report> {
+    const command: Command = [['RL.CHECK'], [limit.key], [...words(options), ...list(limit.rules)]];
+    return reportOf(readReply(await this.#asking.ask(command)), limit, options.cost);
   }
 
   /** Returns what to do if the check fails: give back the hold, which the server may still take. */
@@ -467,6 +521,10 @@ export class RateLimiter {
 interface HeldKey {
   key: string;
   id: string;
+}
+
+function eachKeyOnce(limits: readonly Limit[]): void {
+  if (new Set(limits.map(({ key }) => key)).size < limits.length) throw new TypeError('a key is given twice, expected each key once');
 }
 
 /** Whether a remembered denial may answer. Not for costs by name or ranges, nor for a check that may repeat a live hold. */

@@ -11,11 +11,14 @@ const NOT_A_CHECK = /^NOPERM .*run the 'rl\.(?!(m?check|peek|wait)')/i;
 const REFUSED = /^(NOAUTH|WRONGPASS|NOPERM) |^ERR unknown command ['`]RL\./i;
 /** What to do about a server that answers and does not limit. */
 const ADVICE = new Map([
-  ['ERR', 'load the module: loadmodule libredis_ratelimit.so, see INSTALL.md'],
+  ['ERR', "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'"],
   ['NOAUTH', 'give the client the password'],
   ['WRONGPASS', 'give the client the password'],
   ['NOPERM', 'give the user the rights +@ratelimit ~keys, see SECURITY.md'],
 ]);
+/** The lack of the right to run the script that stands in for the module. */
+const RUNS_SCRIPTS = /^NOPERM .*run the 'eval/i;
+const GIVE_SCRIPTS = 'give the user the rights +eval +evalsha +get +set +del +time ~keys, see clients.md';
 /** What a client library throws at an application that calls it wrongly. */
 const MISTAKES = [TypeError, RangeError, ReferenceError, SyntaxError];
 
@@ -78,7 +81,9 @@ export function named(error: unknown): string {
 
 /** What to do about an error of the kind `misconfigured`. */
 export function adviceOn(error: Error): string {
-  return ADVICE.get(named(error)) ?? '';
+  const reason = reasonOf(error);
+  if (reason) return adviceOn(reason);
+  return RUNS_SCRIPTS.test(error.message) ? GIVE_SCRIPTS : (ADVICE.get(named(error)) ?? '');
 }
 
 /** Why a client of a cluster gave up. */

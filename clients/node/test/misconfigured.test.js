@@ -40,7 +40,7 @@ const CLIENTS = {
 
 /** How a server refuses, by the code of its reply: what begins that, the client's user, and what ends it. */
 const REFUSALS = {
-  ERR: { bare: true, advice: 'load the module: loadmodule libredis_ratelimit.so, see INSTALL.md' },
+  ERR: { bare: true, advice: "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'" },
   NOAUTH: { options: ['--requirepass', 'secret'], admin: { password: 'secret' }, advice: 'give the client the password', end: (admin) => admin.config('SET', 'requirepass', '') },
   WRONGPASS: {
     options: ['--requirepass', 'secret'],
@@ -97,7 +97,7 @@ test('without listeners the console hears it, and no line has a key or a rule', 
   const limiter = ioredis(connect(t, port), { outage: 'allow' });
   for (let i = 0; i < 100; i++) assert.equal((await limiter.check('secret-key', '7/h,name=secret-rule')).source, 'outage');
   assert.equal(lines.error.length, 1);
-  assert.match(lines.error[0], /^redis-ratelimit: the server does not limit \(ERR\): load the module: loadmodule libredis_ratelimit\.so, see INSTALL\.md; /);
+  assert.match(lines.error[0], /^redis-ratelimit: the server does not limit \(ERR\): load the module: loadmodule libredis_ratelimit\.so, see INSTALL\.md; or choose engine='script'; /);
   assert.equal(lines.warn.length, 1);
   assert.match(lines.warn[0], /^redis-ratelimit: stops asking the server: ERR$/);
   await stop();

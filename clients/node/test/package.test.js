@@ -10,7 +10,7 @@ import { test } from 'node:test';
 
 import { consumer, PACKAGE, run } from './support/consumer.js';
 import { ioredis } from './support/limiters.js';
-import { connect, freePort, startServer, until } from './support/servers.js';
+import { connect, freePort, NAMES, startServer, until } from './support/servers.js';
 
 const ROOT = resolve(PACKAGE, '../..');
 const README = await readFile(join(PACKAGE, 'README.md'), 'utf8');
@@ -50,7 +50,9 @@ test('the package', async (t) => {
   await t.test('holds nothing but what was built from src', async () => {
     const { stdout } = await run('tar', ['-tf', join(folder, tarball)]);
     const others = stdout.trim().split('\n').filter((path) => !/^package\/dist\/[\w-]+\.(js|d\.ts)$/.test(path));
-    assert.deepEqual(others.sort(), ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json'].map((name) => `package/${name}`));
+    const { stdout: script } = await run('tar', ['-xOf', join(folder, tarball), 'package/dist/ratelimit.lua']);
+    assert.equal(script, await readFile(join(ROOT, 'clients/script/ratelimit.lua'), 'utf8'));
+    assert.deepEqual(others.sort(), ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'dist/ratelimit.lua', 'package.json'].map((name) => `package/${name}`));
   });
 
   await t.test('has a README whose links work on a registry', () => {
@@ -102,6 +104,10 @@ test('the package', async (t) => {
     `${first}${any}redis.disconnect();`,
   ];
 
+  const word = "{ outage: 'local',";
+  assert.ok(first.includes(word));
+  await writeFile(join(folder, 'script.js'), `${first.replace(word, `${word} engine: 'script',`)}redis.disconnect();`);
+
   await t.test('has types that the code of the README keeps to', async () => {
     await Promise.all(programs.map((code, i) => writeFile(join(folder, `readme${i}.ts`), code)));
     const files = programs.map((_, i) => `readme${i}.ts`);
@@ -122,6 +128,14 @@ test('the package', async (t) => {
         assert.equal(some.stdout, 'allowed 2 0\n{up}:key1\n');
         assert.ok((await ioredis(connect(t, port)).peek('export', '60/m')).waitMs > 20_000);
       }),
+      ...NAMES.map((name) =>
+        t.test(`limiter, by the script on ${name}`, async (t) => {
+          const { port } = await startServer(t, name, [], 'PONG', { bare: true });
+          const { stdout } = await run(process.execPath, ['script.js'], { cwd: folder, env: envOf(port) });
+          assert.equal(stdout, 'allowed 4 0\n');
+          assert.deepEqual(await connect(t, port).keys('*'), ['login:42:script']);
+        }),
+      ),
     ]);
   });
 });
@@ -129,7 +143,7 @@ test('the package', async (t) => {
 test('npm pack works in a clean clone', async (t) => {
   const clone = await mkdtemp(join(tmpdir(), 'clone-'));
   t.after(() => rm(clone, { recursive: true, force: true }));
-  const { stdout } = await run('git', ['ls-files', '-co', '--exclude-standard', '--', 'clients/node', 'LICENSE-*'], { cwd: ROOT });
+  const { stdout } = await run('git', ['ls-files', '-co', '--exclude-standard', '--', 'clients/node', 'clients/script', 'LICENSE-*'], { cwd: ROOT });
   for (const path of stdout.trim().split('\n')) await cp(join(ROOT, path), join(clone, path));
   const env = { ...process.env, npm_config_prefer_offline: 'true' };
   await run('npm', ['pack', join(clone, 'clients/node')], { cwd: clone, env });

@@ -18,7 +18,7 @@ from rl_limits._errors import advice as advice_on
 from servers import Server
 
 RIGHTS = "give the user the rights +@ratelimit ~keys, see SECURITY.md"
-MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md"
+MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'"
 PASSWORD = "give the client the password"
 SHARED = json.loads((servers.ROOT / "clients/cases/errors.json").read_text())["cases"]
 

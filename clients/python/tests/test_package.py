@@ -16,7 +16,8 @@ from servers import Server
 
 CLIENT = Path(__file__).parents[1]
 PACKAGE = CLIENT / "src/rl_limits"
-SOURCES = {f"rl_limits/{path.name}" for path in PACKAGE.iterdir() if path.suffix in (".py", ".typed")}
+SOURCES = {f"rl_limits/{path.name}" for path in PACKAGE.iterdir() if path.suffix in (".py", ".typed", ".lua")}
+SCRIPT = servers.ROOT / "clients/script/ratelimit.lua"
 WHEELS = servers.ROOT / ".cache/clients-python/wheels"
 FIRST_STEPS = """
 from rl_limits import RateLimiter
@@ -38,6 +39,7 @@ def test_the_package_holds_its_sources_its_licences_and_no_tests(built: Path) ->
         names = set(archive.namelist())
         metadata = archive.read("rl_limits-0.1.0.dist-info/METADATA").decode()
         licence = archive.read("rl_limits-0.1.0.dist-info/licenses/LICENSE-APACHE").decode()
+        assert archive.read("rl_limits/ratelimit.lua") == SCRIPT.read_bytes()
     assert {name for name in names if ".dist-info/" not in name} == SOURCES
     assert "rl_limits/py.typed" in SOURCES
     assert Metadata.from_email(metadata).description_content_type == "text/markdown", "what PyPI would check"
@@ -47,6 +49,7 @@ def test_the_package_holds_its_sources_its_licences_and_no_tests(built: Path) ->
     with tarfile.open(sdist) as archive:
         names = set(archive.getnames())
         assert archive.extractfile("rl_limits-0.1.0/LICENSE-MIT").read() == (servers.ROOT / "LICENSE-MIT").read_bytes()
+        assert archive.extractfile("rl_limits-0.1.0/src/rl_limits/ratelimit.lua").read() == SCRIPT.read_bytes()
     assert not [name for name in names if "/tests/" in name]
 
 

@@ -8,11 +8,11 @@ const PRIMARIES = 3;
 const OPTIONS = ['--cluster-enabled', 'yes', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1];
 
 /** Starts a cluster; replies with a client for each node, the replica last, and each node's name in the cluster. */
-export async function startCluster(t, name, options = []) {
+export async function startCluster(t, name, options = [], { bare } = {}) {
   const nodes = [];
   for (let i = 0; i <= PRIMARIES; i++) {
     const bus = await freePort();
-    const server = await startServer(t, name, [...OPTIONS, ...options, '--cluster-port', bus]);
+    const server = await startServer(t, name, [...OPTIONS, ...options, '--cluster-port', bus], 'PONG', { bare });
     const { port } = server;
     const client = connect(t, port);
     nodes.push({ server, port, bus, client, id: await client.cluster('MYID') });

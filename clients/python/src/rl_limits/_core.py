@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import _commands as commands
+from . import _script as script
 from . import _upstream as upstream
 from ._breaker import Breaker
 from ._commands import Command, Cost, Held, Limit, Question, Rules, Turn, Words
@@ -63,6 +64,14 @@ class Beside(NamedTuple):
     flow: Flow[None]
 
 
+class Passed(NamedTuple):
+    """A key that let a request pass, of several that are asked one after the other."""
+
+    limit: Limit
+    cost: Cost
+    report: Report
+
+
 Effect = Command | Pause | Beside
 Flow = Generator[Effect, Any, Answer]
 
@@ -94,7 +103,8 @@ class Core:
         self.mode = chosen.outage
         self.breaker = Breaker(chosen.on_outage, chosen.on_misconfigured)
         self.local = LocalLimiter(chosen.processes, chosen.policies or {})
-        self.separately = chosen.separately
+        self.has_module = chosen.engine == "module"
+        self.separately = chosen.separately or not self.has_module
         self._warn_at_s = 0.0
         #: Nobody waits for the server's return any more.
         self.closed = False
@@ -105,6 +115,15 @@ class Core:
         if self.denials is None:
             return None
         return self.denials.get(asked(key, rules, cost), time.monotonic() * 1000)  # type: ignore[return-value]
+
+    def need_module(self, what: str) -> None:
+        """Refuses what the script cannot do."""
+        if not self.has_module:
+            raise script.needs_module(what)
+
+    def test_rules(self, rules: Rules) -> None:
+        for rule in () if self.has_module else commands.texts(rules):
+            script.test(rule)
 
     def check(self, key: str, rules: Rules, cost: Cost, meta: str | None) -> Flow[Reply]:
         question = Question([Limit(key, rules)], cost)
@@ -131,7 +150,7 @@ class Core:
         what = (tuple((key, key_of(rules)) for key, rules in limits), hashable(cost))
         if self.denials and isinstance(known := self.denials.get(what, _now_ms()), Report):
             return known
-        one_by_one = self.separately and len(limits) > 1
+        one_by_one = not self.has_module or (self.separately and len(limits) > 1)
         report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta, held)
         if self.denials and report.source == "server" and not report.allowed:
             # One by one the report has the rules of one key only.
@@ -176,22 +195,48 @@ class Core:
         """One key after the other. The first denial gives back what those before it have consumed."""
         if len({limit.key for limit in limits}) < len(limits):  # its hold would let the second check pass
             raise ValueError("a key is given twice, expected each key once")
-        own, reports = held or Held.new(SEPARATE_MS), list[Report]()
+        if isinstance(cost, tuple):
+            self.need_module("a range of costs")
+        own, passed = held or Held.new(SEPARATE_MS), list[Passed]()
         for limit, own_cost in zip(limits, commands.costs_apart(cost, limits), strict=True):
-            asked_for = [one.key for one in limits[: len(reports)]]
-            is_last = len(reports) + 1 == len(limits)  # nothing follows that may deny
+            is_last = len(passed) + 1 == len(limits)  # nothing follows that may deny
+            ask = self._check_together if self.has_module else self._check_by_script
             try:
-                report = yield from self._check_together([limit], own_cost, meta, held if is_last else own)
+                report = yield from ask([limit], own_cost, meta, held if is_last else own)
             except Exception:
-                yield from self.end_all(asked_for, own.id, refund=True)
+                yield from self._take_back(passed, own)
                 raise
             if not report.allowed:
-                yield from self.end_all(asked_for, own.id, refund=True)
+                yield from self._take_back(passed, own)
                 return report
-            reports.append(report)
-        rules = tuple(rule for report in reports for rule in report.rules)
-        slowest = max(reports, key=lambda report: report.wait_ms)
+            passed.append(Passed(limit, own_cost, report))
+        rules = tuple(rule for one in passed for rule in one.report.rules)
+        slowest = max((one.report for one in passed), key=lambda report: report.wait_ms)
         return replace(slowest, rules=rules)
+
+    def _check_by_script(
+        self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None
+    ) -> Flow[Report]:
+        """Only what stands in for the server takes the hold: the script knows none."""
+        [limit] = limits
+
+        def read(sent: Any) -> Report:
+            return script.report(to_reply(sent), limit, cost)
+
+        words = commands.check(limit.key, limit.rules, cost, meta)
+        return (yield from self._decide(words, Question(limits, cost, held), read, lambda report: report))
+
+    def _take_back(self, passed: Iterable[Passed], own: Held) -> Flow[None]:
+        """Gives back what keys have consumed that were asked for before one that denies."""
+        for limit, cost, report in passed:
+            if self.has_module or report.source == "local":
+                yield from self.end_all([limit.key], own.id, refund=True)
+            elif report.source == "server":
+                try:
+                    for units, rules in script.charges(limit.rules, cost).items():
+                        yield from self.refund(limit.key, units, rules)
+                except Exception as error:
+                    stays_charged(error)
 
     def peek_all(self, key: str, rules: Rules) -> Flow[Report]:
         return (yield from self._report(commands.peek_all(key, rules), Question([Limit(key, rules)], consumes=False)))
@@ -241,8 +286,7 @@ class Core:
             try:
                 yield from self.settle(key, id, None, refund)
             except Exception as error:
-                if not is_undecided(error):
-                    LOG.error("a request that does not count stays charged (%s)", described(error))
+                stays_charged(error)
 
     def give_up(self, keys: Sequence[str], id: str) -> Flow[None]:
         """Gives back holds whose taking was cut short: the server may read that command after the first settlement."""
@@ -278,6 +322,7 @@ class Core:
         return (yield from self._free(("RL.RESET", key), bool))
 
     def pause(self, key: str, ms: int, reason: str | None) -> Flow[int]:
+        self.need_module("pause")
         left_ms = self.local.pause(key, ms, _now_ms())
         try:
             return (yield from self.send(commands.pause(key, ms, reason), int))
@@ -301,6 +346,7 @@ class Core:
 
     def follow(self, key: str, status: int, headers: upstream.Headers, remaining: Mapping[str, str]) -> Flow[int]:
         """What a server that is away misses, others learn from their own answers."""
+        self.need_module("follow")
         told, paused_ms = upstream.fields(headers), 0
         try:
             if ms := upstream.pause_ms(status, told, time.time()):
@@ -325,10 +371,11 @@ class Core:
     def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
         """Sends what has no other answer than the server's: without it, an error. That the server does not know the
         command, or forbids it, says nothing of checks."""
+        words = self._for_engine(words)
         if not self.breaker.may_ask(time.monotonic()):
             raise self.breaker.error.with_traceback(None)
         try:
-            sent = yield Command(words, always=self.breaker.away)
+            sent = yield from self._ask(Command(words, always=self.breaker.away))
         except NotAsked:
             self.breaker.missed()
             raise self.breaker.error.with_traceback(None) from None
@@ -355,14 +402,15 @@ class Core:
         late: Held | None = None,
     ) -> Flow[Decided]:
         """`late`: what the server may hold that sent no reply, if it is not what the question asks for."""
-        late = late or question.held
+        words = self._for_engine(words)
+        late = (late or question.held) if self.has_module else None
         until_s = time.monotonic() + (wait_s or 0)
         while self.breaker.may_ask(time.monotonic()):
             try:
                 if wait_s is not None and self.breaker.away:  # a try that cannot take long
                     yield Command(commands.peek(question.limits[0].key, "1/s", 1), always=True)
                     self.breaker.served()
-                sent = yield Command(words, wait_s, always=self.breaker.away)
+                sent = yield from self._ask(Command(words, wait_s, always=self.breaker.away))
             except NotAsked:
                 self.breaker.missed()
                 break
@@ -379,6 +427,17 @@ class Core:
             self.breaker.served()
             return read(sent)
         return adapt(self._stand_in(question))
+
+    def _for_engine(self, words: Words) -> Words:
+        return words if self.has_module else script.evalsha(words)
+
+    def _ask(self, command: Command) -> Flow[Any]:
+        try:
+            return (yield command)
+        except Exception as error:
+            if self.has_module or not script.has_forgotten(error):
+                raise
+        return (yield command._replace(words=script.evaluate(command.words)))
 
     def _judge(self, error: Exception) -> bool:
         """Whether the limiter answers in place of the server; tells the breaker."""
@@ -414,6 +473,11 @@ class Core:
     def _forget(self, key: str) -> None:
         if self.denials:
             self.denials.forget(key)
+
+
+def stays_charged(error: Exception) -> None:
+    if not is_undecided(error):
+        LOG.error("a request that does not count stays charged (%s)", described(error))
 
 
 def _now_ms() -> float:

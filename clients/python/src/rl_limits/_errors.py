@@ -56,9 +56,10 @@ NO_MODULE = re.compile(rf"unknown command ['`]{OWN}\b|{OWN} command doesn't exis
 NO_COMMAND = re.compile(r"unknown command ['`]RL\.|RL\.\w+ command doesn't exist in", re.IGNORECASE)
 #: The lack of the right to another command than a check says nothing of checks.
 NOT_A_CHECK = re.compile(r"run the 'rl\.(?!(?:m?check|peek|wait)')", re.IGNORECASE)
-LOAD_THE_MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md"
+LOAD_THE_MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'"
 GIVE_THE_PASSWORD = "give the client the password"
 GIVE_THE_RIGHTS = "give the user the rights +@ratelimit ~keys, see SECURITY.md"
+GIVE_THE_SCRIPTS_RIGHTS = "give the user the rights +eval +evalsha +get +set +del +time ~keys, see clients.md"
 
 
 def is_outage(error: BaseException) -> bool:
@@ -87,7 +88,7 @@ def advice(error: BaseException) -> str | None:
         if classes & UNKNOWN_CLIENT or text.startswith(("NOAUTH", "WRONGPASS")):
             return GIVE_THE_PASSWORD
         if ("NoPermissionError" in classes or text.startswith("NOPERM")) and not NOT_A_CHECK.search(text):
-            return GIVE_THE_RIGHTS
+            return GIVE_THE_SCRIPTS_RIGHTS if "run the 'eval" in text else GIVE_THE_RIGHTS
         if NO_MODULE.match(text):
             return LOAD_THE_MODULE
     return None

@@ -74,7 +74,7 @@ def _part(limit: int, processes: int) -> int:
 
 def _unit_ms(unit: str) -> int:
     if unit in ("ms", "month"):
-        return 1 if unit == "ms" else 30 * DAY_MS
+        return 1 if unit == "ms" else 31 * DAY_MS
     return UNITS_MS.get(WORDS.get(unit.removesuffix("s") if len(unit) > 1 else unit, unit), 0)
 
 

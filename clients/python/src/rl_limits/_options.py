@@ -16,6 +16,11 @@ Mode = Literal["raise", "allow", "deny", "local"]
 
 MODES: tuple[Mode, ...] = ("raise", "allow", "deny", "local")
 
+#: Who decides: the module, or a script, for servers that load no module.
+Engine = Literal["module", "script"]
+
+ENGINES: tuple[Engine, ...] = ("module", "script")
+
 #: For a command, from when it has its place.
 TIMEOUT_S = 0.25
 
@@ -41,6 +46,10 @@ class Options(TypedDict, total=False):
     """How many denials by a rate to remember, and to answer here until their waits are over."""
     concurrency: int
     """How many commands to send at once: others wait for their places."""
+    engine: Engine
+    """Who decides: the `"module"`, or `"script"`, for servers that load no module. Their counts are apart. With the
+    script `check_all` asks key by key, as `separately` does, and gives back by refunds, which take the newest units.
+    What needs the module, such as holds, is a `ValueError`."""
     queue_timeout: float
     """The seconds to wait for a place before `Saturated` is raised."""
 
@@ -96,6 +105,7 @@ class Settings:
     remember_denials: int = 0
     concurrency: int = 50
     queue_timeout: float = 5.0
+    engine: Engine = "module"
 
     def __post_init__(self) -> None:
         given.one_of("outage", self.outage, MODES)
@@ -109,6 +119,7 @@ class Settings:
         given.whole("remember_denials", self.remember_denials, 0)
         given.whole("concurrency", self.concurrency, 1)
         given.seconds("queue_timeout", self.queue_timeout)
+        given.one_of("engine", self.engine, ENGINES)
 
 
 def settings(options: Options) -> Settings:

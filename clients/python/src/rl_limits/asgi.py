@@ -16,6 +16,7 @@ from .http import (
     UNDECIDED,
     Count,
     Headers,
+    check_engine,
     check_options,
     check_rules,
     counts,
@@ -74,6 +75,7 @@ class RateLimitMiddleware:
         check_options(count, headers)
         if not callable(limits):
             check_rules("limits", limits)
+        check_engine(limiter.core, count, limits)
         networks = Networks(prefix)
         self.app = app
         self.limiter = limiter

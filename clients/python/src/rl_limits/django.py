@@ -35,6 +35,7 @@ from .address import Networks
 from .http import (
     PROBLEM_TYPE,
     UNDECIDED,
+    check_engine,
     check_options,
     check_rules,
     counts,
@@ -66,6 +67,8 @@ class RateLimitMiddleware:
             check_options(self.count, self.headers)
         self.limits = limits_of(setting("LIMITS"))
         self.limiter = limiter()
+        with configuration():
+            check_engine(self.limiter.core, self.count, self.limits)
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         wanted = () if self.skip(request) else self.limits(request)
@@ -103,6 +106,7 @@ def limits_of(limits: Any) -> Callable[[HttpRequest], Sequence[Limit]]:
         return found
     with configuration():
         check_rules("LIMITS", limits)
+        limiter().core.test_rules(limits)
     if not limits:
         return lambda request: []
     counted = networks()

@@ -40,6 +40,7 @@ class Hold:
     reply: Report
 
     def __init__(self, limiter: Runner, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
+        limiter.core.need_module("hold")
         self.key, self.id, self.lost = key, held.id, threading.Event()
         self._limiter, self._held, self._rules, self._cost, self._turn = limiter, held, rules, cost, turn
         self._left = threading.Event()
@@ -112,6 +113,7 @@ class AsyncHold:
     reply: Report
 
     def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
+        limiter.core.need_module("hold")
         self.key, self.id, self.lost = key, held.id, asyncio.Event()
         self._limiter, self._held, self._rules, self._cost, self._turn = limiter, held, rules, cost, turn
         self._left = False

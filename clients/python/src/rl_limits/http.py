@@ -39,6 +39,14 @@ def check_rules(name: str, rules: Any) -> None:
             raise ValueError(f"{name} has {text!r}, expected other rules: {SLOTS_ARE_HELD}")
 
 
+def check_engine(core: Core, count: Count, limits: Any) -> None:
+    """Refuses what the limiter's engine cannot do. What a function says is known only when a request comes."""
+    if count != "all":
+        core.need_module(f"count={count!r}")
+    if not callable(limits):
+        core.test_rules(limits)
+
+
 def is_refused(core: Core, error: Exception) -> bool:
     """Whether nobody could decide over a request: then its answer is 503. An outage is told when the limiter stops
     asking; of those before, the log has a line each."""

@@ -88,6 +88,7 @@ class Book:
 
 class LeaseBase:
     def __init__(self, limiter: Runner | AsyncRunner, key: str, rules: Rules, ttl: float, most: int) -> None:
+        limiter.core.need_module("a lease")
         given.rules("the lease", rules)
         given.seconds("ttl", ttl, LONGEST_S)
         given.whole("most", most, 1)

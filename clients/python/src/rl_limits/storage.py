@@ -57,6 +57,7 @@ class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         self.key_prefix = key_prefix
         self.limiter = limiter or RateLimiter.from_url(uri.removeprefix("ratelimit+"), **options)
+        self.limiter.core.need_module("a storage of limits")
 
     @property
     def base_exceptions(self) -> type[Exception]:
@@ -132,6 +133,7 @@ class AsyncRateLimitStorage(
         self.key_prefix = key_prefix
         url = uri.removeprefix("async+ratelimit+")
         self.limiter = limiter or AsyncRateLimiter.from_url(url, **options)
+        self.limiter.core.need_module("a storage of limits")
 
     @property
     def base_exceptions(self) -> type[Exception]:

@@ -1,0 +1,116 @@
+// The engine for servers that load no module: `ratelimit.lua`, which answers the module's checks, peeks, refunds and resets by the
+// same integers, under the key with `:script` behind it.
+
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+
+import { codeOf } from './outage.js';
+import type { Reply, Report, RuleReport } from './replies.js';
+import { type Cost, isRange, type Limit, list, type Rules } from './request.js';
+import { readRule, type Rule } from './rule.js';
+import type { Command } from './server.js';
+
+/** Who decides. */
+export type Engine = 'module' | 'script';
+
+/** What the script answers. */
+const COMMAND = /^RL\.(CHECK|PEEK|REFUND|RESET)$/i;
+const OPTION = /^(FULL|HOLD|META)$/i;
+
+interface Script {
+  text: string;
+  digest: string;
+}
+
+let script: Script | undefined;
+
+/** The script, which is read when a limiter needs it first. */
+export function loaded(): Script {
+  if (!script) {
+    const text = readFileSync(new URL('./ratelimit.lua', import.meta.url), 'utf8');
+    script = { text, digest: createHash('sha1').update(text).digest('hex') };
+  }
+  return script;
+}
+
+export function needsModule(what: string): TypeError {
+  return new TypeError(`${what} needs the module, but the engine is 'script'`);
+}
+
+/** The command that asks the script instead of the module. What the script cannot answer is an error, and nothing is sent. */
+export function evalsha([[command], [key], tail]: Command): Command {
+  const [, name] = COMMAND.exec(command!) ?? [];
+  if (!name) throw needsModule(command!);
+  for (const word of tail) scriptKnows(word);
+  return [['EVALSHA', loaded().digest, '1'], [`${key}:script`], [name.toUpperCase(), ...tail]];
+}
+
+/** The same for a server that has forgotten the script. */
+export function evaluate([, keys, tail]: Command): Command {
+  return [['EVAL', loaded().text, '1'], keys, tail];
+}
+
+export function hasForgotten(error: unknown): boolean {
+  return error instanceof Error && codeOf(error) === 'NOSCRIPT';
+}
+
+/** Throws for a rule or an option that the script does not have. */
+export function scriptKnows(word: string): void {
+  if (OPTION.test(word)) throw needsModule(word.toUpperCase());
+  if (word.startsWith('@')) throw needsModule(`the policy '${word}'`);
+  if (/^\d+\.\.\d+$/.test(word)) throw needsModule('a range of costs');
+  const part = word.startsWith('slots:') ? 'slots' : /,(ban|keep)=/.exec(word)?.[1];
+  if (part) throw needsModule(`${part} in the rule '${word}'`);
+}
+
+/**
+ * The report on the one rule of a key that decides, as far as five integers tell: it is a rule with that limit, of several the one
+ * with the shortest period in which the reset lies. There is more again by `nextMs`, or earlier.
+ */
+export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }: Reply, { key, rules }: Limit, cost: Cost): Report {
+  const denies = verdict !== 'allowed';
+  const order = (a: Rule, b: Rule): number => Number(a.periodMs < resetMs) - Number(b.periodMs < resetMs) || a.periodMs - b.periodMs;
+  const [rule] = read(rules).filter((rule) => !rule.shadow && capacityOf(rule) === limit).sort(order);
+  const report = (rule: Rule): RuleReport => ({
+    rule: rule.text,
+    name: rule.name,
+    key,
+    cost: costOf(rule, cost),
+    denies,
+    shadow: false,
+    limit,
+    quota: rule.quota,
+    periodMs: rule.periodMs,
+    remaining,
+    waitMs: denies ? waitMs : 0,
+    nextMs: denies && waitMs >= 0 ? waitMs : resetMs,
+    resetMs,
+  });
+  return { verdict, waitMs, key, rules: rule ? [report(rule)] : [], source };
+}
+
+/** The units that a check has consumed, each with the rules from which it has consumed that many. */
+export function charges(rules: Rules, cost: Cost): Map<number, string[]> {
+  const found = new Map<number, string[]>();
+  for (const rule of read(rules)) {
+    const units = costOf(rule, cost);
+    if (units > 0) found.set(units, [...(found.get(units) ?? []), rule.text]);
+  }
+  return found;
+}
+
+function read(rules: Rules): Rule[] {
+  return list(rules).map((rule) => readRule(rule, 1));
+}
+
+function capacityOf({ text, quota, capacity }: Rule): number {
+  if (quota === 0) return 0;
+  return text.startsWith('leaky:') ? 1 + Number(/,queue=(\d+)/.exec(text)?.[1] ?? quota) : capacity;
+}
+
+function costOf({ name, cost: own }: Rule, cost: Cost): number {
+  if (typeof cost === 'number') return own ?? cost;
+  if (isRange(cost)) return cost[0];
+  if (name && Object.hasOwn(cost, name)) return cost[name]!;
+  return own ?? 1;
+}

@@ -1,0 +1,128 @@
+"""The engine for servers that load no module: `ratelimit.lua`, which answers the module's checks, peeks, refunds and
+resets by the same integers, under the key with `:script` behind it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ._commands import Cost, Limit, Rules, Words, texts
+from ._local import Rule, read
+from ._replies import Reply, Report, RuleReport
+
+#: What the script answers.
+COMMANDS = {f"RL.{name}": name for name in ("CHECK", "PEEK", "REFUND", "RESET")}
+
+RANGE = re.compile(r"\d+\.\.\d+")
+OPTION = re.compile(r",(ban|keep)=")
+
+
+@functools.cache
+def text() -> str:
+    return Path(__file__).with_name("ratelimit.lua").read_text(encoding="utf-8")
+
+
+@functools.cache
+def digest() -> str:
+    return hashlib.sha1(text().encode(), usedforsecurity=False).hexdigest()
+
+
+def needs_module(what: str) -> ValueError:
+    return ValueError(f"{what} needs the module, but the engine is 'script'")
+
+
+def evalsha(words: Words) -> Words:
+    """The words that ask the script instead of the module. What it cannot answer is an error, and nothing is sent."""
+    command, key, *rest = words
+    name = COMMANDS.get(str(command).upper())
+    if name is None:
+        raise needs_module(str(command))
+    for word in rest:
+        test(str(word))
+    return ("EVALSHA", digest(), 1, f"{key}:script", name, *rest)
+
+
+def evaluate(words: Words) -> Words:
+    """The same for a server that has forgotten the script."""
+    return ("EVAL", text(), *words[2:])
+
+
+def has_forgotten(error: Exception) -> bool:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return "NoScriptError" in names or ("ResponseError" in names and str(error).startswith("NOSCRIPT"))
+
+
+def test(word: str) -> None:
+    """Refuses a rule or an option that the script does not have."""
+    if (what := _beyond(word)) is not None:
+        raise needs_module(what)
+
+
+@functools.lru_cache(1024)
+def _beyond(word: str) -> str | None:
+    if word.upper() in ("FULL", "HOLD", "META"):
+        return word.upper()
+    if word.startswith("@"):
+        return f"the policy {word!r}"
+    if RANGE.fullmatch(word):
+        return "a range of costs"
+    option = OPTION.search(word)
+    part = "slots" if word.startswith("slots:") else option and option[1]
+    return part and f"{part} in the rule {word!r}"
+
+
+def report(reply: Reply, limit: Limit, cost: Cost) -> Report:
+    """The report on the one rule of a key that decides, as far as five integers tell: it is a rule with that limit, of
+    several the one with the shortest period in which the reset lies. There is more again by `next_ms`, or earlier."""
+    found = [rule for rule in map(_read, texts(limit.rules)) if not rule.shadow and _capacity(rule) == reply.limit]
+    denies = not reply.allowed
+    next_ms = reply.wait_ms if denies and reply.wait_ms >= 0 else reply.reset_ms
+    rules = [
+        RuleReport(
+            rule=rule.text,
+            name=rule.name,
+            cost=_cost(rule, cost),
+            denies=denies,
+            shadow=False,
+            limit=reply.limit,
+            quota=rule.quota,
+            period_ms=rule.period_ms,
+            remaining=reply.remaining,
+            wait_ms=reply.wait_ms if denies else 0,
+            next_ms=next_ms,
+            reset_ms=reply.reset_ms,
+            key=limit.key,
+        )
+        for rule in sorted(found, key=lambda rule: (rule.period_ms < reply.reset_ms, rule.period_ms))[:1]
+    ]
+    return Report(reply.verdict, reply.wait_ms, tuple(rules), limit.key)
+
+
+def charges(rules: Rules, cost: Cost) -> dict[int, list[str]]:
+    """The units that a check has consumed, and the rules from which it has consumed that many."""
+    found: dict[int, list[str]] = {}
+    for rule in map(_read, texts(rules)):
+        if units := _cost(rule, cost):
+            found.setdefault(units, []).append(rule.text)
+    return found
+
+
+def _read(rule: str) -> Rule:
+    return read(rule, 1)
+
+
+def _capacity(rule: Rule) -> int:
+    queue = re.search(r",queue=(\d+)", rule.text)
+    if rule.quota and rule.text.startswith("leaky:"):
+        return 1 + (int(queue[1]) if queue else rule.quota)
+    return rule.limit if rule.quota else 0
+
+
+def _cost(rule: Rule, cost: Cost) -> int:
+    named: Mapping[str, int] = cost if isinstance(cost, Mapping) else {"": cost if isinstance(cost, int) else cost[0]}
+    if rule.name and rule.name in named:
+        return named[rule.name]
+    return named.get("", 1) if rule.cost is None else rule.cost

@@ -1,0 +1,336 @@
+"""The engine 'script', on servers without the module."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.test.utils import override_settings
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from redis import Redis, RedisCluster
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+from valkey import Valkey
+
+import outages
+import servers
+from rl_limits import AsyncLease, AsyncRateLimiter, Lease, Limit, RateLimiter, is_outage
+from rl_limits import _script as script
+from rl_limits._replies import to_reply
+from rl_limits.asgi import RateLimitMiddleware
+from servers import Server
+
+SHARED = json.loads((servers.ROOT / "clients/cases/script.json").read_text())
+README = (Path(__file__).parents[1] / "README.md").read_text()
+NEEDS = "needs the module, but the engine is 'script'"
+
+
+@pytest.fixture(scope="module", params=servers.NAMES)
+def each_plain(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with servers.start(request.param, module=False) as server:
+        yield server
+
+
+@pytest.fixture
+def plain(each_plain: Server) -> Server:
+    """Every server in turn, empty, and without the script."""
+    with each_plain.client() as client:
+        client.flushall()
+        client.script_flush()
+    return each_plain
+
+
+@pytest.fixture(scope="module")
+def plain_cluster() -> Iterator[list[Server]]:
+    with servers.start_cluster(module=False) as nodes:
+        yield nodes
+
+
+def test_the_package_has_the_one_script() -> None:
+    assert script.text() == (servers.ROOT / "clients/script/ratelimit.lua").read_text()
+
+
+def shown(answer: Any) -> Any:
+    return answer if isinstance(answer, int) else [answer.verdict, answer.limit, answer.remaining]
+
+
+def given(case: dict[str, Any]) -> tuple[str, str, list[Any], dict[str, Any]]:
+    name = next(name for name in ("check", "peek", "refund", "reset") if name in case)
+    words = [case[word] for word in ("units", "rules") if word in case]
+    return name, case[name], words, {"cost": case["cost"]} if "cost" in case else {}
+
+
+@pytest.mark.parametrize("protocol, decode", [(2, False), (3, True)])
+def test_it_answers_the_same_in_all_languages(plain: Server, protocol: int, decode: bool) -> None:
+    options: Any = {"port": plain.port, "protocol": protocol, "decode_responses": decode}
+    for client in (Redis(**options), Valkey(**options)):
+        client.flushall()
+        limiter = RateLimiter(client, engine="script")
+        for case in SHARED["calls"]:
+            name, key, words, named = given(case)
+            assert shown(getattr(limiter, name)(key, *words, **named)) == case.get("reply", True), case
+        found = {key if isinstance(key, str) else key.decode() for key in client.keys("*")}
+        assert "{a}tag:script" in found and all(key.endswith(":script") for key in found)
+
+
+async def test_it_answers_the_same_with_asyncio(plain: Server) -> None:
+    async with plain.async_limiter(engine="script") as limiter:
+        for case in SHARED["calls"]:
+            name, key, words, named = given(case)
+            assert shown(await getattr(limiter, name)(key, *words, **named)) == case.get("reply", True), case
+        await limiter.client.script_flush()
+        assert (await limiter.check("a", "3/m")).remaining == 2
+
+
+@pytest.mark.parametrize("case", SHARED["reports"], ids=lambda case: str(case["rules"]))
+def test_a_report_says_what_five_integers_tell(case: dict[str, Any]) -> None:
+    report = script.report(to_reply(case["reply"]), Limit("k", case["rules"]), case["cost"])
+    own = {"key": "k", "shadow": False}
+    assert [{name: getattr(rule, name) for name in rule.__slots__} for rule in report.rules] == [
+        {**rule, **own} for rule in [case.get("rule")] if rule
+    ]
+    assert report.wait_ms == case["reply"][3] and report.key == "k"
+
+
+@pytest.mark.parametrize("case", SHARED["charges"], ids=lambda case: str(case["rules"]))
+def test_what_was_charged(case: dict[str, Any]) -> None:
+    found = script.charges(case["rules"], case["cost"])
+    assert {str(units): rules for units, rules in found.items()} == case["charges"]
+
+
+def test_a_server_that_has_forgotten_the_script_gets_it_again(plain: Server) -> None:
+    limiter = plain.limiter(engine="script")
+    with plain.client() as client:
+        for remaining in (2, 1):
+            client.script_flush()
+            assert limiter.check("a", "3/m").remaining == remaining
+            assert client.script_exists(script.digest()) == [True]
+        client.config_resetstat()
+        assert limiter.check("a", "3/m").remaining == 0
+        assert "cmdstat_eval" not in client.info("commandstats")
+
+
+def test_a_denial_gives_back_what_other_keys_were_charged(plain: Server) -> None:
+    limiter = plain.limiter(engine="script")
+    limits = [Limit("ip", ["9/d,name=in", "bucket:9/d,name=out,cost=2", "window:9/d"]), Limit("user", "2/d")]
+    first = limiter.check_all(limits, cost={"in": 3, "": 1})
+    assert (first.allowed, [rule.key for rule in first.rules]) == (True, ["ip", "user"])
+    assert limiter.check_all(limits, cost={"in": 2, "": 1}).allowed
+    denied = limiter.check_all(limits, cost={"in": 4, "": 1})
+    assert (denied.verdict, denied.key, denied.rules[0].denies) == ("limited", "user", True)
+    left = [limiter.peek("ip", rule).remaining for rule in limits[0].rules]
+    assert left == [4, 5, 7], "what the denial had consumed is back"
+    with pytest.raises(ValueError, match="given twice"):
+        limiter.check_all([limits[0], limits[0]])
+    with pytest.raises(Exception, match="5/x"):
+        limiter.check_all([limits[1]._replace(key="other"), Limit("b", "5/x")])
+    assert limiter.peek("other", "2/d").remaining == 2, "an error charges no key"
+
+
+async def test_a_denial_gives_back_with_asyncio(plain: Server) -> None:
+    async with plain.async_limiter(engine="script") as limiter:
+        limits = [Limit("ip", "9/d"), Limit("user", "1/d")]
+        assert [(await limiter.check_all(limits)).allowed for _ in range(3)] == [True, False, False]
+        assert (await limiter.peek("ip", "9/d")).remaining == 8
+
+
+def test_denials_are_remembered(plain: Server) -> None:
+    limiter = plain.limiter(engine="script", remember_denials=10)
+    limits = [Limit("ip", "9/d"), Limit("user", "1/d")]
+    assert [limiter.check("a", "1/d").source for _ in range(3)] == ["server", "server", "denial"]
+    assert [limiter.check_all(limits).source for _ in range(3)] == ["server", "server", "denial"]
+    limiter.refund("a", 1, "1/d")
+    limiter.reset("user")
+    assert limiter.check("a", "1/d").allowed and limiter.check_all(limits).allowed
+
+
+@pytest.mark.parametrize("scene", ["BUSY", "OOM", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN"])
+def test_a_server_that_cannot_decide(scene: str) -> None:
+    with outages.REPLIES[scene]() as url:
+        limiter = RateLimiter.from_url(url, engine="script", timeout=5)
+        with pytest.raises(Exception) as raised:
+            limiter.check("a", "2/m")
+        assert is_outage(raised.value)
+
+
+def test_outages_are_answered_as_chosen(plain: Server, stopped: Server) -> None:
+    limits = [Limit("a", "2/m"), Limit("b", "1/m")]
+    for outage, verdicts in (
+        ("allow", ["allowed"] * 4),
+        ("deny", ["limited"] * 4),
+        ("local", ["allowed", "limited", "limited", "limited"]),
+    ):
+        limiter = stopped.limiter(engine="script", outage=outage)
+        assert [limiter.check_all(limits).verdict for _ in range(4)] == verdicts
+        assert limiter.away
+    assert limiter.check("a", "2/m").allowed, "this process gave back what it had charged"
+    with pytest.raises(Exception) as raised:
+        stopped.limiter(engine="script").check_all(limits)
+    assert is_outage(raised.value)
+
+
+def test_a_key_that_was_charged_before_an_outage_is_given_back(plain: Server) -> None:
+    limiter = plain.limiter(engine="script")
+    send = limiter._sender.send
+
+    def fails(command: Any) -> Any:
+        if "b:script" in command.words:
+            raise TimeoutError
+        return send(command)
+
+    limiter._sender.send = fails  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError):
+        limiter.check_all([Limit("a", "2/m"), Limit("b", "1/m")])
+    assert limiter.peek("a", "2/m").remaining == 2
+
+
+def needing(limiter: Any) -> dict[str, Callable[[], Any]]:
+    pool = [Limit("a", "2/m")]
+    return {
+        "RL.WAIT": lambda: limiter.wait("a", "2/m", 1),
+        "RL.MCHECK": lambda: limiter.check_any(pool),
+        "FULL": lambda: limiter.peek_all("a", "2/m"),
+        "META": lambda: limiter.check("a", "2/m", meta="who"),
+        "RL.SETTLE": lambda: limiter.settle("a", "id"),
+        "RL.RENEW": lambda: limiter.renew("a", "id", 1),
+        "pause": lambda: limiter.pause("a", 1),
+        "RL.RESUME": lambda: limiter.resume("a"),
+        "RL.SYNC": lambda: limiter.sync("a", 1, "2/m"),
+        "follow": lambda: limiter.follow("a", 200, {}),
+        "RL.INFO": lambda: limiter.call("RL.INFO", "a"),
+        "a range of costs": lambda: limiter.check("a", "2/m", cost=(1, 2)),
+        "META ": lambda: limiter.check_all(pool, meta="who"),
+        "a range of costs ": lambda: limiter.check_all(pool, cost=(1, 2)),
+    }
+
+
+async def test_what_needs_the_module_is_refused_at_once() -> None:
+    """Nothing is sent, and no outage is seen: there is no server."""
+    limiter = RateLimiter(Redis(port=1), engine="script", outage="allow")
+    asynchronous = AsyncRateLimiter("no client", engine="script", outage="allow")
+    for what, call in needing(limiter).items():
+        with pytest.raises(ValueError, match=f"^{what.strip()} {NEEDS}"):
+            call()
+    for what, call in needing(asynchronous).items():
+        with pytest.raises(ValueError, match=f"^{what.strip()} {NEEDS}"):
+            await call()
+    for made in (lambda: limiter.hold("a", "2/m", ttl=1), lambda: asynchronous.hold("a", "2/m", ttl=1)):
+        with pytest.raises(ValueError, match=f"^hold {NEEDS}"):
+            made()
+    for kind, of in ((Lease, limiter), (AsyncLease, asynchronous)):
+        with pytest.raises(ValueError, match=f"^a lease {NEEDS}"):
+            kind(of, "a", "2/m")  # type: ignore[arg-type]
+    for case in SHARED["refused"]:
+        with pytest.raises(ValueError) as raised:
+            limiter.check("a", ["5/m", case["rule"]])
+        assert str(raised.value) == case["error"]
+        with pytest.raises(ValueError, match=NEEDS):
+            limiter.refund("a", 1, case["rule"])
+        with pytest.raises(ValueError, match=r"needs the module|slots are held"):
+            RateLimitMiddleware(None, asynchronous, case["rule"])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"^count='failed' {NEEDS}"):
+        RateLimitMiddleware(None, asynchronous, "5/m", count="failed")  # type: ignore[arg-type]
+    assert limiter.outages == asynchronous.outages == 0
+
+
+def test_a_storage_of_limits_needs_the_module() -> None:
+    from rl_limits.storage import AsyncRateLimitStorage, RateLimitStorage
+
+    for kind, scheme in ((RateLimitStorage, ""), (AsyncRateLimitStorage, "async+")):
+        with pytest.raises(ValueError, match=f"a storage of limits {NEEDS}"):
+            kind(f"{scheme}ratelimit+redis://localhost", engine="script")  # type: ignore[abstract]
+
+
+def test_a_wrong_rule_is_the_scripts_error(plain: Server) -> None:
+    limiter = plain.limiter(engine="script", outage="allow")
+    for rule in ("5/x", "log:5/0s", "nonsense"):
+        with pytest.raises(Exception, match=f'rule "{rule}"'):
+            limiter.check("a", rule)
+    assert limiter.outages == 0
+
+
+def test_a_client_without_the_rights_is_told_which() -> None:
+    told: list[Any] = []
+    with servers.start(module=False) as server, server.client() as client:
+        client.execute_command("ACL", "SETUSER", "nobody", "on", ">secret", "~*", "-@all", "+hello", "+client")
+        rights = ["+eval", "+evalsha", "+get", "+set", "+del", "+time"]
+        client.execute_command("ACL", "SETUSER", "somebody", "on", ">secret", "~*", "-@all", "+client", *rights)
+        options: Any = {"engine": "script", "password": "secret", "timeout": 5, "on_misconfigured": told.append}
+        limiter = RateLimiter.from_url(server.url, username="nobody", outage="allow", **options)
+        assert limiter.check("a", "2/m").source == "outage"
+        assert "+evalsha" in told[0].advice
+        assert RateLimiter.from_url(server.url, username="somebody", **options).check("a", "2/m").source == "server"
+
+
+def test_the_readmes_first_check_works_without_the_module(plain: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    code = README.split("```python\n")[1].split("```")[0]
+    assert 'outage="local")' in code
+    code = code.replace('outage="local")', 'outage="local", engine="script", timeout=5)')
+    exec(code.replace("redis://localhost", plain.url), {})
+    assert capsys.readouterr().out.strip() == "allowed 4 0"
+    with plain.client() as client:
+        assert client.keys() == ["login:42:script"]
+
+
+def test_asgi(plain: Server) -> None:
+    app = FastAPI()
+    limiter = AsyncRateLimiter.from_url(plain.url, engine="script", timeout=5)
+    limits = [Limit("ip", ["9/d,name=day", "bucket:9/h,burst=10"]), Limit("user", "2/d,name=user")]
+    app.add_middleware(RateLimitMiddleware, limiter=limiter, limits=lambda scope: limits)
+
+    @app.get("/")
+    def hello() -> str:
+        return "hello"
+
+    with TestClient(app) as client:
+        answers = [client.get("/") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[0].headers["RateLimit-Policy"] == '"day";q=9;w=86400, "user";q=2;w=86400'
+    assert answers[0].headers["RateLimit"] == '"day";r=8;t=86400, "user";r=1;t=86400'
+    assert answers[2].json()["violated-policies"] == ["user"]
+    assert 86_000 < int(answers[2].headers["Retry-After"]) <= 86_400
+
+
+def test_django(plain: Server) -> None:
+    import test_django
+
+    def settings(**more: Any) -> Any:
+        own = {"URL": plain.url, "OPTIONS": {"engine": "script", "timeout": 5}, "LIMITS": "2/d", **more}
+        return override_settings(RL_LIMITS=own, MIDDLEWARE=test_django.settings.MIDDLEWARE)
+
+    with settings():
+        assert [Client().get("/").status_code for _ in range(3)] == [200, 200, 429]
+    for more in ({"COUNT": "failed"}, {"LIMITS": "@free"}):
+        with settings(**more), pytest.raises(Exception, match=f"RL_LIMITS: .*{NEEDS}"):
+            Client().get("/")
+    throttle = {"DEFAULT_THROTTLE_RATES": {"anon": "2/min"}, "UNAUTHENTICATED_USER": None}
+    with settings(LIMITS=[]), override_settings(REST_FRAMEWORK=throttle):
+        assert [Client().get("/anon").status_code for _ in range(3)] == [200, 200, 429]
+
+
+async def test_a_cluster(plain_cluster: list[Server]) -> None:
+    port = plain_cluster[0].port
+    limits = [Limit("ip:203.0.113.9", "5/d"), Limit("user:42", "2/d")]
+    limiter = RateLimiter(RedisCluster(host="127.0.0.1", port=port), engine="script")
+    assert [limiter.check(f"user:{i}", "2/d").remaining for i in range(30)] == [1] * 30
+    assert [limiter.check_all(limits).allowed for _ in range(3)] == [True, True, False]
+    assert limiter.peek("ip:203.0.113.9", "5/d").remaining == 3
+    async with AsyncRedisCluster(host="127.0.0.1", port=port) as client:
+        asynchronous = AsyncRateLimiter(client, timeout=5, engine="script")
+        assert [(await asynchronous.check(f"one:{i}", "2/d")).remaining for i in range(30)] == [1] * 30
+        assert not (await asynchronous.check_all(limits)).allowed
+
+
+def test_many_at_once_load_it_together(plain: Server) -> None:
+    limiter = plain.limiter(engine="script")
+    threads = [threading.Thread(target=limiter.check, args=("a", "100/d")) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert limiter.peek("a", "100/d").remaining == 80
