@@ -147,9 +147,8 @@ fn kind_of(name: &str) -> Kind {
         "key" => KEY,
         "pattern" => PATTERN,
         "unix-time-seconds" | "unix-time-milliseconds" => UNIX_TIME,
-        "rule" | "name" | "a..b" | "name=cost" | "id" | "flow" | "text" | "reason" | "period" => {
-            STRING
-        }
+        "rule" | "name" | "policy" | "a..b" | "name=cost" | "id" | "flow" | "text" | "reason"
+        | "period" => STRING,
         "effect" | "detail" | "payload" => STRING,
         _ => INTEGER,
     }

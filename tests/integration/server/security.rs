@@ -181,7 +181,7 @@ fn all_but_dangerous_includes_commands_of_operators_before_7_2() {
             rights.contains(&format!("-{name}").as_str())
         };
         let taken: Vec<_> = CALLS.iter().filter(taken).collect();
-        assert_eq!(taken.len(), 7);
+        assert_eq!(taken.len(), 9);
         for call in taken {
             assert!(is_denied(command(call).query(&mut c)), "{call}");
         }

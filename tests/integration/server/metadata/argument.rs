@@ -87,7 +87,7 @@ impl Argument {
             ("pure-token", _) => &[],
             ("key", _) => &["k"],
             ("integer", "numkeys") => &["1"],
-            ("string", "name") => &["free"],
+            ("string", "name" | "policy") => &["free"],
             ("integer", "cost" | "units" | "count" | "remaining") => &["1"],
             ("integer", "max-burst" | "count-per-period" | "period-seconds" | "quantity") => &["1"],
             ("integer", "weight" | "priority") => &["3"],
