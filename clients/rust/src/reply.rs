@@ -121,6 +121,7 @@ impl Reply {
     ///
     /// # Errors
     /// A fraction that is not above 0 and at most 1.
+    #[allow(clippy::cast_precision_loss, reason = "units have 32 bits")]
     pub fn crossed(&self, fraction: f64, cost: Option<u64>) -> RedisResult<bool> {
         if !(fraction > 0.0 && fraction <= 1.0) {
             let given = format!("{fraction}, expected a number above 0 and at most 1");
