@@ -15,6 +15,7 @@ use crate::events::Events;
 use crate::local::Local;
 use crate::outage::{Outage, is_outage, is_refusal, saturated};
 use crate::reply::{Answer, Reply, Report, Source, Verdict};
+use crate::script::{Script, has_forgotten, needs_module};
 use crate::server::{Connection, Opener};
 use crate::within::within;
 
@@ -30,6 +31,8 @@ pub struct Asker {
     /// As many commands may be under way.
     pub places: Semaphore,
     pub separately: bool,
+    /// What decides instead of the module.
+    pub script: Option<Script>,
     pub breaker: Breaker,
     pub events: Events,
     pub local: Local,
@@ -61,20 +64,35 @@ impl Asker {
         }
     }
 
+    /// The error of what the script cannot do.
+    pub fn need_module(&self, what: &str) -> RedisResult<()> {
+        if self.script.is_some() { Err(needs_module(what)) } else { Ok(()) }
+    }
+
     async fn answer(
         &self,
         command: &Cmd,
         key: &[u8],
     ) -> RedisResult<(Try<'_>, RedisResult<Value>)> {
+        let script = self.script.as_ref();
+        let by_script = script.map(|script| Ok::<_, RedisError>((script, Script::asked(command)?)));
+        let by_script = by_script.transpose()?;
         self.cleans_up.learn_runtime();
         let _place = self.place().await?;
         let opens = self.breaker.opens();
         let asking = self.breaker.enter(Instant::now())?;
-        let answer = async {
+        let send = async |command: &Cmd, key: &[u8]| {
             if asking.is_only() {
                 self.in_time(self.connection.send_anew(command, key)).await
             } else {
                 self.in_time(self.connection.send(command, key)).await
+            }
+        };
+        let answer = async {
+            let Some((script, asked)) = &by_script else { return send(command, key).await };
+            match send(&script.evalsha(asked), &asked.key).await {
+                Err(error) if has_forgotten(&error) => send(&asked.eval(), &asked.key).await,
+                answer => answer,
             }
         };
         tokio::select! {

@@ -19,6 +19,7 @@ use crate::limiter::RateLimiter;
 use crate::local::Local;
 use crate::outage::Outage;
 use crate::rules::Rules;
+use crate::script::{Engine, Script};
 use crate::server::{self, Connection, Opener};
 
 /// How long a command, with connecting, may take by default.
@@ -41,6 +42,7 @@ pub struct Builder {
     events: Events,
     separately: bool,
     remembered: usize,
+    engine: Engine,
 }
 
 impl RateLimiter {
@@ -91,6 +93,7 @@ impl Builder {
             events: Events::default(),
             separately: false,
             remembered: 0,
+            engine: Engine::default(),
         }
     }
 
@@ -187,6 +190,13 @@ impl Builder {
         Self { remembered: most, ..self }
     }
 
+    /// Who decides: by default the module. The script is for servers that load no module. With it
+    /// [`RateLimiter::check_all`] asks key by key, as with [`Self::separately`], and gives back by refunds,
+    /// which take the newest units. What needs the module, such as holds, is an error.
+    pub fn engine(self, engine: Engine) -> Self {
+        Self { engine, ..self }
+    }
+
     /// The limiter.
     ///
     /// # Errors
@@ -211,6 +221,7 @@ impl Builder {
             queue_timeout: self.queue_timeout,
             places: Semaphore::new(self.concurrency),
             separately: self.separately,
+            script: (self.engine == Engine::Script).then(Script::new),
             breaker: Breaker::default(),
             events: self.events,
             cleans_up: CleanUps::new(),

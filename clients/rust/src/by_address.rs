@@ -12,6 +12,7 @@ use crate::check::Check;
 use crate::layer::{Limits, RateLimitLayer, Target};
 use crate::limiter::RateLimiter;
 use crate::rules::Rules;
+use crate::script;
 
 /// Limits each client's network by rules; [`RateLimitLayer::by_address`] makes it.
 #[derive(Clone, Debug)]
@@ -35,6 +36,9 @@ impl RateLimitLayer<ByAddress> {
         let rules = rules.into();
         rules.validate()?;
         Rules::refuse_slots(rules.texts().iter().map(String::as_str))?;
+        if limiter.asker().script.is_some() {
+            rules.texts().iter().try_for_each(|text| script::knows(text))?;
+        }
         let warned = Arc::default();
         Ok(Self::new(limiter, ByAddress { rules, prefix: 64, warned }))
     }

@@ -62,6 +62,7 @@ impl RateLimiter {
     /// # Errors
     /// [`HoldError::Denied`], or those of [`Self::check`].
     pub async fn hold(&self, check: impl Into<Check>, ttl: Duration) -> Result<Hold, HoldError> {
+        self.asker().need_module("hold")?;
         let (check, receipt) = self.receipt(check.into(), ttl)?;
         let asked = Instant::now();
         let (reply, since) = match check.wait {

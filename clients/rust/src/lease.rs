@@ -121,7 +121,7 @@ impl Lease {
     /// Leases units with other options.
     ///
     /// # Errors
-    /// A rule that cannot be read, a `ttl` that is not above 0 and at most 366 days, or a `most` that is not
+    /// A limiter by [`Engine::Script`](crate::Engine::Script), a rule that cannot be read, a `ttl` that is not above 0 and at most 366 days, or a `most` that is not
     /// 1 to 4,294,967,295.
     pub fn with(
         limiter: RateLimiter,
@@ -129,6 +129,7 @@ impl Lease {
         rules: impl Into<Rules>,
         options: LeaseOptions,
     ) -> RedisResult<Self> {
+        limiter.asker().need_module("a lease")?;
         let (key, rules, LeaseOptions { ttl, most }) = (key.into(), rules.into(), options);
         rules.validate()?;
         let wrong =

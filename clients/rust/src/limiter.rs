@@ -12,6 +12,7 @@ use crate::check::Check;
 use crate::receipt::{Receipt, has_too_many_holds};
 use crate::reply::{Answer, Reply, Report, Source};
 use crate::rules::Rules;
+use crate::script;
 use crate::separately;
 use crate::settlement::{Settlement, refund_command, renew_command, settle_command};
 
@@ -96,6 +97,7 @@ impl RateLimiter {
         check: &Check,
         settlement: Option<Settlement>,
     ) -> RedisResult<(Report, Receipt)> {
+        self.0.need_module("count")?;
         let keys = check.limits.iter().map(|limit| limit.key.clone()).collect();
         let given = check.hold.and(check.id.clone());
         let is_given = given.is_some();
@@ -147,13 +149,20 @@ impl RateLimiter {
         }
         let report = deciding.await?;
         let key = report.key.as_ref().unwrap_or(&first.key);
-        let rules = report.rules.iter().map(|rule| &rule.rule[..]);
-        denials.keep(now, check, key, rules, &report);
+        if self.0.script.is_some() {
+            // Its report has only the rule that decides.
+            let rules = check.limits.iter().flat_map(|limit| limit.rules.texts());
+            denials.keep(now, check, key, rules.map(String::as_str), &report);
+        } else {
+            denials.keep(now, check, key, report.texts(), &report);
+        }
         Ok(report)
     }
 
     async fn report(&self, check: &Check) -> RedisResult<Report> {
-        if self.0.separately && check.limits.len() > 1 {
+        if self.0.script.is_some() {
+            script::decide(&self.0, check).await
+        } else if self.0.separately && check.limits.len() > 1 {
             separately::decide(&self.0, check).await
         } else {
             self.0.decide(check).await

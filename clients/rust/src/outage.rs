@@ -28,6 +28,8 @@ pub enum Misconfiguration {
     Module,
     Password,
     Rights,
+    /// To run the script that stands in for the module.
+    Scripts,
 }
 
 /// Commands that the clients send, without `RL.`. An application may misspell any other.
@@ -48,7 +50,7 @@ impl Misconfiguration {
         let command = command.unwrap_or_default();
         let is_of_checks = match found {
             Self::Module => is_one_of(&OWN, command),
-            Self::Password => true,
+            Self::Password | Self::Scripts => true,
             Self::Rights => command.is_empty() || is_one_of(&CHECKS, command),
         };
         is_of_checks.then_some(found)
@@ -64,7 +66,11 @@ impl Misconfiguration {
             let name = rest.split(['\'', '`']).next()?;
             prefix.eq_ignore_ascii_case("RL.").then_some(name)
         };
-        let rights = || (Self::Rights, named_after(" run the "));
+        let rights = || {
+            let runs_scripts = text.contains(" run the 'eval");
+            let of_scripts = runs_scripts.then_some((Self::Scripts, None));
+            of_scripts.unwrap_or_else(|| (Self::Rights, named_after(" run the ")))
+        };
         match error.kind() {
             ErrorKind::AuthenticationFailed => Some((Self::Password, None)),
             ErrorKind::Server(ServerErrorKind::NoPerm) => Some(rights()),
@@ -83,9 +89,14 @@ impl Misconfiguration {
     /// What to do.
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::Module => "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md",
+            Self::Module => {
+                "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'"
+            }
             Self::Password => "give the client the password",
             Self::Rights => "give the user the rights +@ratelimit ~keys, see SECURITY.md",
+            Self::Scripts => {
+                "give the user the rights +eval +evalsha +get +set +del +time ~keys, see clients.md"
+            }
         }
     }
 }

@@ -23,6 +23,7 @@ impl RateLimiter {
         time: Duration,
         reason: Option<&str>,
     ) -> RedisResult<Duration> {
+        self.asker().need_module("pause")?;
         let key = key.as_ref();
         let mut command = redis::cmd("RL.PAUSE");
         command.arg(key).arg("PX").arg(ms(time));
@@ -82,6 +83,7 @@ impl RateLimiter {
         headers: &HeaderMap,
         remaining: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> RedisResult<Duration> {
+        self.asker().need_module("follow")?;
         let (key, mut paused) = (key.as_ref(), Duration::ZERO);
         let done = async {
             if let Some(time) = pause_of(status, headers, SystemTime::now()) {

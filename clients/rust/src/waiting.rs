@@ -27,6 +27,7 @@ impl RateLimiter {
     /// # Errors
     /// Those of [`Self::check`].
     pub async fn wait(&self, check: impl Into<Check>, timeout: Duration) -> RedisResult<Reply> {
+        self.asker().need_module("wait")?;
         let check = check.into();
         if check.limits.is_empty() {
             return Ok(Reply::passed(Source::Local));

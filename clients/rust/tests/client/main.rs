@@ -10,5 +10,6 @@ mod outage;
 mod package;
 mod plans;
 mod saturated;
+mod script;
 mod support;
 mod upstream;

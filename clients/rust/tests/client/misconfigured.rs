@@ -44,7 +44,11 @@ async fn a_server_that_does_not_limit_is_an_outage_that_is_told_once() {
     let weak = Server::start("redis-8.2");
     weak.send("ACL SETUSER weak on >pw ~a -@all +ping +hello +client");
     for (server, client, advice) in [
-        (&bare, bare.client(), "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md"),
+        (
+            &bare,
+            bare.client(),
+            "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'",
+        ),
         (&closed, closed.client(), "give the client the password"),
         (&weak, as_user(&weak, "weak:wrong"), "give the client the password"),
         (

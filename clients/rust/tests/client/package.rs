@@ -25,6 +25,9 @@ async fn the_readme_serves_from_the_packages() {
     for (name, source) in packages {
         package(name, &Path::new(CLIENT).join(source), dir.path());
     }
+    let script = dir.path().join("tower-redis-ratelimit-0.1.0/src/ratelimit.lua");
+    let script = fs::read_to_string(script).expect("the package has the script");
+    assert_eq!(script, include_str!("../../../script/ratelimit.lua"));
 
     let server = Server::start("valkey-9.1");
     let (port, project) = (free_port(), dir.path().join("project"));
@@ -45,9 +48,21 @@ async fn the_readme_serves_from_the_packages() {
         program.replace("redis://127.0.0.1", &format!("redis://127.0.0.1:{}", server.port()));
     fs::write(project.join("src/main.rs"), format!("use std::net::SocketAddr;\n{program}"))
         .expect("a disk");
+    let used = "use tower_redis_ratelimit::{Check, Outage, RateLimiter, redis};";
+    let first = block(&format!("rust,no_run\n{used}")).replace("\n# ", "\n");
+    let engine = "tower_redis_ratelimit::Engine::Script";
+    let first = first.replace("Outage::Local)", &format!("Outage::Local).engine({engine})"));
+    let main = "#[tokio::main]\nasync fn main() { login().await.expect(\"it works\") }";
+    let first = format!("{used}\n{first}\n{main}\n");
+    let plain = Server::without_module("redis-6.2", &[]);
+    let first = first.replace("127.0.0.1", &format!("127.0.0.1:{}", plain.port()));
+    fs::create_dir_all(project.join("src/bin")).expect("a disk");
+    fs::write(project.join("src/bin/first.rs"), first).expect("a disk");
     // Where these tests are built, which saves a minute.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
     run(cargo(&project).args(["build", "--target-dir"]).arg(target));
+    let first = Command::new(target.join("debug/first")).output().expect("it is built");
+    assert_eq!(String::from_utf8_lossy(&first.stdout), "Allowed Some(4) Some(0ns)\n", "{first:?}");
     let _app = App(Command::new(target.join("debug/fresh")).spawn().expect("it is built"));
 
     let ask = async || {

@@ -24,7 +24,10 @@ const OPTIONS: [&str; 6] = [
 impl<const N: usize> Cluster<N> {
     /// Servers that know each other, of which the first have the slots.
     fn of(name: &'static str, primaries: usize) -> Self {
-        let nodes = [(); N].map(|()| Server::start_with(name, &OPTIONS));
+        Self::made_of([(); N].map(|()| Server::start_with(name, &OPTIONS)), primaries)
+    }
+
+    fn made_of(nodes: [Server; N], primaries: usize) -> Self {
         for (place, node) in nodes.iter().enumerate() {
             if place < primaries {
                 let [first, next] = [place, place + 1].map(|part| part * 16_384 / primaries);
@@ -66,6 +69,16 @@ impl Cluster<4> {
 impl Cluster {
     pub fn start(name: &'static str) -> Self {
         Self::of(name, 2)
+    }
+
+    pub fn without_module(name: &'static str) -> Self {
+        Self::made_of([(); 2].map(|()| Server::without_module(name, &OPTIONS)), 2)
+    }
+
+    /// Lets the node of `{a}` hang, but not of `{b}`, and the other node not mind, or lets it go on.
+    pub fn freeze_node_of_a(&self, stopped: bool) {
+        self.nodes[0].send("CONFIG SET cluster-node-timeout 60000");
+        self.nodes[1].freeze(stopped);
     }
 
     /// How many keys each node holds.
