@@ -256,7 +256,7 @@ packages: ### rehearse publishing to npm, PyPI and crates.io, without an upload:
 	cd clients/python && python3 -B -m build --no-isolation --outdir ../../target/packages
 	$(if $(REPOSITORY),cd clients/node && npm pkg set repository.type=git repository.url="git+$(REPOSITORY).git")
 	cd clients/node && npm pack --silent --pack-destination ../../target/packages
-	npm publish --dry-run target/packages/redis-ratelimit-*.tgz
+	npm publish --dry-run --tag next target/packages/redis-ratelimit-*.tgz
 
 reproducible: ### build the module in two folders, and fail unless both builds have the same bytes
 	@scripts/reproducible
