@@ -147,7 +147,7 @@ test('npm pack works in a clean clone', async (t) => {
   for (const path of stdout.trim().split('\n')) await cp(join(ROOT, path), join(clone, path));
   const env = { ...process.env, npm_config_prefer_offline: 'true' };
   await run('npm', ['pack', join(clone, 'clients/node')], { cwd: clone, env });
-  assert.match((await run('tar', ['-tf', join(clone, 'redis-ratelimit-0.1.0.tgz')])).stdout, /package\/dist\/ioredis\.d\.ts/);
+  assert.match((await run('tar', ['-tf', join(clone, `redis-ratelimit-${MANIFEST.version}.tgz`)])).stdout, /package\/dist\/ioredis\.d\.ts/);
 });
 
 test('no file imports itself, directly or through others', async () => {

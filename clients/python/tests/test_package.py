@@ -35,10 +35,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_package_holds_its_sources_its_licences_and_no_tests(built: Path) -> None:
     [wheel], [sdist] = built.glob("*.whl"), built.glob("*.tar.gz")
+    name = sdist.name.removesuffix(".tar.gz")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        metadata = archive.read("rl_limits-0.1.0rc1.dist-info/METADATA").decode()
-        licence = archive.read("rl_limits-0.1.0rc1.dist-info/licenses/LICENSE-APACHE").decode()
+        metadata = archive.read(f"{name}.dist-info/METADATA").decode()
+        licence = archive.read(f"{name}.dist-info/licenses/LICENSE-APACHE").decode()
         assert archive.read("rl_limits/ratelimit.lua") == SCRIPT.read_bytes()
     assert {name for name in names if ".dist-info/" not in name} == SOURCES
     assert "rl_limits/py.typed" in SOURCES
@@ -48,8 +49,8 @@ def test_the_package_holds_its_sources_its_licences_and_no_tests(built: Path) ->
     assert licence == (servers.ROOT / "LICENSE-APACHE").read_text()
     with tarfile.open(sdist) as archive:
         names = set(archive.getnames())
-        assert archive.extractfile("rl_limits-0.1.0rc1/LICENSE-MIT").read() == (servers.ROOT / "LICENSE-MIT").read_bytes()
-        assert archive.extractfile("rl_limits-0.1.0rc1/src/rl_limits/ratelimit.lua").read() == SCRIPT.read_bytes()
+        assert archive.extractfile(f"{name}/LICENSE-MIT").read() == (servers.ROOT / "LICENSE-MIT").read_bytes()
+        assert archive.extractfile(f"{name}/src/rl_limits/ratelimit.lua").read() == SCRIPT.read_bytes()
     assert not [name for name in names if "/tests/" in name]
 
 

@@ -25,7 +25,8 @@ async fn the_readme_serves_from_the_packages() {
     for (name, source) in packages {
         package(name, &Path::new(CLIENT).join(source), dir.path());
     }
-    let script = dir.path().join("tower-redis-ratelimit-0.1.0/src/ratelimit.lua");
+    let folder = format!("tower-redis-ratelimit-{}", env!("CARGO_PKG_VERSION"));
+    let script = dir.path().join(folder).join("src/ratelimit.lua");
     let script = fs::read_to_string(script).expect("the package has the script");
     assert_eq!(script, include_str!("../../../script/ratelimit.lua"));
 
