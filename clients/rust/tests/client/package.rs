@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 use crate::support::server::{Server, free_port};
 use crate::support::until;
 
+/// Of all three crates.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 const CLIENT: &str = env!("CARGO_MANIFEST_DIR");
 const README: &str = include_str!("../../README.md");
 
@@ -25,7 +27,7 @@ async fn the_readme_serves_from_the_packages() {
     for (name, source) in packages {
         package(name, &Path::new(CLIENT).join(source), dir.path());
     }
-    let folder = format!("tower-redis-ratelimit-{}", env!("CARGO_PKG_VERSION"));
+    let folder = format!("tower-redis-ratelimit-{VERSION}");
     let script = dir.path().join(folder).join("src/ratelimit.lua");
     let script = fs::read_to_string(script).expect("the package has the script");
     assert_eq!(script, include_str!("../../../script/ratelimit.lua"));
@@ -34,11 +36,11 @@ async fn the_readme_serves_from_the_packages() {
     let (port, project) = (free_port(), dir.path().join("project"));
     fs::create_dir_all(project.join("src")).expect("a disk");
     let path = r#"path = "../redis-ratelimit/clients/rust""#;
-    let manifest = block("toml").replace(path, r#"version = "0.1.0""#);
+    let manifest = block("toml").replace(path, &format!("version = \"{VERSION}\""));
     let mut manifest =
         format!("[package]\nname = \"fresh\"\nedition = \"2024\"\n{manifest}\n[patch.crates-io]\n");
     for (name, _) in packages {
-        manifest += &format!("{name} = {{ path = \"../{name}-0.1.0\" }}\n");
+        manifest += &format!("{name} = {{ path = \"../{name}-{VERSION}\" }}\n");
     }
     fs::write(project.join("Cargo.toml"), manifest + "[profile.dev]\ndebug = 0\n").expect("a disk");
     // The versions that are here already.
@@ -85,9 +87,9 @@ fn package(name: &str, source: &Path, to: &Path) {
     let target = to.join("target");
     let packing = ["package", "--no-verify", "--exclude-lockfile", "--allow-dirty", "--target-dir"];
     run(cargo(source).args(packing).arg(&target));
-    let archive = target.join(format!("package/{name}-0.1.0.crate"));
+    let archive = target.join(format!("package/{name}-{VERSION}.crate"));
     run(Command::new("tar").arg("-xzf").arg(archive).current_dir(to));
-    let unpacked = to.join(format!("{name}-0.1.0"));
+    let unpacked = to.join(format!("{name}-{VERSION}"));
     for file in ["LICENSE-MIT", "LICENSE-APACHE", "Cargo.toml"] {
         assert!(unpacked.join(file).is_file(), "{name} has no {file}");
     }
