@@ -200,6 +200,8 @@ def needing(limiter: Any) -> dict[str, Callable[[], Any]]:
         "RL.RENEW": lambda: limiter.renew("a", "id", 1),
         "pause": lambda: limiter.pause("a", 1),
         "RL.RESUME": lambda: limiter.resume("a"),
+        "RL.PLAN": lambda: limiter.plan("a", "free"),
+        "RL.UNPLAN": lambda: limiter.unplan("a"),
         "RL.SYNC": lambda: limiter.sync("a", 1, "2/m"),
         "follow": lambda: limiter.follow("a", 200, {}),
         "RL.INFO": lambda: limiter.call("RL.INFO", "a"),
