@@ -200,6 +200,8 @@ def needing(limiter: Any) -> dict[str, Callable[[], Any]]:
         "RL.RENEW": lambda: limiter.renew("a", "id", 1),
         "pause": lambda: limiter.pause("a", 1),
         "RL.RESUME": lambda: limiter.resume("a"),
+        "RL.PLAN": lambda: limiter.plan("a", "free"),
+        "RL.UNPLAN": lambda: limiter.unplan("a"),
         "RL.SYNC": lambda: limiter.sync("a", 1, "2/m"),
         "follow": lambda: limiter.follow("a", 200, {}),
         "RL.INFO": lambda: limiter.call("RL.INFO", "a"),
@@ -275,6 +277,17 @@ def test_the_readmes_first_check_works_without_the_module(plain: Server, capsys:
     assert capsys.readouterr().out.strip() == "allowed 4 0"
     with plain.client() as client:
         assert client.keys() == ["login:42:script"]
+
+
+def test_a_quota_moves_up_as_the_document_says(server: Server) -> None:
+    page = (servers.ROOT / "docs/migrate.md").read_text()
+    code = page.split("## From the script to the module")[1].split("```python\n")[1].split("```")[0]
+    names = {"by_script": server.limiter(engine="script"), "by_module": server.limiter()}
+    for cost in (6200, 1):
+        names["by_script"].check("quota:42", "fixed:10000/month", cost=cost)
+    exec(code, names)
+    assert names["by_module"].peek("quota:42", "fixed:10000/month").remaining == 3799
+    assert names["by_script"].peek("quota:42", "fixed:10000/month").remaining == 3799
 
 
 def test_asgi(plain: Server) -> None:

@@ -134,6 +134,8 @@ impl Reply {
         };
         let used = limit.saturating_sub(remaining);
         let before = used.saturating_sub(cost.or(self.granted).unwrap_or(1));
+        // Units are at most 1,000,000,000: a float is exact.
+        #[expect(clippy::cast_precision_loss)]
         let share = |units: u64| units as f64 / limit as f64;
         Ok(share(before) < fraction && fraction <= share(used))
     }

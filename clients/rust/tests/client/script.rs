@@ -203,6 +203,8 @@ async fn what_needs_the_module_is_refused_at_once() {
         ("RL.RENEW", error(limiter.renew("a", "id", second).await)),
         ("pause", error(limiter.pause("a", second, None).await)),
         ("RL.RESUME", error(limiter.resume("a").await)),
+        ("RL.PLAN", error(limiter.plan("a", "free", None).await)),
+        ("RL.UNPLAN", error(limiter.unplan("a").await)),
         ("RL.SYNC", error(limiter.sync("a", 1, "2/m").await)),
         ("follow", error(limiter.follow("a", StatusCode::OK, &HeaderMap::new(), []).await)),
         ("RL.INFO", error(limiter.call::<()>(cmd("RL.INFO").arg("a"), "a").await)),
