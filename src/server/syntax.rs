@@ -148,8 +148,7 @@ fn kind_of(name: &str) -> Kind {
         "pattern" => PATTERN,
         "unix-time-seconds" | "unix-time-milliseconds" => UNIX_TIME,
         "rule" | "name" | "policy" | "a..b" | "name=cost" | "id" | "flow" | "text" | "reason"
-        | "period" => STRING,
-        "effect" | "detail" | "payload" => STRING,
+        | "period" | "effect" | "detail" | "payload" => STRING,
         _ => INTEGER,
     }
 }

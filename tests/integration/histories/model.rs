@@ -39,6 +39,7 @@ enum Expected {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that a key is")]
 struct Key {
     /// Units consumed under each rule, without slots.
     used: [i64; SLOTS],

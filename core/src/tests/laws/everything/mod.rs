@@ -93,9 +93,9 @@ impl Key {
         });
     }
 
-    fn bind(&mut self, plan: Option<Plan>) {
-        self.plan.clone_from(&plan);
-        self.both(|limiter| limiter.set_plan(plan.clone()));
+    fn bind(&mut self, plan: Option<&Plan>) {
+        self.plan = plan.cloned();
+        self.both(|limiter| limiter.set_plan(plan.cloned()));
     }
 
     /// Tests that the limiter has the plan. A write may have dropped one that has ended.
@@ -200,7 +200,8 @@ impl Key {
             }
             Step::Plan(length_us) => {
                 let until_us = length_us.map(|length_us| now_us + length_us);
-                self.bind(Name::new(b"pro").map(|name| Plan { name, until_us }));
+                let name = Name::new(b"pro").expect("a name");
+                self.bind(Some(&Plan { name, until_us }));
                 Ok(())
             }
             Step::Unplan => {
