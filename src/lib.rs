@@ -58,7 +58,6 @@ mod config;
 #[allow(unsafe_code, reason = "the server calls its functions")]
 mod datatype;
 mod metrics;
-mod plans;
 mod policy;
 #[allow(unsafe_code, reason = "the module API is C")]
 mod server;

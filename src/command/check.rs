@@ -3,9 +3,9 @@
 use super::answer;
 use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
+use super::plans::WithPlans;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
-use crate::plans::WithPlans;
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
 use ratelimit_core::check::{Decision, Outcome};

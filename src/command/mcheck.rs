@@ -7,10 +7,10 @@
 use super::answer;
 use super::any;
 use super::opened::refused;
+use super::plans::{self, WithPlans};
 use super::scratch::{self, Scratch};
 use super::several::{Asked, done, key_checks};
 use crate::config;
-use crate::plans::{self, WithPlans};
 use crate::policy::Resolver;
 use crate::server::{Call, CommandError, KeysRequest, clock};
 use ratelimit_core::check::{self, Decision, Outcome};

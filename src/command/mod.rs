@@ -48,6 +48,7 @@ mod opened;
 mod pause;
 mod peek;
 mod plan;
+mod plans;
 mod policy;
 mod refund;
 mod reset;

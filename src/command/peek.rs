@@ -1,9 +1,9 @@
 //! `RL.PEEK`: would this request pass?
 
 use super::answer;
+use super::plans::{self, WithPlans};
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
-use crate::plans::{self, WithPlans};
 use crate::server::{Call, CommandError, ReadKey, clock};
 use crate::{config, metrics, unreadable};
 use ratelimit_core::check::{Decision, Outcome};

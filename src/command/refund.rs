@@ -2,8 +2,8 @@
 
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
+use super::plans::{self, WithPlans};
 use super::scratch::{self, Scratch};
-use crate::plans::{self, WithPlans};
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::rule::Rule;

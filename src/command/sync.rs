@@ -2,9 +2,9 @@
 
 use super::effect_args::EffectArgs;
 use super::opened::{Opened, refused};
+use super::plans::{self, WithPlans};
 use super::scratch::{self, Scratch};
 use crate::config;
-use crate::plans::{self, WithPlans};
 use crate::server::{Call, CommandError};
 use ratelimit_core::check::CheckError;
 use ratelimit_protocol::effect::{Action, Recorded};

@@ -18,6 +18,7 @@ mod bounded;
 mod breaker;
 mod builder;
 mod by_address;
+mod by_script;
 mod check;
 mod clean_up;
 mod denials;

@@ -8,11 +8,11 @@ use redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, Value};
 use tokio::time::Instant;
 
 use crate::asker::{Asker, Decides, read};
+use crate::by_script;
 use crate::check::Check;
 use crate::receipt::{Receipt, has_too_many_holds};
 use crate::reply::{Answer, Reply, Report, Source};
 use crate::rules::Rules;
-use crate::script;
 use crate::separately;
 use crate::settlement::{Settlement, refund_command, renew_command, settle_command};
 
@@ -161,7 +161,7 @@ impl RateLimiter {
 
     async fn report(&self, check: &Check) -> RedisResult<Report> {
         if self.0.script.is_some() {
-            script::decide(&self.0, check).await
+            by_script::decide(&self.0, check).await
         } else if self.0.separately && check.limits.len() > 1 {
             separately::decide(&self.0, check).await
         } else {

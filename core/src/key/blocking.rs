@@ -1,6 +1,7 @@
-//! Blocks, exemptions, bans and pauses of a key.
+//! Blocks, exemptions, bans, pauses and plans of a key.
 
-use super::{BanCount, Limiter, Pause, Standing, StandingEntry};
+use super::{BanCount, Limiter, Orders, Pause, Plan, Standing, StandingEntry};
+use crate::algorithm::Moment;
 use crate::rule::MAX_PERIOD_US;
 use alloc::boxed::Box;
 
@@ -100,6 +101,32 @@ impl Limiter {
     /// Ends the pause.
     pub fn resume(&mut self) {
         self.set_orders(|orders| orders.pause = None);
+    }
+
+    pub(super) fn orders(&self) -> Option<&Orders> {
+        self.compound()?.orders.as_deref()
+    }
+
+    pub(super) fn set_orders(&mut self, set: impl FnOnce(&mut Orders)) {
+        self.change(|compound| {
+            set(compound.orders.get_or_insert_default());
+            compound.orders.take_if(|orders| **orders == Orders::default());
+        });
+    }
+
+    /// The plan, even if it has ended.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.orders()?.plan.as_deref()
+    }
+
+    /// The plan in effect at `now_us`.
+    pub fn plan_at(&self, now_us: u64) -> Option<&Plan> {
+        self.plan().filter(|plan| plan.ends() > Moment::At(now_us))
+    }
+
+    /// Binds a plan, which replaces any earlier one, or unbinds it.
+    pub fn set_plan(&mut self, plan: Option<Plan>) {
+        self.set_orders(|orders| orders.plan = plan.map(Box::new));
     }
 }
 

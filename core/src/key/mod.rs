@@ -3,7 +3,7 @@
 //! ```text
 //! limiter    the value: states, and what else a key may hold
 //! standing   a block or an exemption, and how often the key was banned
-//! blocking   blocks, exemptions, bans and pauses of a key
+//! blocking   blocks, exemptions, bans, pauses and plans of a key
 //! pause      a pause of a key's upstream
 //! plan       a policy bound to a key
 //! holds      receipts of checks, by which charges are corrected

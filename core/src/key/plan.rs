@@ -3,7 +3,7 @@
 //! Whoever sells binds the plan, whoever checks need not know it. The key stores only the policy's
 //! name: the policy may be set later, and may change.
 
-use super::{Limiter, Pause};
+use super::Pause;
 use crate::algorithm::Moment;
 use crate::rule::Name;
 use alloc::boxed::Box;
@@ -36,38 +36,10 @@ pub(crate) struct Orders {
     pub plan: Option<Box<Plan>>,
 }
 
-impl Limiter {
-    pub(super) fn orders(&self) -> Option<&Orders> {
-        self.compound()?.orders.as_deref()
-    }
-
-    pub(super) fn set_orders(&mut self, set: impl FnOnce(&mut Orders)) {
-        self.change(|compound| {
-            set(compound.orders.get_or_insert_default());
-            compound.orders.take_if(|orders| **orders == Orders::default());
-        });
-    }
-
-    /// The plan, even if it has ended.
-    pub fn plan(&self) -> Option<&Plan> {
-        self.orders()?.plan.as_deref()
-    }
-
-    /// The plan in effect at `now_us`.
-    pub fn plan_at(&self, now_us: u64) -> Option<&Plan> {
-        self.plan().filter(|plan| plan.ends() > Moment::At(now_us))
-    }
-
-    /// Binds a plan, which replaces any earlier one, or unbinds it.
-    pub fn set_plan(&mut self, plan: Option<Plan>) {
-        self.set_orders(|orders| orders.plan = plan.map(Box::new));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{Check, Standing, StandingEntry, decode, encode};
+    use crate::key::{Check, Limiter, Standing, StandingEntry, decode, encode};
     use crate::rule::SECOND_US;
     use crate::tests::rules_of_line;
     use alloc::vec::Vec;

@@ -1,9 +1,9 @@
 //! The prospect of a request that may wait: what it would be told now. Nothing here changes a key.
 
+use crate::command::plans::{self, WithPlans};
 use crate::command::scratch::{self, Scratch};
 use crate::command::{answer, peek};
 use crate::config;
-use crate::plans::{self, WithPlans};
 use crate::server::{Call, CommandError};
 use ratelimit_core::key::Verdict;
 use ratelimit_protocol::parse::{self, ParseError, WaitRequest};

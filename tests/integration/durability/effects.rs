@@ -9,7 +9,7 @@
 //! .rdb         the snapshot that a replica received after the first half of the commands
 //! .stream      the stream that it received afterwards
 //! .expected    replies of that server: COMMAND -> REPLY, expiries, counts of bans, blocks and exemptions
-//! .script      the commands
+//! .script      the commands of the last form, which are sent again; those of others are comments in .expected
 //! ```
 //!
 //! All times are in the year 2100, so that no key expires while a test runs. FROM 0.1.0-rc.1
