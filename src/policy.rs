@@ -261,13 +261,14 @@ impl Resolver {
 
     /// A policy that the request names, by itself or, as `plan:default`, by the plan of a key.
     pub fn named(&self, name: &[u8], key: usize) -> Option<&Arc<Policy>> {
-        let plan = self.plan_of(key);
-        let name = match (name.strip_prefix(b"plan:"), &plan) {
-            (Some(_), Some(plan)) => plan.as_bytes(),
-            (Some(default), None) => default,
-            (None, _) => name,
-        };
+        let name = if self.plans.is_empty() { name } else { self.by_plan(name, key) };
         self.all_named().iter().find(|policy| policy.name.as_bytes() == name)
+    }
+
+    /// The name of the policy that `plan:default` stands for; any other name stands for itself.
+    fn by_plan<'n>(&'n self, name: &'n [u8], key: usize) -> &'n [u8] {
+        let Some(default) = name.strip_prefix(b"plan:") else { return name };
+        self.asked(key).and_then(|(_, plan)| plan.as_ref()).map_or(default, Name::as_bytes)
     }
 
     /// Counts a check for each policy that it named, and the unknown ones that plans named.

@@ -75,7 +75,9 @@ impl<'a> Call<'a> {
     /// # Errors
     /// [`CommandError::WrongArity`] if it is missing.
     pub fn key_name(&self) -> Result<Arg<'a>, CommandError> {
-        self.args.get(1).ok_or(CommandError::WrongArity)
+        // Not `ok_or`: an error that nobody needs would be dropped at each call.
+        let Some(name) = self.args.get(1) else { return Err(CommandError::WrongArity) };
+        Ok(name)
     }
 
     /// Tests that the call has at least as many arguments as the command's shortest form. The name

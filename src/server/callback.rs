@@ -103,8 +103,10 @@ pub(super) unsafe fn reply_or_fail(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let call = unsafe { Call::new(ctx, args) };
-    if let Err(error) = guarded(Err(CommandError::Internal), || body(&call)) {
-        fail(&call, &error);
+    match guarded(None, || Some(body(&call))) {
+        Some(Ok(())) => {}
+        Some(Err(error)) => fail(&call, &error),
+        None => fail(&call, &CommandError::Internal),
     }
     OK
 }

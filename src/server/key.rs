@@ -323,6 +323,8 @@ impl Call<'_> {
         kind: &NativeType<T>,
     ) -> Result<WriteKey<'c, T>, CommandError> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
-        OpenKey::open(self, name, kind, mode)?.map(WriteKey).ok_or(CommandError::Internal)
+        let opened = OpenKey::open(self, name, kind, mode)?;
+        let Some(key) = opened else { return Err(CommandError::Internal) };
+        Ok(WriteKey(key))
     }
 }
