@@ -16,8 +16,10 @@ pub fn explain(call: &Call<'_>) -> Result<(), CommandError> {
         let mut explained = rules.iter().map(rule::explain);
         let mut texts = Vec::with_capacity(rules.len());
         for arg in call.args().from(1).bytes() {
-            let policy = arg.strip_prefix(b"@").and_then(|name| resolver.named(name, 0));
-            let plan = if arg.starts_with(b"@plan:") { BY_PLAN } else { "" };
+            let name = arg.strip_prefix(b"@");
+            let default = name.and_then(|name| name.strip_prefix(b"plan:"));
+            let policy = default.or(name).and_then(|name| resolver.named(name, 0));
+            let plan = if default.is_some() { BY_PLAN } else { "" };
             let rules = explained.by_ref().take(policy.map_or(1, |policy| policy.rules.len()));
             texts.extend(rules.map(|text| format!("{plan}{text}")));
         }
