@@ -73,7 +73,8 @@ async def test_leases_with_asyncio(server: Server) -> None:
     assert left(server) == 0
     with server.client() as client:
         calls = client.info("commandstats")["cmdstat_rl.check"]["calls"]
-    assert calls < 60, "a lease serves many"
+    # How fast a lease grows depends on how fast the server answers.
+    assert calls < len(answers), "a lease serves many"
 
 
 async def test_an_idle_lease_is_settled_before_it_ends(newest: Server) -> None:
