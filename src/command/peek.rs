@@ -1,7 +1,7 @@
 //! `RL.PEEK`: would this request pass?
 
 use super::answer;
-use super::plans::{self, WithPlans};
+use super::plans;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, ReadKey, clock};
@@ -15,9 +15,12 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     unreadable::require_nothing_skipped(call)?;
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
-        let name = call.key_name()?;
-        let plans = &mut WithPlans::new(resolver, |_, at_us| plans::of_key(call, name, at_us));
-        let request = parse::peek(call.after_key().bytes(), &config::limits(), plans, rules)?;
+        let request = parse::peek(
+            call.after_key().bytes(),
+            &config::limits(),
+            &mut plans::of_call(call, resolver),
+            rules,
+        )?;
         evaluate(call, &request, scratch, |outcome, check, decisions, limiter| {
             answer::of_key(call, request.full, outcome.summary, check, decisions, limiter);
         })?;

@@ -30,6 +30,14 @@ impl<'r, F: Fn(usize, Option<u64>) -> Option<Name>> WithPlans<'r, F> {
     }
 }
 
+/// Resolves the rules of a call whose only key is not open.
+pub fn of_call<'r>(
+    call: &'r Call<'_>,
+    resolver: &'r mut Resolver,
+) -> WithPlans<'r, impl Fn(usize, Option<u64>) -> Option<Name>> {
+    WithPlans::new(resolver, |_, at_us| of_key(call, call.key_name().ok()?, at_us))
+}
+
 /// The plan of a key that is not open.
 pub fn of_key(call: &Call<'_>, name: Arg<'_>, at_us: Option<u64>) -> Option<Name> {
     let key = call.open_read(name, &LIMITER).ok()??;

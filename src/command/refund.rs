@@ -2,7 +2,7 @@
 
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
-use super::plans::{self, WithPlans};
+use super::plans;
 use super::scratch::{self, Scratch};
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
@@ -14,9 +14,12 @@ use ratelimit_protocol::waiting::Cause;
 /// `RL.REFUND`
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, resolver, .. }| {
-        let name = call.key_name()?;
-        let plans = &mut WithPlans::new(resolver, |_, at_us| plans::of_key(call, name, at_us));
-        let request = parse::refund(call.after_key().bytes(), &config::limits(), plans, rules)?;
+        let request = parse::refund(
+            call.after_key().bytes(),
+            &config::limits(),
+            &mut plans::of_call(call, resolver),
+            rules,
+        )?;
         let mut opened = Opened::first(call, request.at_us)?;
         opened.lapse();
         let refunded = give_back(&mut opened, request.units, rules, || {

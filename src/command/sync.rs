@@ -2,7 +2,7 @@
 
 use super::effect_args::EffectArgs;
 use super::opened::{Opened, refused};
-use super::plans::{self, WithPlans};
+use super::plans;
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError};
@@ -15,9 +15,12 @@ use ratelimit_protocol::waiting::Cause;
 pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
     call.require_args(["RL.SYNC", "key", "REMAINING", "n", "rule"].len())?;
     scratch::with(call, |Scratch { rules, resolver, .. }| {
-        let name = call.key_name()?;
-        let plans = &mut WithPlans::new(resolver, |_, at_us| plans::of_key(call, name, at_us));
-        let request = parse::sync(call.after_key().bytes(), &config::limits(), plans, rules)?;
+        let request = parse::sync(
+            call.after_key().bytes(),
+            &config::limits(),
+            &mut plans::of_call(call, resolver),
+            rules,
+        )?;
         let mut opened = Opened::first(call, request.at_us)?;
         opened.lapse();
         let (at_us, mut consumed) = (opened.at_us, 0_i64);

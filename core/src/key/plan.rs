@@ -1,7 +1,7 @@
 //! The plan of a key: the policy by which its checks decide where they ask for the key's plan.
 //!
-//! Whoever sells binds the plan, whoever checks need not know it. The key stores only the policy's
-//! name: the policy may be set later, and may change.
+//! The seller binds the plan, and the service that checks does not have to know it. The key stores only
+//! the policy's name: the policy may be set later, and may change.
 
 use super::Pause;
 use crate::algorithm::Moment;

@@ -9,7 +9,7 @@ use ratelimit_core::rule::Name;
 /// An `RL.PLAN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanRequest {
-    /// The policy, which need not exist.
+    /// The policy. It may be set later.
     pub name: Name,
     /// `Never` unless one of `EX`, `PX`, `EXAT`, `PXAT` and `FOR` was given.
     pub ends: Ends,

@@ -1,6 +1,6 @@
 //! The prospect of a request that may wait: what it would be told now. Nothing here changes a key.
 
-use crate::command::plans::{self, WithPlans};
+use crate::command::plans;
 use crate::command::scratch::{self, Scratch};
 use crate::command::{answer, peek};
 use crate::config;
@@ -41,8 +41,7 @@ pub fn with_request<T>(
 #[inline(never)]
 fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>, ParseError> {
     let Scratch { rules, resolver, .. } = scratch;
-    let plans =
-        &mut WithPlans::new(resolver, |_, at_us| plans::of_key(call, call.key_name().ok()?, at_us));
+    let plans = &mut plans::of_call(call, resolver);
     parse::wait(call.after_key().bytes(), &config::limits(), plans, rules)
 }
 

@@ -236,7 +236,7 @@ impl Workload {
         command
     }
 
-    /// A plan, of a policy that need not exist, for a while or for good; or the end of one.
+    /// Binds a plan, for a while or for good, or ends one. The server does not know its policy.
     fn plan(&mut self, key: usize) -> Cmd {
         match self.rng.u32(0..3) {
             0 => on("RL.UNPLAN", key),
