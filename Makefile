@@ -37,6 +37,11 @@ pool: build ### serve a page of workers that wait in line for a limited service,
 	$(FETCH) redis-7.0 redis-py
 	@examples/pool/demo.py
 
+envoy: build ### serve a page behind Envoy with limits of examples/envoy, until Ctrl-C (REDIS_URL)
+	$(FETCH) valkey-9.1 redis-py envoy
+	cargo build $(ENVOY_BUILD)
+	@examples/envoy/demo.py
+
 express packages test-clients-node: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
 express: ### serve a web application with limits by address and user, beside `make run`, until Ctrl-C (PORT=3000, REDIS_URL)
 	$(FETCH) clients-node
@@ -94,7 +99,7 @@ integration-more: build faulty fetch ### tests on servers of more versions, or o
 	more="$${RATELIMIT_MORE:-$$(scripts/fetch.py servers-more)}" && RATELIMIT_MORE=$$more \
 		RATELIMIT_ONLY=$$(sed -E 's/=[^ ]*//g' <<<$$more) $(INTEGRATION) $(TESTS) $(foreach room,clients docs examples,--skip $(room)::)
 
-test-clients: test-clients-rust test-clients-node test-clients-python test-clients-others packages ## tests of the adapters in clients/, on all servers
+test-clients: test-clients-rust test-envoy test-clients-node test-clients-python test-clients-others packages ## tests of the adapters in clients/, on all servers
 
 # A workspace of its own: its crates are not the module's.
 RUST_CLIENT := --manifest-path clients/rust/Cargo.toml
@@ -107,6 +112,15 @@ test-clients-rust: build fetch ### lint and test the adapter for tower, axum and
 test-clients-node: build ### tests of clients/node against its libraries and all servers
 	$(FETCH) servers clients-node chromium
 	cd clients/node && npm run --silent build && npm test --silent
+
+# Built beside the client, whose crates it shares.
+ENVOY := --manifest-path clients/envoy/Cargo.toml
+ENVOY_BUILD := $(ENVOY) --target-dir target/clients-rust --locked
+test-envoy: build fetch ### lint and test the rate limit service for Envoy, with a real Envoy
+	$(FETCH) envoy
+	cargo fmt $(ENVOY) --check
+	cargo clippy $(ENVOY_BUILD) --all-targets -- -D warnings
+	cargo test $(ENVOY_BUILD)
 
 # `limits` has tests of its own for storages: each process of them has its own servers.
 LIMITS_TESTS := $(addprefix tests/,test_storage.py test_strategy.py aio/test_storage.py aio/test_strategy.py integration/test_concurrency.py)

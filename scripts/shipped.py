@@ -1,4 +1,4 @@
-"""The Rust code that ships: what a lib.rs reaches by `mod`, without tests, what fuzzing needs, and comments.
+"""The Rust code that ships: what a lib.rs or main.rs reaches by `mod`, without tests, what fuzzing needs, and comments.
 
 rustfmt lays code out, so an item ends at the first line with its own indentation that closes it.
 """
@@ -23,8 +23,8 @@ def code(text):
 
 
 def files(folder, name=()):
-    """The files of a crate that ship, from its lib.rs on: the path of the module, the file, its code."""
-    *parents, last = name or ("lib",)
+    """The files of a crate that ship, from its lib.rs or main.rs on: the path of the module, the file, its code."""
+    *parents, last = name or ("lib" if (folder / "lib.rs").exists() else "main",)
     file = folder.joinpath(*parents, f"{last}.rs")
     if not file.exists():
         file = folder.joinpath(*name, "mod.rs")

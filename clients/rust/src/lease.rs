@@ -174,6 +174,12 @@ impl Lease {
         }
     }
 
+    /// Gives back units that were taken and not used, to the lease that is open now. If that has ended, they
+    /// stay charged.
+    pub fn give_back(&self, units: u64) {
+        self.0.give_back(units);
+    }
+
     /// Gives back what is left. Dropping the future does not stop that.
     ///
     /// # Errors
@@ -240,12 +246,10 @@ impl Shared {
         receipt.settlement = None;
         let taken = reply.map(|reply| self.note(&reply, id, units, asked));
         let unheard = answer.send(taken).is_err();
-        let mut state = self.state();
-        if unheard && let Some(open) = &mut state.open {
-            open.left = open.left.saturating_add(units).min(open.granted);
+        if unheard {
+            self.give_back(units);
         }
-        state.asking = false;
-        drop(state);
+        self.state().asking = false;
         self.answered.notify_waiters();
     }
 
@@ -283,6 +287,12 @@ impl Shared {
             state.open = Some(Open { id, granted, left, since: asked, settling });
         }
         taken
+    }
+
+    fn give_back(&self, units: u64) {
+        if let Some(open) = &mut self.state().open {
+            open.left = open.left.saturating_add(units).min(open.granted);
+        }
     }
 
     async fn settle(&self, ended: Option<(String, u64)>) -> RedisResult<()> {

@@ -42,9 +42,12 @@ impl<const N: usize> Cluster<N> {
         cluster
     }
 
+    pub fn addresses(&self) -> [String; N] {
+        self.nodes.each_ref().map(|node| format!("redis://127.0.0.1:{}", node.port()))
+    }
+
     pub fn client(&self) -> ClusterClient {
-        let urls = self.nodes.iter().map(|node| format!("redis://127.0.0.1:{}", node.port()));
-        ClusterClient::new(urls).expect("addresses")
+        ClusterClient::new(self.addresses()).expect("addresses")
     }
 }
 

@@ -1,0 +1,169 @@
+//! The limits of each domain, from files like those of envoyproxy/ratelimit.
+
+mod file;
+mod limit;
+mod pattern;
+mod unit;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::{fmt, fs};
+
+use anyhow::{Context, Result, ensure};
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+
+use crate::options::{Engine, Files};
+use file::{Descriptor, File};
+pub use limit::Limit;
+use pattern::Pattern;
+pub use unit::of as unit_of;
+
+#[derive(Debug, Default)]
+pub struct Config {
+    domains: HashMap<String, Level>,
+    /// Each limit: where it stands, and its rules.
+    shown: Vec<String>,
+}
+
+/// What may stand at one place of a descriptor, by its key.
+#[derive(Debug, Default)]
+struct Level(HashMap<String, Values>);
+
+/// The more special match goes first.
+#[derive(Debug, Default)]
+struct Values {
+    exact: HashMap<String, Node>,
+    patterns: Vec<(Pattern, Node)>,
+    any: Option<Node>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    limit: Option<Arc<Limit>>,
+    below: Level,
+}
+
+impl Config {
+    /// Reads all files of the folder.
+    pub fn read(from: &Files) -> Result<Self> {
+        let mut config = Self::default();
+        for (file, text) in texts(from)? {
+            let added = config.add(&text, from.merge_domain_config, from.engine);
+            added.with_context(|| file.display().to_string())?;
+        }
+        Ok(config)
+    }
+
+    /// Adds the limits of one file.
+    pub fn add(&mut self, text: &str, merge: bool, engine: Engine) -> Result<()> {
+        let File { domain, descriptors } = serde_saphyr::from_str(text)?;
+        ensure!(!domain.is_empty(), "the domain is empty");
+        let is_new = !self.domains.contains_key(&domain);
+        ensure!(
+            is_new || merge,
+            "the domain '{domain}' stands in two files: see MERGE_DOMAIN_CONFIG"
+        );
+        let mut path = vec![domain.clone()];
+        let level = self.domains.entry(domain).or_default();
+        level.add(descriptors, &mut path, engine, &mut self.shown)
+    }
+
+    pub fn has(&self, domain: &str) -> bool {
+        self.domains.contains_key(domain)
+    }
+
+    /// The limit of a descriptor: the one that matches each of its entries.
+    pub fn find(&self, domain: &str, entries: &[Entry]) -> Option<&Arc<Limit>> {
+        let (last, first) = entries.split_last()?;
+        let level = first.iter().try_fold(self.domains.get(domain)?, |level, entry| {
+            level.node(entry).map(|node| &node.below)
+        });
+        level?.node(last)?.limit.as_ref()
+    }
+}
+
+/// The files `*.yaml` and `*.yml` of the folder, in the order of their names.
+pub fn texts(from: &Files) -> Result<BTreeMap<PathBuf, String>> {
+    let folder = from.folder();
+    let mut texts = BTreeMap::new();
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|kind| kind == "yaml" || kind == "yml") {
+            let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            texts.insert(file, text);
+        }
+    }
+    ensure!(!texts.is_empty(), "{} has no file *.yaml", folder.display());
+    Ok(texts)
+}
+
+impl Level {
+    fn add(
+        &mut self,
+        descriptors: Vec<Descriptor>,
+        path: &mut Vec<String>,
+        engine: Engine,
+        shown: &mut Vec<String>,
+    ) -> Result<()> {
+        for descriptor in descriptors {
+            let Descriptor { key, value, .. } = &descriptor;
+            path.push(if value.is_empty() { key.clone() } else { format!("{key}_{value}") });
+            let place = path.join(".");
+            ensure!(!key.is_empty(), "{place}: the key is empty");
+            let limit = Limit::of(path, &descriptor, engine).with_context(|| place.clone())?;
+            if let Some(limit) = &limit {
+                let rules = limit.rules.texts().join(" ");
+                shown.push(format!(
+                    "{place}: {}",
+                    if rules.is_empty() { "unlimited" } else { &rules }
+                ));
+            }
+            let values = self.0.entry(key.clone()).or_default();
+            let node = Node { limit: limit.map(Arc::new), below: Level::default() };
+            let node =
+                values.put(value, node).with_context(|| format!("{place} stands there twice"))?;
+            node.below.add(descriptor.descriptors, path, engine, shown)?;
+            path.pop();
+        }
+        Ok(())
+    }
+
+    fn node(&self, entry: &Entry) -> Option<&Node> {
+        let values = self.0.get(&entry.key)?;
+        let by_pattern =
+            || values.patterns.iter().find(|(pattern, _)| pattern.matches(&entry.value));
+        let exact = values.exact.get(&entry.value).filter(|_| !entry.value.is_empty());
+        exact.or_else(|| by_pattern().map(|(_, node)| node)).or(values.any.as_ref())
+    }
+}
+
+impl Values {
+    /// `None`: the value has a node already.
+    fn put(&mut self, value: &str, node: Node) -> Option<&mut Node> {
+        if value.is_empty() {
+            return self.any.is_none().then(|| self.any.insert(node));
+        }
+        if let Some(pattern) = Pattern::of(value) {
+            if self.patterns.iter().any(|(known, _)| *known == pattern) {
+                return None;
+            }
+            self.patterns.push((pattern, node));
+            return self.patterns.last_mut().map(|(_, node)| node);
+        }
+        if self.exact.contains_key(value) {
+            return None;
+        }
+        Some(self.exact.entry(value.to_string()).or_insert(node))
+    }
+}
+
+/// A line for each limit.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shown.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

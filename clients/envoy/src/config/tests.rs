@@ -1,0 +1,219 @@
+//! What a configuration means: the documented decisions of the reference, by examples of our own, and every error.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn entries(text: &str) -> Vec<Entry> {
+    let pairs = text.split(' ').filter(|pair| !pair.is_empty());
+    let entry = |pair: &str| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Entry { key: key.to_string(), value: value.to_string() }
+    };
+    pairs.map(entry).collect()
+}
+
+fn config(text: &str) -> Result<Config> {
+    let mut config = Config::default();
+    config.add(text, false, Engine::Module).map(|()| config)
+}
+
+const SHOP: &str = "
+domain: shop
+descriptors:
+  - key: table
+    value: orders
+    rate_limit: {unit: second, requests_per_unit: 500}
+  - key: campaign
+    value: summer
+    descriptors:
+      - key: phone
+        rate_limit: {unit: day, requests_per_unit: 5}
+  - key: phone
+    rate_limit: {unit: DAY, requests_per_unit: 100}
+  - key: address
+    rate_limit: {unit: second, requests_per_unit: 10}
+  - key: address
+    value: 192.0.2.5
+    rate_limit: {unit: second, requests_per_unit: 0}
+  - key: directory
+    rate_limit: {unlimited: true}
+  - key: service
+    descriptors:
+      - key: user
+        value: ann
+        rate_limit: {unit: second, requests_per_unit: 10}
+        shadow_mode: true
+      - key: user
+        value: bob
+        rate_limit: {unit: second, requests_per_unit: 20}
+  - key: status
+    value: 404
+    rate_limit: {unit: week, requests_per_unit: 7}
+  - key: path
+    value: /api/*/pay
+    rate_limit: {unit: minute, requests_per_unit: 2}
+  - key: path
+    value: /api/*
+    rate_limit: {unit: month, requests_per_unit: 30}
+  - key: path
+    value: /api/v1/pay
+    rate_limit: {unit: year, requests_per_unit: 9}
+  - key: tenant
+    policy: free
+    descriptors:
+      - key: model
+        rules: ['bucket:50/s,burst=100', 'fixed:100000/d']
+        lease: 20
+  - key: seat
+    plan: free
+";
+
+#[test]
+fn each_descriptor_has_the_limit_that_is_documented() {
+    let shop = config(SHOP).unwrap();
+    let cases = [
+        ("table=orders", Some("fixed:500/s")),
+        ("table=carts", None),
+        ("campaign=summer", None),
+        ("campaign=summer phone=1", Some("fixed:5/d")),
+        ("campaign=winter phone=1", None),
+        ("phone=1", Some("fixed:100/d")),
+        ("phone", Some("fixed:100/d")),
+        ("address=192.0.2.1", Some("fixed:10/s")),
+        ("address=192.0.2.5", Some("fixed:0/s")),
+        // As many entries as levels, no more and no fewer.
+        ("address=192.0.2.5 port=1", None),
+        ("service=mail", None),
+        ("directory=any", Some("")),
+        ("service=mail user=ann", Some("fixed:10/s,shadow")),
+        ("service=mail user=bob", Some("fixed:20/s")),
+        ("service=mail user=eve", None),
+        ("status=404", Some("fixed:7/w")),
+        ("path=/api/v1/pay", Some("fixed:9/365d")),
+        ("path=/api/v2/pay", Some("fixed:2/m")),
+        ("path=/api/v2/buy", Some("fixed:30/30d")),
+        ("path=/", None),
+        ("tenant=a", Some("@free")),
+        ("tenant=a model=b", Some("bucket:50/s,burst=100 fixed:100000/d")),
+        ("seat=1", Some("@plan:free")),
+        ("Table=orders", None),
+        ("unknown=1", None),
+        ("", None),
+    ];
+    for (descriptor, expected) in cases {
+        let found = shop.find("shop", &entries(descriptor));
+        let rules = found.map(|limit| limit.rules.texts().join(" "));
+        assert_eq!(rules.as_deref(), expected, "{descriptor}");
+    }
+    assert!(shop.find("market", &entries("table=orders")).is_none());
+    let shown = shop.to_string();
+    assert!(shown.contains("shop.campaign_summer.phone: fixed:5/d\n"), "{shown}");
+    assert_eq!(shown.lines().count(), 15);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let with = |inside: &str| format!("domain: shop\ndescriptors:\n  - key: a\n    {inside}\n");
+    let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
+    let beside = |more: &str| with(&format!("{limit}\n    {more}"));
+    let cases = [
+        ("domain: ''".to_string(), "the domain is empty"),
+        ("descriptors: []".to_string(), "domain"),
+        ("domain: shop\nlimits: []".to_string(), "limits"),
+        ("domain: [".to_string(), "1"),
+        (with("value: ''\n  - key: a"), "shop.a stands there twice"),
+        (with("value: 'b*'\n  - key: a\n    value: 'b*'"), "shop.a_b* stands there twice"),
+        ("domain: shop\ndescriptors: [{key: ''}]".to_string(), "the key is empty"),
+        (
+            with("rate_limit: {unit: eon, requests_per_unit: 1}"),
+            "the unit is 'eon', expected second",
+        ),
+        (with("rate_limit: {unit: unknown, requests_per_unit: 1}"), "the unit is 'unknown'"),
+        (with("rate_limit: {requests_per_unit: 1}"), "no unit"),
+        (with("rate_limit: {unit: day}"), "no requests_per_unit"),
+        (with("rate_limit: {unit: day, requests_per_unit: -1}"), "requests_per_unit"),
+        (with("rate_limit: {unit: day, requests_per_unit: 2000000000}"), "2000000000"),
+        (with("rate_limit: {unit: day, unlimited: true}"), "unlimited has a unit"),
+        (
+            with("rate_limit: {unit: day, requests_per_unit: 1, name: x, replaces: [{name: x}]}"),
+            "its own name, 'x'",
+        ),
+        (
+            with("rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: ''}]}"),
+            "an empty name",
+        ),
+        (beside("quota_mode: true"), "shop.a: quota_mode is not supported"),
+        (beside("detailed_metric: true"), "detailed_metric is not supported"),
+        (beside("value_to_metric: true"), "value_to_metric is not supported"),
+        (beside("share_threshold: true"), "share_threshold is not supported"),
+        (beside("metadata: {x: 1}"), "metadata is not supported"),
+        (beside("policy: free"), "rate_limit, rules, policy, plan: expected one"),
+        (with("shadow_mode: true"), "need a limit"),
+        (with("policy: free\n    shadow_mode: true"), "cannot be in shadow_mode"),
+        (with("policy: ''"), "no name of a policy"),
+        (with("rules: ['5/x']"), "5/x"),
+        (with("rules: ['5/s', '5/s']"), "same identity"),
+        (with("rules: ['slots:5']"), "which Envoy does not end"),
+        (beside("lease: 0"), "lease is 0, expected 1 to 1000000"),
+        (beside("lease: 1000001"), "expected 1 to 1000000"),
+    ];
+    for (text, expected) in cases {
+        let error = format!("{:#}", config(&text).unwrap_err());
+        assert!(error.contains(expected), "{text}\n{error}");
+    }
+    for of_module in ["policy: free", "plan: free", "rules: ['5/s']\n    lease: 5"] {
+        let error = Config::default().add(&with(of_module), false, Engine::Script).unwrap_err();
+        assert!(format!("{error:#}").contains("the module, not the script"), "{error:#}");
+    }
+}
+
+#[test]
+fn several_files_have_a_domain_only_if_they_may() {
+    let mut two = config("domain: shop\ndescriptors: [{key: a, rules: ['1/s']}]").unwrap();
+    let more = "domain: shop\ndescriptors: [{key: b, rules: ['2/s']}]";
+    assert!(two.add(more, false, Engine::Module).is_err());
+    two.add(more, true, Engine::Module).unwrap();
+    assert!(
+        two.find("shop", &entries("a=1")).is_some() && two.find("shop", &entries("b=1")).is_some()
+    );
+    assert!(two.add(more, true, Engine::Module).is_err(), "twice");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text: String) {
+        let _ = config(&text);
+    }
+
+    /// Lines that look like those of a file, in any order.
+    #[test]
+    fn no_file_makes_it_panic(lines in prop::collection::vec((0_usize..4, 0..LINES.len()), 0..40)) {
+        let line = |(depth, at): (usize, usize)| format!("{}{}\n", "  ".repeat(depth), LINES[at]);
+        let text = lines.into_iter().map(line).collect::<String>();
+        if let Ok(config) = config(&text) {
+            for descriptor in ["key=a", "key=value", "value=* key=b"] {
+                config.find("shop", &entries(descriptor));
+            }
+        }
+    }
+}
+
+const LINES: [&str; 16] = [
+    "domain: shop",
+    "descriptors:",
+    "- key: a",
+    "- key: 'b'",
+    "value: v*",
+    "value: '**'",
+    "rate_limit:",
+    "unit: second",
+    "unit: year",
+    "requests_per_unit: 5",
+    "unlimited: true",
+    "rules: ['5/s', '9/h']",
+    "policy: free",
+    "shadow_mode: yes",
+    "lease: 5",
+    "&a [*a, <<: *a]",
+];

@@ -1,0 +1,91 @@
+//! The limiter on the server that the options name.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use redis::cluster::ClusterClient;
+use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
+use tower_redis_ratelimit::{Builder, Engine, Outage, RateLimiter};
+
+use crate::options::{self, Options, Redis, RedisType};
+
+pub fn limiter(options: &Options) -> Result<RateLimiter> {
+    let Options { redis, answers, files, .. } = options;
+    let is_one_slot = redis.cache_key_prefix.contains('{');
+    let builder = match redis.redis_type {
+        RedisType::Single => single(redis)?,
+        RedisType::Cluster => cluster(redis)?.separately(!is_one_slot),
+    };
+    let outage = match answers.outage {
+        options::Outage::Error => Outage::Raise,
+        options::Outage::Allow => Outage::Allow,
+        options::Outage::Deny => Outage::Deny,
+        options::Outage::Local => Outage::Local,
+    };
+    let engine = match files.engine {
+        options::Engine::Module => Engine::Module,
+        options::Engine::Script => Engine::Script,
+    };
+    let timeout = redis.redis_timeout;
+    let builder = builder.outage(outage).processes(answers.replicas).engine(engine);
+    let builder = builder.remember_denials(answers.remembered_denials);
+    Ok(builder.timeout(timeout).queue_timeout(timeout).build()?)
+}
+
+fn single(redis: &Redis) -> Result<Builder> {
+    let info = info(&redis.redis_url, redis)?;
+    let client = match certificates(redis)? {
+        Some(certificates) => Client::build_with_tls(info, certificates),
+        None => Client::open(info),
+    };
+    Ok(RateLimiter::server(client?))
+}
+
+fn cluster(redis: &Redis) -> Result<Builder> {
+    let nodes = redis.redis_url.split(',').map(|url| info(url.trim(), redis));
+    let mut builder = ClusterClient::builder(nodes.collect::<Result<Vec<_>>>()?);
+    if let Some(certificates) = certificates(redis)? {
+        builder = builder.certs(certificates);
+    }
+    Ok(RateLimiter::cluster(builder.build()?))
+}
+
+fn info(url: &str, redis: &Redis) -> Result<ConnectionInfo> {
+    let scheme = match url {
+        url if url.contains("://") => "",
+        url if url.starts_with('/') => "unix://",
+        _ if redis.redis_tls => "rediss://",
+        _ => "redis://",
+    };
+    // Without the URL, which may have a password.
+    let info = format!("{scheme}{url}").into_connection_info().context("REDIS_URL")?;
+    if redis.redis_auth.is_empty() {
+        return Ok(info);
+    }
+    let (user, password) = redis.redis_auth.split_once(':').unwrap_or(("", &redis.redis_auth));
+    let mut settings = info.redis_settings().clone().set_password(password);
+    if !user.is_empty() {
+        settings = settings.set_username(user);
+    }
+    Ok(info.set_redis_settings(settings))
+}
+
+fn certificates(redis: &Redis) -> Result<Option<TlsCertificates>> {
+    let Redis {
+        redis_tls_cacert: root, redis_tls_client_cert: own, redis_tls_client_key: key, ..
+    } = redis;
+    if root.is_none() && own.is_none() {
+        return Ok(None);
+    }
+    let client_tls = own.as_ref().zip(key.as_ref()).map(|(own, key)| {
+        Ok::<_, anyhow::Error>(ClientTlsConfig { client_cert: read(own)?, client_key: read(key)? })
+    });
+    let root_cert = root.as_ref().map(|root| read(root)).transpose()?;
+    Ok(Some(TlsCertificates { client_tls: client_tls.transpose()?, root_cert }))
+}
+
+/// A file of certificates or keys.
+pub fn read(file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).with_context(|| file.display().to_string())
+}

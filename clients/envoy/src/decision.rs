@@ -1,0 +1,127 @@
+//! Decides a request: all its limits let it pass, or none is charged.
+
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, RedisResult};
+use tower_redis_ratelimit::{
+    Check, RateLimiter, Report, RuleReport, Rules, Source, Taken, Verdict,
+};
+
+use crate::leases::Leases;
+use crate::request::Asked;
+
+pub struct Decider {
+    limiter: RateLimiter,
+    leases: Leases,
+}
+
+/// What was decided.
+#[derive(Debug)]
+pub struct Decision {
+    pub is_allowed: bool,
+    /// When to ask again. `None`: never.
+    pub wait: Option<Duration>,
+    pub source: Source,
+    /// For each key that was asked.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// What was decided for one key.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub is_denied: bool,
+    /// A rule on trial would have denied it.
+    pub is_shadow: bool,
+    /// The rule that tells its numbers. None if nobody knows them here, as with a lease.
+    pub rule: Option<RuleReport>,
+    pub wait: Option<Duration>,
+}
+
+impl Decider {
+    pub fn new(limiter: RateLimiter) -> Self {
+        Self { leases: Leases::new(limiter.clone()), limiter }
+    }
+
+    pub async fn decide(&self, asked: &[Asked]) -> RedisResult<Decision> {
+        let mut taken = Vec::new();
+        for (at, one) in asked.iter().enumerate() {
+            let Some(most) = one.limit.lease.filter(|_| !one.gives_back) else { continue };
+            let (answer, units) = self.leases.take(one, most).await?;
+            if !answer.is_allowed() {
+                return Ok(denied_by(at, &answer, asked.len()));
+            }
+            taken.push(units);
+        }
+        let checked = |one: &Asked| one.limit.lease.is_none() && !one.gives_back;
+        let report =
+            self.limiter.check_all(check(asked.iter().filter(|one| checked(one)))?).await?;
+        let is_only = asked.iter().filter(|one| checked(one)).count() == 1;
+        let outcome =
+            |one| if checked(one) { outcome(&report, one, is_only) } else { Outcome::default() };
+        let decision = Decision {
+            is_allowed: report.is_allowed(),
+            wait: report.wait,
+            source: report.source,
+            outcomes: asked.iter().map(outcome).collect(),
+        };
+        if decision.is_allowed {
+            taken.into_iter().for_each(crate::leases::Units::spend);
+            for one in asked.iter().filter(|one| one.gives_back) {
+                self.limiter.refund(&one.key, one.hits, &one.limit.rules).await?;
+            }
+        }
+        Ok(decision)
+    }
+}
+
+/// The check of keys that each cost their own hits.
+fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> RedisResult<Check> {
+    // Costs of a policy's rules are the command's, those of others can stand in the rule.
+    let mut of_policies = asked.clone().filter(|one| one.limit.is_policy()).map(|one| one.hits);
+    let first = asked.clone().map(|one| one.hits).next().unwrap_or(1);
+    let common = of_policies.next().unwrap_or(first);
+    if of_policies.any(|hits| hits != common) {
+        let why = "policies of one request have different hits_addend, expected one";
+        return Err(RedisError::from((ErrorKind::InvalidClientConfig, why)));
+    }
+    let with_cost = |rule: &String, hits| {
+        if rule.contains(",cost=") { rule.clone() } else { format!("{rule},cost={hits}") }
+    };
+    let none = Check::new("", Rules::default());
+    let check = asked.fold(none, |check, Asked { key, limit, hits, .. }| {
+        let rules = if *hits == common {
+            limit.rules.clone()
+        } else {
+            limit.rules.texts().iter().map(|rule| with_cost(rule, hits)).collect::<Rules>()
+        };
+        check.and(&key[..], rules)
+    });
+    Ok(check.cost(common))
+}
+
+/// A denial by a lease: the other limits were not asked.
+fn denied_by(at: usize, answer: &Taken, number: usize) -> Decision {
+    let mut outcomes = vec![Outcome::default(); number];
+    if let Some(outcome) = outcomes.get_mut(at) {
+        outcome.is_denied = true;
+        outcome.wait = answer.wait;
+    }
+    Decision { is_allowed: false, wait: answer.wait, source: answer.source, outcomes }
+}
+
+fn outcome(report: &Report, asked: &Asked, is_only: bool) -> Outcome {
+    let is_here = |key: &Option<Vec<u8>>| key.as_ref().map_or(is_only, |key| *key == asked.key);
+    let mine = report.rules.iter().filter(|rule| is_here(&rule.key)).cloned().collect::<Vec<_>>();
+    let denies = |rule: &RuleReport, shadow| rule.denies && rule.shadow == shadow;
+    let by_rule = mine.iter().any(|rule| denies(rule, false));
+    // Such as a block, a pause or an outage, of this key or nobody knows which.
+    let by_none = !report.is_allowed()
+        && !report.rules.iter().any(|rule| denies(rule, false))
+        && report.key.as_ref().is_none_or(|key| *key == asked.key);
+    let is_denied = !report.is_allowed() && (by_rule || by_none);
+    let verdict = if is_denied { Verdict::Limited } else { Verdict::Allowed };
+    let is_shadow = mine.iter().any(|rule| denies(rule, true));
+    let own = Report { verdict, rules: mine, ..report.clone() };
+    let rule = own.deciding().or(own.rules.first()).cloned();
+    Outcome { is_denied, is_shadow, rule, wait: report.wait.filter(|_| is_denied) }
+}

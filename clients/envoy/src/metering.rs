@@ -1,0 +1,67 @@
+//! Numbers for Prometheus, by the names of the reference where they mean the same.
+
+use metrics::{Counter, Label, counter, describe_counter, describe_histogram};
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
+
+/// The bounds of the response time's buckets, in seconds.
+const BUCKETS: [f64; 12] =
+    [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
+
+/// Starts to count. Before that nothing is counted.
+pub fn start() -> Result<PrometheusHandle, BuildError> {
+    let counts = PrometheusBuilder::new().set_buckets(&BUCKETS)?.install_recorder()?;
+    let described = [
+        ("rate_limit_total_hits", "Hits of requests that this limit was asked for."),
+        ("rate_limit_within_limit", "Hits of requests that passed."),
+        ("rate_limit_over_limit", "Hits of requests that this limit denied, also in shadow mode."),
+        ("rate_limit_over_limit_with_local_cache", "Those that were denied without asking."),
+        ("rate_limit_shadow_mode", "Hits that passed only because of the limit's shadow mode."),
+        ("should_rate_limit_error", "Requests without an answer, by err_type."),
+        ("outage", "Requests that were answered while the server gave no decision."),
+        ("global_shadow_mode", "Denied requests that passed by SHADOW_MODE."),
+        ("config_load_success", "Configurations that were read."),
+        ("config_load_error", "Configurations that were refused."),
+    ];
+    for (name, what) in described {
+        describe_counter!(format!("ratelimit_service_{name}"), what);
+    }
+    describe_histogram!("ratelimit_service_response_time_seconds", "How long answers took.");
+    Ok(counts)
+}
+
+/// What is counted for a limit.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    pub hits: Counter,
+    pub within: Counter,
+    pub over: Counter,
+    pub remembered: Counter,
+    pub shadow: Counter,
+}
+
+impl Counters {
+    /// The labels are `domain`, and a `key1`, `key2` for each place in the configuration.
+    pub fn of(path: &[String]) -> Self {
+        let name = |at| if at == 0 { "domain".to_string() } else { format!("key{at}") };
+        let labels = path.iter().enumerate().map(|(at, part)| Label::new(name(at), part.clone()));
+        let labels = labels.collect::<Vec<_>>();
+        let of =
+            |name: &str| counter!(format!("ratelimit_service_rate_limit_{name}"), labels.clone());
+        Self {
+            hits: of("total_hits"),
+            within: of("within_limit"),
+            over: of("over_limit"),
+            remembered: of("over_limit_with_local_cache"),
+            shadow: of("shadow_mode"),
+        }
+    }
+}
+
+pub fn failed(kind: &'static str) {
+    counter!("ratelimit_service_should_rate_limit_error", "err_type" => kind).increment(1);
+}
+
+pub fn loaded(is_right: bool) {
+    let end = if is_right { "success" } else { "error" };
+    counter!(format!("ratelimit_service_config_load_{end}")).increment(1);
+}

@@ -1,0 +1,177 @@
+//! The options, each a flag or a variable of the environment. Those that the reference has too are called as there.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, ValueEnum};
+use tracing::level_filters::LevelFilter;
+
+/// A rate limit service for Envoy, decided by the redis-ratelimit module in Redis or Valkey.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub struct Options {
+    /// Print the limits of the configuration, or what is wrong with it, and end.
+    #[arg(long)]
+    pub check_config: bool,
+    #[command(flatten)]
+    pub files: Files,
+    #[command(flatten)]
+    pub redis: Redis,
+    #[command(flatten)]
+    pub answers: Answers,
+    #[command(flatten)]
+    pub listen: Listen,
+    #[command(flatten)]
+    pub log: Log,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Configuration")]
+pub struct Files {
+    /// The folder above that of the configuration.
+    #[arg(long, env, default_value = "/srv/runtime_data/current")]
+    pub runtime_root: PathBuf,
+    /// A folder in it.
+    #[arg(long, env, default_value = "")]
+    pub runtime_subdirectory: String,
+    /// A folder in that: each of its files *.yaml and *.yml is read.
+    #[arg(long, env, default_value = "config")]
+    pub runtime_appdirectory: String,
+    /// Let several files have limits of one domain.
+    #[arg(long, env)]
+    pub merge_domain_config: bool,
+    /// Who decides. The script is for servers that cannot load the module.
+    #[arg(long, env, value_enum, default_value = "module")]
+    pub engine: Engine,
+}
+
+impl Files {
+    pub fn folder(&self) -> PathBuf {
+        self.runtime_root.join(&self.runtime_subdirectory).join(&self.runtime_appdirectory)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    Module,
+    Script,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Redis or Valkey")]
+#[allow(clippy::struct_field_names, reason = "they name the options")]
+pub struct Redis {
+    /// host:port, a redis:// or rediss:// URL, or the path of a socket; of a cluster several, with commas.
+    #[arg(long, env, default_value = "localhost:6379")]
+    pub redis_url: String,
+    #[arg(long, env, value_enum, ignore_case = true, default_value = "single")]
+    pub redis_type: RedisType,
+    /// password, or user:password.
+    #[arg(long, env, default_value = "", hide_env_values = true)]
+    pub redis_auth: String,
+    /// Use TLS.
+    #[arg(long, env)]
+    pub redis_tls: bool,
+    /// A file of the authorities to trust, instead of the public ones.
+    #[arg(long, env)]
+    pub redis_tls_cacert: Option<PathBuf>,
+    /// The client's certificate, a file, and its key.
+    #[arg(long, env, requires = "redis_tls_client_key")]
+    pub redis_tls_client_cert: Option<PathBuf>,
+    #[arg(long, env, requires = "redis_tls_client_cert")]
+    pub redis_tls_client_key: Option<PathBuf>,
+    /// How long a decision may take, with connecting. Keep it below the time-out of Envoy's filter, 20ms by default.
+    #[arg(long, env, value_parser = humantime::parse_duration, default_value = "15ms")]
+    pub redis_timeout: Duration,
+    /// A text before each key. With a hash tag, such as {limits}, a cluster decides over several limits at once.
+    #[arg(long, env, default_value = "")]
+    pub cache_key_prefix: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RedisType {
+    Single,
+    Cluster,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Answers")]
+pub struct Answers {
+    /// What to answer while the server gives no decision. With `error` Envoy's `failure_mode_deny` decides.
+    #[arg(long, env, value_enum, default_value = "error")]
+    pub outage: Outage,
+    /// With local: this many of these services run, so each keeps to its part of every limit.
+    #[arg(long, env, default_value_t = 1)]
+    pub replicas: u32,
+    /// Answer a denied request again without asking, until it may pass, for this many keys.
+    #[arg(long, env, default_value_t = 10_000)]
+    pub remembered_denials: usize,
+    /// Let every request pass, but ask, count and report as if not.
+    #[arg(long = "shadow-mode", env = "SHADOW_MODE")]
+    pub shadow: bool,
+    /// Tell clients their limit: `RateLimit-Limit`, `-Remaining` and `-Reset`.
+    #[arg(long, env)]
+    pub limit_response_headers_enabled: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Outage {
+    Error,
+    Allow,
+    Deny,
+    Local,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Listening")]
+pub struct Listen {
+    #[arg(long, env, default_value = "0.0.0.0")]
+    pub grpc_host: IpAddr,
+    #[arg(long, env, default_value_t = 8081)]
+    pub grpc_port: u16,
+    /// Use TLS for gRPC, with this certificate and key, two files.
+    #[arg(long, env, requires_all = ["grpc_server_tls_cert", "grpc_server_tls_key"])]
+    pub grpc_server_use_tls: bool,
+    #[arg(long, env)]
+    pub grpc_server_tls_cert: Option<PathBuf>,
+    #[arg(long, env)]
+    pub grpc_server_tls_key: Option<PathBuf>,
+    /// Accept only clients with a certificate of these authorities, a file.
+    #[arg(long, env, requires = "grpc_server_use_tls")]
+    pub grpc_client_tls_cacert: Option<PathBuf>,
+    /// How long a connection of Envoy may last before it is asked to open another.
+    #[arg(long, env, value_parser = humantime::parse_duration, default_value = "24h")]
+    pub grpc_max_connection_age: Duration,
+    /// Where /healthcheck and /metrics are.
+    #[arg(long, env, default_value = "0.0.0.0")]
+    pub host: IpAddr,
+    #[arg(long, env, default_value_t = 8080)]
+    pub port: u16,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Log")]
+pub struct Log {
+    #[arg(long, env, default_value = "info")]
+    pub log_level: LevelFilter,
+    #[arg(long, env, value_enum, default_value = "text")]
+    pub log_format: Format,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+}
+
+impl Log {
+    pub fn start(&self) {
+        let log = tracing_subscriber::fmt().with_max_level(self.log_level);
+        let log = log.with_writer(std::io::stderr);
+        match self.log_format {
+            Format::Text => log.init(),
+            Format::Json => log.json().init(),
+        }
+    }
+}

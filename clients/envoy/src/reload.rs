@@ -1,0 +1,36 @@
+//! Follows changes of the configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::config::{Config, texts};
+use crate::metering;
+use crate::options::Files;
+
+/// How often the files are read.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reads the files again when their texts have changed, however that came about: by links, as in Kubernetes,
+/// or on a disk that reports no changes. A broken configuration changes nothing.
+pub async fn follow(files: Files, config: watch::Sender<Arc<Config>>) {
+    let mut known = texts(&files).ok();
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let found = texts(&files).ok();
+        if found == known {
+            continue;
+        }
+        known = found;
+        let read = Config::read(&files);
+        metering::loaded(read.is_ok());
+        match read {
+            Ok(read) => {
+                tracing::info!("the configuration was read again");
+                config.send_replace(Arc::new(read));
+            }
+            Err(error) => tracing::error!("the old configuration stays: {error:#}"),
+        }
+    }
+}

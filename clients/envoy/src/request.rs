@@ -1,0 +1,156 @@
+//! What a request asks, by the configuration.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use sha2::{Digest, Sha256};
+use tonic::Status;
+
+use crate::config::{Config, Limit};
+
+/// The most keys of a command.
+const MOST_DESCRIPTORS: usize = 64;
+const MOST_ENTRIES: usize = 64;
+/// The most units of a check.
+const MOST_HITS: u64 = 1_000_000_000;
+/// A longer text stands in a key as its hash, so that no client makes keys large.
+const LONGEST_TEXT: usize = 128;
+
+/// What a key gives a meaning, and what would let clients choose its slot in a cluster.
+const SPECIAL: &AsciiSet = &CONTROLS.add(b'%').add(b'|').add(b'=').add(b'#').add(b'{').add(b'}');
+
+/// A request of Envoy.
+#[derive(Debug)]
+pub struct Request {
+    /// For each descriptor.
+    pub found: Vec<Found>,
+    pub asked: Vec<Asked>,
+}
+
+/// What limits a descriptor.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    Nothing,
+    /// A limit that lets everything pass.
+    Unlimited,
+    /// The place in `asked`.
+    Limit(usize),
+}
+
+/// A key and its limit. Descriptors that are the same ask once, for all their hits.
+#[derive(Debug)]
+pub struct Asked {
+    pub key: Vec<u8>,
+    pub limit: Arc<Limit>,
+    pub hits: u64,
+    /// The hits come back instead.
+    pub gives_back: bool,
+}
+
+impl Request {
+    pub fn read(request: &RateLimitRequest, config: &Config, prefix: &str) -> Result<Self, Status> {
+        let RateLimitRequest { domain, descriptors, hits_addend } = request;
+        if domain.is_empty() {
+            return Err(Status::invalid_argument("the domain is empty"));
+        }
+        let number = descriptors.len();
+        if !(1..=MOST_DESCRIPTORS).contains(&number) {
+            let why = format!("{number} descriptors, expected 1 to {MOST_DESCRIPTORS}");
+            return Err(Status::invalid_argument(why));
+        }
+        let limits = descriptors.iter().map(|descriptor| limit(config, domain, descriptor));
+        let limits = limits.collect::<Result<Vec<_>, _>>()?;
+        let replaced = limits.iter().flatten().flat_map(|limit| &limit.replaces);
+        let replaced = replaced.map(String::as_str).collect::<HashSet<_>>();
+        let default = u64::from(*hits_addend).max(1);
+        let mut read = Self { found: Vec::new(), asked: Vec::new() };
+        for (descriptor, limit) in descriptors.iter().zip(&limits) {
+            let found = match limit {
+                Some(limit) if !replaced.contains(&*limit.name) => {
+                    read.ask(key(prefix, domain, descriptor), limit, descriptor, default)?
+                }
+                _ => Found::Nothing,
+            };
+            read.found.push(found);
+        }
+        Ok(read)
+    }
+
+    fn ask(
+        &mut self,
+        key: Vec<u8>,
+        limit: &Arc<Limit>,
+        descriptor: &RateLimitDescriptor,
+        default: u64,
+    ) -> Result<Found, Status> {
+        if limit.rules.texts().is_empty() {
+            return Ok(Found::Unlimited);
+        }
+        let own = descriptor.hits_addend.as_ref().map(|hits| hits.value);
+        let (mut hits, gives_back) = (own.unwrap_or(default), descriptor.is_negative_hits);
+        let is_same = |asked: &Asked| {
+            asked.key == key && asked.gives_back == gives_back && asked.limit.rules == limit.rules
+        };
+        let place = self.asked.iter().position(is_same);
+        if let Some(known) = place.and_then(|place| self.asked.get(place)) {
+            hits = hits.saturating_add(known.hits);
+        }
+        if hits > MOST_HITS {
+            let why = format!("hits_addend is {hits}, expected at most {MOST_HITS}");
+            return Err(Status::invalid_argument(why));
+        }
+        if let Some(known) = place.and_then(|place| self.asked.get_mut(place)) {
+            known.hits = hits;
+        } else {
+            self.asked.push(Asked { key, limit: Arc::clone(limit), hits, gives_back });
+        }
+        Ok(Found::Limit(place.unwrap_or(self.asked.len().saturating_sub(1))))
+    }
+}
+
+/// The limit of a descriptor, which it may bring.
+fn limit(
+    config: &Config,
+    domain: &str,
+    descriptor: &RateLimitDescriptor,
+) -> Result<Option<Arc<Limit>>, Status> {
+    let RateLimitDescriptor { entries, limit: brought, .. } = descriptor;
+    if entries.len() > MOST_ENTRIES {
+        let why =
+            format!("{} entries of a descriptor, expected at most {MOST_ENTRIES}", entries.len());
+        return Err(Status::invalid_argument(why));
+    }
+    match brought {
+        Some(brought) if config.has(domain) => {
+            let limit = Limit::brought(*brought, domain, entries);
+            let wrong = "a limit has no known unit, or over 1000000000 requests";
+            limit.map(|limit| Some(Arc::new(limit))).ok_or_else(|| Status::invalid_argument(wrong))
+        }
+        _ => Ok(config.find(domain, entries).cloned()),
+    }
+}
+
+/// Different descriptors never have the same key.
+fn key(prefix: &str, domain: &str, descriptor: &RateLimitDescriptor) -> Vec<u8> {
+    let mut text = format!("{prefix}{}", escaped(domain));
+    for Entry { key, value } in &descriptor.entries {
+        text.extend(["|", &escaped(key), "=", &escaped(value)]);
+    }
+    text.into_bytes()
+}
+
+fn escaped(text: &str) -> Cow<'_, str> {
+    if text.len() > LONGEST_TEXT {
+        let hash = Sha256::digest(text);
+        return hash.iter().fold("#".to_string(), |text, byte| format!("{text}{byte:02x}")).into();
+    }
+    utf8_percent_encode(text, SPECIAL).into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! What is decided, on every server.
+
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
+use envoy_types::pb::google::protobuf::UInt64Value;
+use tonic::Code;
+
+use crate::cluster::Cluster;
+use crate::server::{ALL, Server};
+use crate::support::service::{Service, descriptor, shown};
+
+const CONFIG: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 3, name: user}
+  - key: address
+    rate_limit: {unit: day, requests_per_unit: 2}
+  - key: banned
+    rate_limit: {unit: day, requests_per_unit: 0}
+  - key: trial
+    rate_limit: {unit: day, requests_per_unit: 1}
+    shadow_mode: true
+  - key: open
+    rate_limit: {unlimited: true}
+  - key: vip
+    rate_limit: {unit: day, requests_per_unit: 9, replaces: [{name: user}]}
+  - key: burst
+    rules: ['bucket:1/h,burst=4', 'fixed:1000/d']
+";
+
+const OF_MODULE: &str = "
+  - key: tier
+    policy: free
+  - key: tenant
+    plan: free
+  - key: hot
+    rules: ['100/d']
+    lease: 10
+";
+
+fn hits(text: &str, value: u64) -> RateLimitDescriptor {
+    RateLimitDescriptor { hits_addend: Some(UInt64Value { value }), ..descriptor(text) }
+}
+
+#[tokio::test]
+async fn all_limits_of_a_request_let_it_pass_or_none_is_charged() {
+    for name in ALL {
+        let server = Server::start(name);
+        let plain = Server::without_module(name, &[]);
+        let by_script = [("ENGINE", "script")];
+        for service in
+            [Service::start(&server, CONFIG, &[]), Service::start(&plain, CONFIG, &by_script)]
+        {
+            let mut client = service.client().await;
+            let both = ["user=ann", "address=192.0.2.1"];
+            assert_eq!(client.codes(&both).await, "ok [ok:2/3 ok:1/2]", "{name}");
+            assert_eq!(client.codes(&both).await, "ok [ok:1/3 ok:0/2]");
+            for _ in 0..3 {
+                let denied = client.codes(&both).await;
+                assert!(
+                    denied.starts_with("over [ok:") && denied.ends_with(" over:0/2]"),
+                    "{denied}"
+                );
+            }
+            assert_eq!(
+                client.codes(&["user=ann"]).await,
+                "ok [ok:0/3]",
+                "denials charged it nothing"
+            );
+            assert_eq!(client.codes(&["user=ann"]).await, "over [over:0/3]");
+            assert_eq!(
+                client.codes(&["user=bob", "user=bob"]).await,
+                "ok [ok:1/3 ok:1/3]",
+                "twice"
+            );
+            assert_eq!(client.codes(&["banned=1"]).await, "over [over:0/0]");
+            assert_eq!(client.codes(&["nothing=1"]).await, "ok [ok:0]");
+            assert_eq!(client.codes(&["open=1"]).await, format!("ok [ok:{}]", u32::MAX));
+            assert_eq!(
+                client.codes(&["user=eve", "vip=eve"]).await,
+                "ok [ok:0 ok:8/9]",
+                "replaced"
+            );
+            for _ in 0..3 {
+                let trial = client.codes(&["trial=1"]).await;
+                assert!(trial.starts_with("ok [ok:0"), "{name}: it denies nobody: {trial}");
+            }
+            assert_eq!(client.codes(&["burst=1"]).await, "ok [ok:3/1]");
+        }
+    }
+}
+
+#[tokio::test]
+async fn hits_and_limits_of_requests_count_as_the_protocol_says() {
+    let server = Server::start("valkey-9.1");
+    let service = Service::start(&server, CONFIG, &[]);
+    let mut client = service.client().await;
+    let of = |response: Result<_, _>| shown(&response.expect("an answer"));
+    let user = || descriptor("user=ann");
+    assert_eq!(of(client.send_as("shop", vec![user()], 2).await), "ok [ok:1/3]");
+    assert_eq!(of(client.send_as("shop", vec![user()], 2).await), "over [over:0/3]");
+    assert_eq!(of(client.send(vec![hits("user=ann", 0)]).await), "ok [ok:1/3]", "a look");
+    let several = vec![hits("user=ann", 1), hits("address=1", 2), hits("burst=1", 4)];
+    assert_eq!(of(client.send(several).await), "ok [ok:0/3 ok:0/2 ok:0/1]");
+    let back = RateLimitDescriptor { is_negative_hits: true, ..hits("user=ann", 2) };
+    client.send(vec![back]).await.expect("an answer");
+    assert_eq!(of(client.send(vec![hits("user=ann", 0)]).await), "ok [ok:2/3]", "two came back");
+    let own = RateLimitOverride { requests_per_unit: 7, unit: 3 };
+    let own = RateLimitDescriptor { limit: Some(own), ..descriptor("other=1") };
+    assert_eq!(of(client.send(vec![own]).await), "ok [ok:6/7]");
+
+    let none = client.send_as("market", vec![user()], 1).await;
+    assert_eq!(of(none), "ok [ok:0]", "an unknown domain has no limit");
+    let refused = [
+        client.send_as("", vec![user()], 1).await,
+        client.send(vec![]).await,
+        client.send(vec![user(); 65]).await,
+        client.send(vec![hits("user=ann", 2_000_000_000)]).await,
+    ];
+    for refused in refused {
+        assert_eq!(refused.expect_err("refused").code(), Code::InvalidArgument);
+    }
+    let large = "x".repeat(2 << 20);
+    let large = client.send(vec![descriptor(&format!("user={large}"))]).await;
+    assert_eq!(large.expect_err("refused").code(), Code::OutOfRange);
+}
+
+#[tokio::test]
+async fn what_operators_say_of_a_key_counts() {
+    let server = Server::start("redis-8.2");
+    server.send("RL.POLICY SET free 2/d");
+    server.send("RL.POLICY SET paid 5/d");
+    let service = Service::start(&server, &format!("{CONFIG}{OF_MODULE}"), &[]);
+    let mut client = service.client().await;
+    assert_eq!(client.codes(&["tier=a"]).await, "ok [ok:1/2]");
+    server.send("RL.PLAN shop|tenant=a paid");
+    assert_eq!(client.codes(&["tenant=a"]).await, "ok [ok:4/5]");
+    assert_eq!(client.codes(&["tenant=b"]).await, "ok [ok:1/2]");
+    server.send("RL.BLOCK shop|user=eve EX 60");
+    assert_eq!(client.codes(&["user=eve"]).await, "over [over:0]");
+    assert_eq!(client.codes(&["address=1", "user=eve"]).await, "over [ok:2/2 over:0]");
+    let denied = client.ask(&["user=eve"]).await;
+    assert!(!format!("{denied:?}").contains("eve"), "no key in an answer");
+    server.send("RL.EXEMPT shop|user=root");
+    for _ in 0..5 {
+        assert_eq!(client.codes(&["user=root"]).await, "ok [ok:0]");
+    }
+    let unknown =
+        Service::start(&server, "{domain: shop, descriptors: [{key: a, policy: none}]}", &[]);
+    let error =
+        unknown.client().await.send(vec![descriptor("a=secret")]).await.expect_err("refused");
+    assert_eq!(error.code(), Code::Internal);
+    assert!(!error.message().contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn a_lease_admits_what_the_limit_does_and_comes_back_after_a_denial() {
+    let server = Server::start("valkey-8.1");
+    let service = Service::start(&server, &format!("{CONFIG}{OF_MODULE}"), &[]);
+    let mut client = service.client().await;
+    for _ in 0..50 {
+        assert!(!client.passes(&["hot=1", "banned=1"]).await, "another limit denies");
+    }
+    let mut passed = 0;
+    while client.passes(&["hot=1"]).await {
+        passed += 1;
+    }
+    assert_eq!(passed, 100, "denied requests took nothing");
+    let calls = server.calls("rl.check");
+    assert!(calls < 150, "most were answered here: {calls}");
+    let denied = client.ask(&["hot=1"]).await;
+    assert!(denied.response_headers_to_add.iter().any(|field| field.key == "Retry-After"));
+}
+
+#[tokio::test]
+async fn a_denial_is_remembered() {
+    let server = Server::start("redis-7.0");
+    let service = Service::start(&server, CONFIG, &[]);
+    let mut client = service.client().await;
+    while client.passes(&["user=ann"]).await {}
+    let calls = server.calls("rl.check");
+    for _ in 0..20 {
+        assert_eq!(client.codes(&["user=ann"]).await, "over [over:0/3]");
+    }
+    assert_eq!(server.calls("rl.check"), calls);
+}
+
+#[tokio::test]
+async fn a_cluster_decides_over_all_keys_with_a_tag_and_one_by_one_without() {
+    for (prefix, several) in [("", 0), ("{shop}", 1)] {
+        let cluster = Cluster::start("redis-7.0");
+        let nodes = cluster.addresses();
+        let options = [("REDIS_TYPE", "cluster"), ("CACHE_KEY_PREFIX", prefix)];
+        let service = Service::on(&nodes.join(","), CONFIG, &options);
+        let mut client = service.client().await;
+        let both = ["user=ann", "address=192.0.2.2"];
+        for expected in ["ok [ok:2/3 ok:1/2]", "ok [ok:1/3 ok:0/2]"] {
+            assert_eq!(client.codes(&both).await, expected, "'{prefix}'");
+        }
+        assert!(client.codes(&both).await.starts_with("over ["));
+        assert_eq!(
+            client.codes(&["user=ann"]).await,
+            "ok [ok:0/3]",
+            "'{prefix}': it got its unit back"
+        );
+        assert_eq!(cluster.keys().iter().filter(|keys| **keys == 0).count(), several);
+    }
+}

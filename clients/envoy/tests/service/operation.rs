@@ -1,0 +1,174 @@
+//! The service as an operator meets it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::server::Server;
+use crate::support::service::{PATIENCE, Service, command};
+
+fn config(limit: u32) -> String {
+    format!(
+        "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {{unit: day, requests_per_unit: {limit}}}
+  - key: trial
+    rate_limit: {{unit: day, requests_per_unit: 0}}
+    shadow_mode: true
+"
+    )
+}
+
+fn get(port: u16, path: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    answer
+}
+
+#[tokio::test]
+async fn a_changed_file_counts_and_a_broken_one_does_not() {
+    let server = Server::start("valkey-9.1");
+    let service = Service::start(&server, &config(5), &[]);
+    let mut client = service.client().await;
+    assert_eq!(client.codes(&["user=ann"]).await, "ok [ok:4/5]");
+    let start = Instant::now();
+    service.configure("domain: shop\ndescriptors: [{key: user, quota_mode: true}]");
+    while !get(service.http, "/metrics").contains("config_load_error 1") {
+        assert!(start.elapsed() < PATIENCE, "the broken file was not seen");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(client.codes(&["user=ann"]).await, "ok [ok:3/5]");
+    service.configure(&config(9));
+    while !client.codes(&["user=bob"]).await.ends_with("/9]") {
+        assert!(start.elapsed() < PATIENCE * 2, "the new file was not read");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(client.codes(&["user=ann"]).await, "ok [ok:6/9]", "what was used stays");
+}
+
+#[tokio::test]
+async fn it_counts_what_it_decides() {
+    let server = Server::start("redis-8.2");
+    let service = Service::start(&server, &config(2), &[]);
+    let mut client = service.client().await;
+    for _ in 0..4 {
+        client.ask(&["user=ann"]).await;
+    }
+    client.ask(&["trial=1"]).await;
+    let metrics = get(service.http, "/metrics");
+    let number = |name: &str, key: &str| {
+        let labels =
+            format!("ratelimit_service_rate_limit_{name}{{domain=\"shop\",key1=\"{key}\"}} ");
+        let found = metrics.lines().find_map(|line| line.strip_prefix(&labels));
+        found.map_or_else(|| panic!("{labels}\n{metrics}"), |number| number.parse::<u64>().unwrap())
+    };
+    let numbers =
+        ["total_hits", "within_limit", "over_limit", "over_limit_with_local_cache", "shadow_mode"];
+    assert_eq!(numbers.map(|name| number(name, "user")), [4, 2, 2, 1, 0]);
+    assert_eq!(numbers.map(|name| number(name, "trial")), [1, 0, 1, 0, 1]);
+    assert!(metrics.contains("ratelimit_service_response_time_seconds_count 5"), "{metrics}");
+    assert!(!metrics.contains("ann"), "no value of a client");
+}
+
+#[tokio::test]
+async fn clients_are_told_their_limit_if_asked_for_and_always_when_to_come_again() {
+    let server = Server::start("redis-7.0");
+    for (enabled, number) in [("true", 3), ("false", 0)] {
+        let options = [("LIMIT_RESPONSE_HEADERS_ENABLED", enabled), ("CACHE_KEY_PREFIX", enabled)];
+        let service = Service::start(&server, &config(1), &options);
+        let mut client = service.client().await;
+        let passed = client.ask(&["user=ann"]).await.response_headers_to_add;
+        assert_eq!(passed.len(), number);
+        let denied = client.ask(&["user=ann"]).await.response_headers_to_add;
+        assert_eq!(denied.len(), number + 1);
+        let found =
+            |name: &str| denied.iter().find(|field| field.key == name).map(|field| &*field.value);
+        let wait = found("Retry-After").expect("a field").parse::<u64>().expect("seconds");
+        assert!((1..=86_400).contains(&wait), "{wait}");
+        if number > 0 {
+            assert_eq!(
+                (found("RateLimit-Limit"), found("RateLimit-Remaining")),
+                (Some("1"), Some("0"))
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_shadow_mode_everything_passes_and_is_counted() {
+    let server = Server::start("redis-7.0");
+    let service = Service::start(&server, &config(0), &[("SHADOW_MODE", "true")]);
+    let mut client = service.client().await;
+    assert_eq!(client.codes(&["user=ann"]).await, "ok [over:0/0]");
+    assert!(get(service.http, "/metrics").contains("ratelimit_service_global_shadow_mode 1"));
+}
+
+#[tokio::test]
+async fn it_says_how_it_is_and_ends_in_order() {
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+
+    let server = Server::start("redis-7.0");
+    let mut service = Service::start(&server, &config(1), &[]);
+    assert!(get(service.http, "/healthcheck").starts_with("HTTP/1.1 200 "));
+    let mut health = HealthClient::new(service.channel().await);
+    for name in ["", "ratelimit"] {
+        let request = HealthCheckRequest { service: name.to_string() };
+        let status = health.check(request).await.expect("an answer").into_inner().status;
+        assert_eq!(status, 1, "serving");
+    }
+    assert!(service.end(), "it ends with success");
+}
+
+#[test]
+fn it_checks_a_configuration_without_a_server() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let root = folder.path().display().to_string();
+    let check = || command(&root).arg("--check-config").output().expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    assert!(!check().status.success(), "no folder");
+    fs::create_dir(folder.path().join("config")).expect("a folder");
+    assert!(text(check().stderr).contains("has no file *.yaml"));
+    let file = folder.path().join("config/shop.yaml");
+    fs::write(&file, config(7)).expect("a file");
+    let right = check();
+    assert!(right.status.success());
+    assert_eq!(text(right.stdout), "shop.user: fixed:7/d\nshop.trial: fixed:0/d,shadow\n");
+    fs::write(&file, "domain: shop\ndescriptors: [{key: user, share_threshold: true}]")
+        .expect("a file");
+    let wrong = text(check().stderr);
+    assert!(
+        wrong.contains("shop.yaml")
+            && wrong.contains("shop.user: share_threshold is not supported"),
+        "{wrong}"
+    );
+}
+
+#[test]
+fn a_wrong_option_fails_at_the_start() {
+    let cases = [
+        ("REDIS_URL", "a:b:c", "REDIS_URL"),
+        ("REDIS_TYPE", "sentinel", "sentinel"),
+        ("REDIS_TIMEOUT", "0s", "timeout is 0"),
+        ("REDIS_TIMEOUT", "fast", "fast"),
+        ("REPLICAS", "0", "processes is 0"),
+        ("OUTAGE", "maybe", "maybe"),
+        ("GRPC_SERVER_USE_TLS", "true", "grpc-server-tls-cert"),
+        ("REDIS_TLS_CACERT", "/none", "/none"),
+    ];
+    let folder = tempfile::TempDir::new().expect("a folder");
+    fs::create_dir(folder.path().join("config")).expect("a folder");
+    fs::write(folder.path().join("config/shop.yaml"), config(7)).expect("a file");
+    for (name, value, expected) in cases {
+        let ended = command(&folder.path().display().to_string()).env(name, value).output();
+        let ended = ended.expect("it ends");
+        let error = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success() && error.contains(expected), "{name}: {error}");
+    }
+}
