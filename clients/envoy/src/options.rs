@@ -1,5 +1,6 @@
 //! The options, each a flag or a variable of the environment. Those that the reference has too are called as there.
 
+use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -168,7 +169,7 @@ pub enum Format {
 impl Log {
     pub fn start(&self) {
         let log = tracing_subscriber::fmt().with_max_level(self.log_level);
-        let log = log.with_writer(std::io::stderr);
+        let log = log.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
         match self.log_format {
             Format::Text => log.init(),
             Format::Json => log.json().init(),
