@@ -12,8 +12,8 @@ from collections.abc import Hashable, Mapping
 from ._commands import Cost, Rules, texts
 from ._replies import Reply, Report
 
-#: How long a block or a pause is remembered, and what can never pass: an operator may end it. Also a denial of a key
-#: with a plan: a customer who is denied may buy another.
+#: How long to remember a denial that may end at any time: a block, a pause, a wait of -1, or one under a plan, which
+#: the customer may change.
 SHORT_MS = 1000
 
 

@@ -283,7 +283,7 @@ pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     Some(high)
 }
 
-/// `least` in milliseconds, as replied: -1 if there is none.
+/// The first millisecond at which it holds, or -1 for never.
 pub fn least_ms(holds_after_us: impl Fn(i128) -> bool) -> i64 {
     const LONGEST: i64 = i64::MAX - 1;
     least(|ms| holds_after_us(ms * 1_000))
