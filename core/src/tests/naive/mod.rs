@@ -257,8 +257,8 @@ impl Owned {
     }
 }
 
-/// The least `n >= 0`, found by bisection, for which `holds`, given that it then holds for all larger ones too;
-/// `None` if it lies beyond 2^70.
+/// The least `n >= 0` for which `holds` is true, found by bisection: it must be true for all larger
+/// `n`. `None` if it lies beyond 2^70.
 pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     if holds(0) {
         return Some(0);
