@@ -1,8 +1,8 @@
 """One run of the load, and what the server and the machine did during it.
 
 With its monitor of latency the server itself says which of its tasks took over a millisecond: a command, a fork, a cycle of
-expiry. How often the kernel took the core from the server, and how late the load was with its own sending, show what is the
-machine's.
+expiry. How often the kernel took the core from the server, and how late the load sent its requests, show what the machine
+caused.
 """
 
 import json

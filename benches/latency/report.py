@@ -1,7 +1,7 @@
 """Medians over the rounds, and the table in Markdown.
 
-A ratio compares with INCR in the same scene, at the same rate and in the same round. Where INCR's own worst of a thousand
-wanders between rounds by more than a factor of two, the machine makes the tails: the table says so.
+A ratio compares with INCR in the same scene, at the same rate and in the same round. If INCR's own p99.9
+differs between rounds by more than a factor of two, the machine causes the tails, and the table says so.
 """
 
 from statistics import median
@@ -12,12 +12,12 @@ from .cases import INCR
 
 QUANTILES = ["p50", "p99", "p99.9", "worst"]
 STEADY = 2
-# The load itself was this late at one request of a thousand.
+# The load is late if it sent 0.1 % of its requests later than this.
 LATE_US = 200
 
 
 def mean_events(points):
-    """The server's own slow tasks and the worst time of each, as the median of the rounds that had one."""
+    """For each slow task of the server itself, the median of its worst times in the rounds that had it."""
     names = sorted({name for point in points for name in point.get("events_ms", {})})
     return {name: median([point["events_ms"][name] for point in points if name in point["events_ms"]]) for name in names}
 
@@ -79,14 +79,14 @@ def table(rows):
 
 
 def unsteady(rows):
-    """Why tails of these rows are not to be trusted, if so."""
+    """The reasons not to trust the tails of these rows."""
     for row in rows:
         tail = row["us"]["p99.9"]
         if row["name"] == INCR.name and tail["max"] > STEADY * tail["min"]:
             yield f"`INCR`'s p99.9 was between {number(tail['min'])} and {number(tail['max'])} µs in these rounds"
     late = [row["name"] for row in rows if row["late_us"]["median"] > LATE_US]
     if late:
-        yield f"the load was over {LATE_US} µs late itself at one request of a thousand: {', '.join(late)}"
+        yield f"the load itself sent 0.1 % of its requests over {LATE_US} µs late: {', '.join(late)}"
 
 
 def markdown(report):

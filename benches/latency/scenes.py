@@ -95,7 +95,7 @@ def prepare_line(server, _):
 
 
 def start_line(server, _):
-    """Who gets a slot has it until it lapses: the server serves the line by itself, and no client has to act."""
+    """A slot is free again when its hold lapses: the server serves the line by itself, and no client has to act."""
     time.sleep(ACT_S)
     for number in range(SLOTS):
         server.client.execute_command("RL.SETTLE", LINE, f"first:{number}")

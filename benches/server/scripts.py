@@ -2,7 +2,7 @@
 answers as the module does, clients/script/ratelimit.lua.
 
 They take the time from the server: redis-benchmark cannot send it, and a limit that trusts each client's clock could not be
-compared with one that does not. They reply 0 for allowed and 1 for limited, as RL.CHECK does, and then little more.
+compared with one that does not. They reply 0 for allowed and 1 for limited, as RL.CHECK does, and little else.
 """
 
 import hashlib

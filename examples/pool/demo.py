@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Starts a server with the module, a stand-in for a limited service and two tenants' pools, and shows their progress.
 
-Called by `make pool`, which builds the module and fetches the server first. A page shows it, during the
-demonstration and then until Ctrl-C. PORT chooses its port. With REDIS_URL it starts no server, but begins with deleting the
-keys `upstream` and `upstream:*` there, which an earlier demonstration may have left.
+Called by `make pool`, which builds the module and fetches the server first. A page, on port PORT, shows the progress until
+Ctrl-C. With REDIS_URL it starts no server, and first deletes the keys `upstream` and `upstream:*` there, which an earlier
+demonstration may have left.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ sys.path.append(str(HERE.parent))
 
 from running import running, serving  # noqa: E402  from examples
 
-# The jobs and workers of each tenant, of which one floods the line.
+# The jobs and workers of each tenant. The first floods the line.
 TENANTS = {"big": (160, 40), "small": (40, 2)}
 JOBS = sum(jobs for jobs, _ in TENANTS.values())
 # Now and then the service wants no requests for two seconds.
@@ -95,7 +95,7 @@ def main():
                 stack.callback(pool.wait)
                 stack.callback(pool.terminate)
             play(redis, log)
-            print(f"The pools wait for more jobs, which {page} gives. Ctrl-C stops all.", flush=True)
+            print(f"Add jobs at {page}: the pools wait for them. Ctrl-C stops all.", flush=True)
             while True:
                 time.sleep(1)
 

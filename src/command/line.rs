@@ -1,10 +1,10 @@
-//! The clients that wait in line, and what their lines are told.
+//! The clients that wait in line, and how their lines learn of changes.
 //!
-//! A change is told in the middle of the command that makes it, so a line only notes it: the timer
+//! A line learns of a change amid the command that makes it, and only notes the change: the timer
 //! serves the clients that are due (`wait`).
 //!
-//! The lock is held briefly, and never during a call of the server except to allocate memory, so a
-//! change that is told during such a call can take the lock.
+//! The lock is held briefly, and never during a call of the server except to allocate memory, so
+//! changes during such a call can be noted.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -48,7 +48,7 @@ pub fn is_in_use() -> bool {
     changes::is_heard()
 }
 
-/// Tells the line of a key what a command did to it.
+/// Tells a key's line what a command did to the key.
 pub fn tell(key: Arg<'_>, cause: Cause<'_>) {
     if is_in_use() {
         waiters().queues.key_changed(key.bytes(), cause);
@@ -98,7 +98,7 @@ impl Waiters {
         next.map(|(_, &ticket)| ticket)
     }
 
-    /// Removes a client, at this cost if its rules admit it.
+    /// Removes a client. `admitted` is its cost if its rules admit it.
     pub fn leave(&mut self, ticket: Ticket, admitted: Option<u32>) -> Option<Waiter> {
         let waiter = self.queues.leave(ticket, admitted)?;
         self.tickets.remove(&waiter.client.id());

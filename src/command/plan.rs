@@ -1,4 +1,4 @@
-//! `RL.PLAN` and `RL.UNPLAN`: the policy by which the checks of a key decide that ask for its plan.
+//! `RL.PLAN` and `RL.UNPLAN`: the policy for those checks of a key that ask for its plan.
 
 use super::effect_args::EffectArgs;
 use super::opened::Opened;

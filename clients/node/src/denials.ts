@@ -2,8 +2,8 @@ import { CheckReply, type Reply, type Report, type RuleReport } from './replies.
 import { type Limit, list, type Rules } from './request.js';
 
 /**
- * How long to remember a denial whose end is unknown: a block, a pause, a wait of -1, a plan: a customer who is denied may buy
- * another.
+ * How long to remember a denial that may end at any time: a block, a pause, a wait of -1, or one under a plan, which the
+ * customer may change.
  */
 export const SHORT_MS = 1000;
 /** Rules whose denials are not remembered: they may end early, or the server must count them. */

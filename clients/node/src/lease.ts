@@ -8,7 +8,7 @@ import { followAPlan, type Rules } from './request.js';
 
 /** After a lease that lasts less than this, the next one asks for twice as many units ... */
 const SHORT_MS = 50;
-/** ... and after one that lasts more than this, or of which over half was unused, for half as many. */
+/** ... and for half as many after one that lasts more than this, or whose units were over half unused. */
 const LONG_MS = 200;
 
 /** What {@link Lease.take} answers. */

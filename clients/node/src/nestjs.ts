@@ -43,7 +43,7 @@ export class RateLimitThrottlerStorage implements ThrottlerStorage {
     }
     let waitMs = reply.waitMs;
     if (reply.verdict === 'limited' && reply.source === 'server' && ban && blockDuration < ttl) {
-      // The library begins anew after a block, even where earlier hits would count for longer.
+      // After a block the library counts from 0, even where earlier hits would still count.
       await this.#limiter.reset(limited).catch(ignoreOutage).catch(hideInStore); // the denial stands
       waitMs = blockDuration;
     }

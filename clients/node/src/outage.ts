@@ -5,7 +5,7 @@ const CODES = new Set(['LOADING', 'BUSY', 'OOM', 'MISCONF', 'NOREPLICAS', 'READO
 const TEXTS = /^ERR (max number of clients|internal error|this replica skipped)/;
 /** Only of commands that the clients send themselves: an application may misspell any other. */
 const UNKNOWN = /^ERR unknown command ['`]RL\.(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)\b/i;
-/** The lack of the right to another command than a check says nothing of checks. */
+/** A missing right to a command that is no check says nothing about checks. */
 const NOT_A_CHECK = /^NOPERM .*run the 'rl\.(?!(m?check|peek|wait)')/i;
 /** What a server that refuses a command replies, be it a check or another. */
 const REFUSED = /^(NOAUTH|WRONGPASS|NOPERM) |^ERR unknown command ['`]RL\./i;

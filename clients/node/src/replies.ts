@@ -27,8 +27,8 @@ export interface Reply {
    * Whether this check took what is consumed from below a fraction of the limit to at least that: `crossed(0.8)` for a mail at
    * 80 %. `cost` is what it cost the deciding rule, by default what was granted, or else 1.
    *
-   * One `fixed` rule tells it once a window. Elsewhere units come back, or another rule decides: it may be told twice or not at
-   * all. The repeat of a hold tells it again, and a peek takes nothing.
+   * Under one `fixed` rule this is true once a window. Elsewhere units come back, or another rule decides: it may be true twice
+   * or never. It is true again for the repeat of a hold; a peek takes nothing.
    */
   crossed(fraction: number, cost?: number): boolean;
 }

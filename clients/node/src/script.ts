@@ -64,7 +64,7 @@ export function scriptKnows(word: string): void {
 }
 
 /**
- * The report on the one rule of a key that decides, as far as five integers tell: it is a rule with that limit, of several the one
+ * The report on the rule that decides for a key. Five integers tell only its limit: of several such rules this takes the one
  * with the shortest period in which the reset lies. There is more again by `nextMs`, or earlier.
  */
 export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }: Reply, { key, rules }: Limit, cost: Cost): Report {

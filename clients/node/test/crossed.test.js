@@ -12,7 +12,7 @@ import { connect, onEachServer, startServer } from './support/servers.js';
 
 const SHARED = JSON.parse(await readFile(resolve(import.meta.dirname, '../../cases/crossed.json'), 'utf8'));
 
-test('a reply tells what it tells in all languages', () => {
+test('replies tell crossings alike in all languages', () => {
   for (const { reply, fraction, cost, crossed } of SHARED.cases) {
     assert.equal(readReply(reply).crossed(fraction, cost ?? undefined), crossed, JSON.stringify([reply, fraction, cost]));
   }

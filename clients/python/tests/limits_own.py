@@ -1,8 +1,8 @@
-"""A plugin of pytest: the tests of `limits` itself, with the storages of this package in place of its own.
+"""A plugin of pytest: runs the tests of the package `limits` on the storages of this package.
 
     pytest -p limits_own --noconftest ...   in a folder with the sources of `limits`
 
-A server and a cluster for each process.
+Each process starts a server and a cluster.
 """
 
 import atexit
@@ -20,7 +20,7 @@ DESELECTED = {
     r"test_sliding_window_counter_previous_window": "limits rounds the weighted count down, and admits a unit too "
     "many; the server does not",
     r"TestAsyncSlidingWindow::test_sliding_window_counter_stats": "fails in the last seconds of a minute, with any "
-    "storage whose windows are those of the clock",
+    "storage whose windows follow the clock",
     r"TestAsyncConcurrency.*\[cluster\]": "redis-py 8.1 sometimes closes connections that it is opening when a hundred "
     "tasks begin at once with a new client of a cluster (AttributeError in redis.asyncio.connection)",
 }
@@ -61,7 +61,7 @@ def use(sync: dict, aio: dict) -> None:
 
 
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
-    """`TestConcreteStorages` lists its storages in place."""
+    """Gives `TestConcreteStorages` our storages."""
     if name != "TestConcreteStorages":
         return
     aio = "aio" in collector.path.parts

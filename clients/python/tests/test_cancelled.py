@@ -30,7 +30,7 @@ async def until_free(server: Server, rule: str, units: int) -> None:
     await asyncio.to_thread(until, lambda: left(server, rule=rule) == units)
 
 
-async def test_blocks_that_are_cancelled_give_their_slots_back(newest: Server) -> None:
+async def test_cancelled_holds_give_their_slots_back(newest: Server) -> None:
     async with newest.async_limiter() as limiter:
 
         async def work(n: int) -> None:
@@ -43,7 +43,7 @@ async def test_blocks_that_are_cancelled_give_their_slots_back(newest: Server) -
         await until_free(newest, "slots:100", 100)
 
 
-async def test_holds_that_are_cancelled_while_they_are_taken(newest: Server) -> None:
+async def test_holds_cancelled_while_they_are_taken_give_their_slots_back(newest: Server) -> None:
     async with newest.async_limiter() as limiter:
         for _ in range(5):
 
@@ -57,7 +57,7 @@ async def test_holds_that_are_cancelled_while_they_are_taken(newest: Server) -> 
             await until_free(newest, "slots:100", 100)
 
 
-async def test_what_was_cancelled_while_it_was_taken_costs_nothing(newest: Server) -> None:
+async def test_holds_cancelled_while_they_are_taken_cost_nothing(newest: Server) -> None:
     async with newest.async_limiter() as limiter:
         tasks = begin(100, lambda n: limiter.hold("k", "1000/d", ttl=TTL_S).__aenter__())
         await asyncio.sleep(0)
@@ -65,7 +65,7 @@ async def test_what_was_cancelled_while_it_was_taken_costs_nothing(newest: Serve
         await until_free(newest, "1000/d", 1000)
 
 
-async def test_holds_that_are_cancelled_in_line(newest: Server) -> None:
+async def test_holds_cancelled_in_line_give_their_slots_back(newest: Server) -> None:
     async with newest.async_limiter() as limiter:
 
         async def work(n: int) -> None:
@@ -90,7 +90,7 @@ async def test_leases_whose_takers_are_cancelled_stay_whole(newest: Server) -> N
         await asyncio.sleep(0)
         await cancel([closing])
     assert holds(newest, "k") == 0
-    assert left(newest, rule="1000/d") >= 1000 - 601, "no more than a unit of each taker"
+    assert left(newest, rule="1000/d") >= 1000 - 601, "each taker costs at most a unit"
 
 
 async def test_settlements_are_made_before_the_limiter_closes(newest: Server) -> None:
@@ -128,7 +128,7 @@ def test_ctrl_c_while_a_hold_is_taken_gives_it_back(newest: Server) -> None:
     assert left(newest, rule="slots:1") == 1
 
 
-async def test_what_a_denial_gives_back_is_given_back_though_the_task_is_cancelled(newest: Server) -> None:
+async def test_a_denial_gives_charges_back_though_its_task_is_cancelled(newest: Server) -> None:
     async with newest.async_limiter(separately=True) as limiter:
         await limiter.check("full", "1/d")
         limits = [Limit(name, "1000/d") for name in ("k", "l", "m")] + [Limit("full", "1/d")]

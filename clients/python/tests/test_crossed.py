@@ -13,7 +13,7 @@ SHARED = json.loads((servers.ROOT / "clients/cases/crossed.json").read_text())
 
 
 @pytest.mark.parametrize("case", SHARED["cases"], ids=str)
-def test_a_reply_tells_what_it_tells_in_all_languages(case: Any) -> None:
+def test_replies_tell_crossings_alike_in_all_languages(case: Any) -> None:
     cost = () if case["cost"] is None else (case["cost"],)
     assert to_reply(case["reply"]).crossed(case["fraction"], *cost) == case["crossed"]
 

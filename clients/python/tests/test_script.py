@@ -66,7 +66,7 @@ def given(case: dict[str, Any]) -> tuple[str, str, list[Any], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("protocol, decode", [(2, False), (3, True)])
-def test_it_answers_the_same_in_all_languages(plain: Server, protocol: int, decode: bool) -> None:
+def test_the_script_answers_the_same_in_all_languages(plain: Server, protocol: int, decode: bool) -> None:
     options: Any = {"port": plain.port, "protocol": protocol, "decode_responses": decode}
     for client in (Redis(**options), Valkey(**options)):
         client.flushall()
@@ -78,7 +78,7 @@ def test_it_answers_the_same_in_all_languages(plain: Server, protocol: int, deco
         assert "{a}tag:script" in found and all(key.endswith(":script") for key in found)
 
 
-async def test_it_answers_the_same_with_asyncio(plain: Server) -> None:
+async def test_the_script_answers_the_same_with_asyncio(plain: Server) -> None:
     async with plain.async_limiter(engine="script") as limiter:
         for case in SHARED["calls"]:
             name, key, words, named = given(case)
@@ -98,7 +98,7 @@ def test_a_report_says_what_five_integers_tell(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", SHARED["charges"], ids=lambda case: str(case["rules"]))
-def test_what_was_charged(case: dict[str, Any]) -> None:
+def test_charges_follow_from_rules_and_cost(case: dict[str, Any]) -> None:
     found = script.charges(case["rules"], case["cost"])
     assert {str(units): rules for units, rules in found.items()} == case["charges"]
 
@@ -150,7 +150,7 @@ def test_denials_are_remembered(plain: Server) -> None:
 
 
 @pytest.mark.parametrize("scene", ["BUSY", "OOM", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN"])
-def test_a_server_that_cannot_decide(scene: str) -> None:
+def test_a_server_that_cannot_decide_is_an_outage(scene: str) -> None:
     with outages.REPLIES[scene]() as url:
         limiter = RateLimiter.from_url(url, engine="script", timeout=5)
         with pytest.raises(Exception) as raised:
@@ -339,7 +339,7 @@ async def test_a_cluster(plain_cluster: list[Server]) -> None:
         assert not (await asynchronous.check_all(limits)).allowed
 
 
-def test_many_at_once_load_it_together(plain: Server) -> None:
+def test_threads_may_load_the_script_at_once(plain: Server) -> None:
     limiter = plain.limiter(engine="script")
     threads = [threading.Thread(target=limiter.check, args=("a", "100/d")) for _ in range(20)]
     for thread in threads:

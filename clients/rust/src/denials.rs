@@ -9,8 +9,8 @@ use crate::bounded::Bounded;
 use crate::check::{Check, Cost, Limit};
 use crate::reply::{Answer, Source, Verdict};
 
-/// Denials that no time ends for sure, blocks, pauses and waits without an end, are remembered for this
-/// long, and those of keys with plans: a customer who is denied may buy another.
+/// How long to remember a denial that may end at any time: a block, a pause, an endless wait,
+/// or one under a plan, which the customer may change.
 pub const SHORT: Duration = Duration::from_secs(1);
 
 /// The last denial of each key.

@@ -37,7 +37,7 @@ const OWN: [&str; 12] = [
     "CHECK", "MCHECK", "PEEK", "WAIT", "SETTLE", "RENEW", "REFUND", "RESET", "PAUSE", "RESUME",
     "SYNC", "INFO",
 ];
-/// Those that [`Outage`] answers. The lack of the right to another says nothing of checks.
+/// Those that [`Outage`] answers. A missing right to any other says nothing about checks.
 const CHECKS: [&str; 4] = ["CHECK", "MCHECK", "PEEK", "WAIT"];
 
 fn is_one_of(commands: &[&str], name: &str) -> bool {

@@ -116,8 +116,9 @@ impl Reply {
     /// `crossed(0.8, None)` for a mail at 80 %. `cost` is what it cost the deciding rule, by default what
     /// was granted, or else 1.
     ///
-    /// One `fixed` rule tells it once a window. Elsewhere units come back, or another rule decides: it may
-    /// be told twice or not at all. The repeat of a hold tells it again, and a peek takes nothing.
+    /// Under one `fixed` rule this is true once a window. Elsewhere units come back, or another
+    /// rule decides: it may be true twice or never. It is true again for the repeat of a hold; a
+    /// peek takes nothing.
     ///
     /// # Errors
     /// A fraction that is not above 0 and at most 1.

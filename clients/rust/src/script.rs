@@ -116,9 +116,9 @@ pub fn charges(check: &Check) -> RedisResult<Vec<(u64, Vec<String>)>> {
     Ok(found)
 }
 
-/// The report on the one rule of a key that decides, as far as five integers tell: it is a rule with that
-/// limit, of several the one with the shortest period in which the reset lies. There is more again by `next`,
-/// or earlier.
+/// The report on the rule that decides for a key. Five integers tell only its limit: of several
+/// such rules this takes the one with the shortest period in which the reset lies. There is more again by
+/// `next`, or earlier.
 pub fn report(reply: &Reply, check: &Check) -> RedisResult<Report> {
     let Reply { verdict, limit, remaining, wait, reset, source, .. } = *reply;
     let (denies, limit) = (!reply.is_allowed(), limit.unwrap_or_default());

@@ -9,8 +9,7 @@
 //!
 //! A window opens no later than the first request counted in it. A request before the last one is
 //! counted at the last one's time, because a state's time never runs backwards; a request after the
-//! end opens another window. A month ends by the calendar instead, but within the 31 days stored as
-//! its period.
+//! end opens another window. A month ends by the calendar instead; its stored period is 31 days.
 
 use super::Uint48;
 #[cfg(feature = "saved")]
@@ -68,8 +67,8 @@ impl OpenWindow {
         self.into = Uint48::saturating(since(self.start_us(), at_us));
     }
 
-    /// The time `us` after the start, which is never before the epoch if `us` reaches the last
-    /// request. A start before the epoch wraps, as in `since`.
+    /// The time `us` after the start. From the last request on it is not before the epoch. A
+    /// start before the epoch wraps, as in `since`.
     const fn after_start(&self, us: u64) -> u64 {
         self.start_us().cast_unsigned().wrapping_add(us)
     }

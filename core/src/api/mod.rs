@@ -9,8 +9,8 @@
 //! report    what each rule says of a request
 //! ```
 //!
-//! Times and waits are `Duration`s here, and what may be missing is an `Option`. The rooms below
-//! count microseconds and milliseconds, as the module's replies and its saved form do.
+//! Times and waits are `Duration`s here, and missing ones are `None`. The engine below counts
+//! microseconds and milliseconds, as the module's replies and its saved form do.
 
 mod answer;
 #[cfg(feature = "serde")]

@@ -14,8 +14,8 @@ pub struct Ban {
 }
 
 impl Limiter {
-    /// Blocks the key with the longest ban of the rules that deny; the first of equals. If a ladder
-    /// denies, the ban counts, and the ladder whose ban is the longest says when it is forgotten.
+    /// Blocks the key with the longest ban of the rules that deny, the first of equals. If some of
+    /// them count bans, the key's count rises; the longest of their bans says when it is forgotten.
     pub(super) fn ban(&mut self, check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
         let remembered = self.bans_at(check.now_us);
         let bans = remembered.map_or(0, |count| count.bans);

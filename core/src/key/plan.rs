@@ -1,4 +1,4 @@
-//! The plan of a key: the policy by which its checks decide where they ask for the key's plan.
+//! The plan of a key: the policy for those of its checks that ask for its plan.
 //!
 //! The seller binds the plan, and the service that checks does not have to know it. The key stores only
 //! the policy's name: the policy may be set later, and may change.

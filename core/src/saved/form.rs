@@ -1,6 +1,5 @@
 //! Bytes in bincode's standard form (little endian, variable integers), written and read. Golden
-//! payloads keep them from changing. An item that is not a number, a text or bytes is a tuple of
-//! its fields.
+//! payloads keep them from changing. An item is a number, a text, bytes or a tuple of fields.
 //!
 //! Repeated parts (log entries, counters, past windows) are byte strings in the payload, borrowed
 //! while reading. A first pass counts their items, a second one loads them into memory reserved for
@@ -14,7 +13,7 @@ use bincode::{BorrowDecode, Encode, config};
 
 const CONFIG: config::Configuration = config::standard();
 
-/// What only charges on some algorithms have; see `Detail` for them in memory.
+/// The part of a charge that only some algorithms have. In memory it is a `Detail`.
 #[derive(Clone, Encode, BorrowDecode)]
 pub enum SavedDetail {
     Plain,

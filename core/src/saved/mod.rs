@@ -1,5 +1,5 @@
-//! The bytes that everything saved is made of (`form`: items <-> bytes, with bincode), why a payload is
-//! refused, and the bounds that several parts are tested for.
+//! What all saved values share: their bytes (`form`: items <-> bytes, with bincode), why a payload
+//! is refused, and some bounds.
 
 pub(crate) mod form;
 
@@ -18,7 +18,7 @@ pub enum DecodeError {
     /// Its first byte, given here, is not a version that can be read.
     #[error("the payload has version {0}, expected {VERSION}")]
     Version(u8),
-    /// It ends early or does not have the form of its version, for the reason in these words.
+    /// It ends early or does not have the form of its version. The text says why.
     #[error("the payload cannot be read: {0}")]
     Malformed(&'static str),
     /// This number of bytes follows the value.
@@ -35,7 +35,7 @@ pub enum DecodeError {
     NoMemory(usize),
 }
 
-/// An error for `what` unless it is within its bounds.
+/// Refuses `what` as out of range unless it fits.
 pub fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
     if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
 }

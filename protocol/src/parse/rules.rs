@@ -7,7 +7,7 @@ use super::limits::Limits;
 use super::resolver::RuleResolver;
 use ratelimit_core::rule::{Kind, Rule};
 
-/// What errors call a rule.
+/// How errors describe a rule.
 pub(crate) const A_RULE: &str = "a rule such as 20/1m";
 /// What the error says was expected after a rule.
 pub(super) const RULES_COME_LAST: &str = "a rule such as 20/1m; options come before the rules";

@@ -16,7 +16,7 @@ pub struct Denial {
 }
 
 impl Denial {
-    /// Why a check is denied that is told to wait this long.
+    /// The denial of a check that has to wait this long.
     pub fn of(
         wait_ms: u64,
         check: &Check<'_>,

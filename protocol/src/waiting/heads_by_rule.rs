@@ -42,7 +42,7 @@ impl HeadsByRule {
         }
     }
 
-    /// The states of which heads have rules with other texts than these.
+    /// The states that heads read by rules with other texts than these.
     pub fn states_of_other_texts(&self, rules: &[Rule]) -> Vec<Identity> {
         let (mut states, mut reads, mut logs) = (Vec::new(), false, 0_usize);
         for rule in rules {

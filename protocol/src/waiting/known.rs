@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How many rules and states are known at most. A line that always has something due forgets none.
 const MOST: usize = 4_096;
 
-/// What changed since all heads that may pass were last tried, and what rules deny since.
+/// What has changed, and what rules have denied, since all heads that may pass were tried.
 #[derive(Debug, Default)]
 pub struct Known {
     /// By the state and the text of a rule, the least cost that it denies, and until when.

@@ -61,7 +61,7 @@ pub struct Line {
     /// Whether another step is due because the last one was not the end.
     steps: bool,
     woken: BTreeSet<Turn>,
-    /// States of which all heads that they deny are woken.
+    /// States that have woken all heads that they deny.
     told: BTreeSet<Identity>,
     /// What the tries since the line last had nothing due have shown, and the heads that were denied
     /// before and have been woken since.
@@ -220,7 +220,7 @@ impl Line {
         until_us.map(|until_us| if waits { until_us.min(*again_us) } else { until_us })
     }
 
-    /// These of its rules deny a client, unless it is not the head of its flow. It may pass at
+    /// Notes that the rules `by` deny a client, if it is the head of its flow. It may pass at
     /// `pass_us`, and is tried again at `again_us`.
     pub fn deny(
         &mut self,
@@ -398,7 +398,7 @@ impl Line {
     }
 }
 
-/// A head is newly denied by these states, and is not told yet if one of them gets something back.
+/// These states deny a head, so they must wake it when one of them gets something back.
 fn forget_told(told: &mut BTreeSet<Identity>, denying: &DenyingRules) {
     for state in denying.states() {
         told.remove(&state);

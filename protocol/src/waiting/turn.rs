@@ -1,9 +1,9 @@
 //! In which order the flows of a line are served: start-time fair queueing.
 //!
 //! Each flow has a start, the units that it was admitted divided by its weight. Of one priority
-//! the flow with the least start is served next, and its start grows by `cost / weight`. So what
-//! two flows are admitted while both have clients in line differs, over their weights, by at most
-//! one largest request of each over its weight.
+//! the flow with the least start is served next, and its start grows by `cost / weight`. So while
+//! two flows have clients in line, their admitted units over weight differ by at most one largest
+//! request of each over its weight.
 //!
 //! Source: Goyal, Vin, Cheng, *Start-Time Fair Queueing*, SIGCOMM 1996.
 

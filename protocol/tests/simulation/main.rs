@@ -16,9 +16,9 @@
 //!    the last one that was synced: under `appendfsync always` nothing acknowledged is lost.
 //! 3. A client in line is answered once, by its deadline, unless it gives up. In a flow clients are
 //!    admitted in the order in which they came. The first of a flow passes at once when it may,
-//!    unless the clock has jumped, or one of another flow keeps it back: the first there, of at
-//!    least this priority, is denied, and only by rules that both have. One of a higher priority
-//!    always keeps it back. A repeat of a live hold waits for nobody.
+//!    unless the clock has jumped or another flow keeps it back. Only a flow of at least this
+//!    priority may, if its first is denied, and only by rules that both have; if its priority is
+//!    higher, it must. A repeat of a live hold waits for nobody.
 //! 4. Only the primary deletes a key that has expired, and says so; its value then decides nothing.
 //!
 //! `RATELIMIT_SIM_RUNS=9000` plays that number of new seeds, a minute, `RATELIMIT_SIM_SEED=5` one seed again.

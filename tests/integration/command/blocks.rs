@@ -54,7 +54,7 @@ fn a_scan_of_a_million_keys_takes_short_steps() {
 }
 
 #[test]
-fn one_call_scans_a_small_database_and_none_is_long() {
+fn one_call_scans_a_small_database_and_no_call_is_long() {
     server::on_all(|server| {
         let mut c = server.connect();
         let _: String = ask(&mut c, "DEBUG POPULATE 3000 plain 10");

@@ -32,7 +32,7 @@ pub struct Limit {
     rules: Vec<String>,
 }
 
-/// Limits from 30 to 99 units on these keys, by all of [`RULES`] in turn.
+/// Limits of 30 to 99 units on these keys, which get [`RULES`] in turn.
 pub fn limits_on(keys: Vec<String>) -> Vec<Limit> {
     let limit = |(index, key): (usize, String)| {
         let units = 30 + index as i64 * 7 % 70;
@@ -49,7 +49,7 @@ impl Limit {
         cmd("RL.CHECK").arg(&self.key).arg("COST").arg(units).arg(&self.rules).to_owned()
     }
 
-    /// A question for what a check would be told, which changes nothing.
+    /// Asks what a check would answer, and changes nothing.
     pub fn peek(&self) -> Cmd {
         cmd("RL.PEEK").arg(&self.key).arg(&self.rules).to_owned()
     }
@@ -120,7 +120,7 @@ impl<'a> Caller<'a> {
                 if was_not_served(&error) {
                     return Answer::Unserved;
                 }
-                // The client's own errors come from its search for the slots.
+                // `Client` is an error of its search for the slots.
                 let is_lost = matches!(error.kind(), ErrorKind::Io | ErrorKind::Client);
                 assert!(is_lost, "{}: {error}", limit.key);
                 Answer::Lost

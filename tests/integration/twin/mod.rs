@@ -90,7 +90,7 @@ fn compare(flavor: Flavor, seed: u64) {
     let script = Script::load(&mut c);
     let (lives, mut calls, mut refused) = (lives_on_each(), 0, 0);
     for first in (0..lives).step_by(AT_ONCE) {
-        // Each server has lives of its own.
+        // Seeds differ from server to server.
         let (major, minor) = flavor.version;
         let of_server = u64::from(major) * 16 + u64::from(minor);
         let seeds = (first..lives.min(first + AT_ONCE))

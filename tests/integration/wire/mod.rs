@@ -11,8 +11,8 @@
 //! memory.rs         what a server still holds after everything was deleted
 //! replay.rs         the log of a failed round, and how to send it again
 //! records.rs        hostile effects, values and policies
-//! junk_primary.rs   a primary that sends these to a replica
-//! junk_aof.rs       an append-only file that contains these
+//! junk_primary.rs   a primary that sends hostile records to a replica
+//! junk_aof.rs       an append-only file of hostile records
 //! ```
 //!
 //! What must hold: the server survives, and its log has no alarm. Each command has exactly one

@@ -34,7 +34,7 @@ class Limit(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a check holds: `RL.SETTLE` ends it, and otherwise its time."""
+    """A hold of a check. `RL.SETTLE` ends it, or its time does."""
 
     id: str
     ttl_ms: int

@@ -1,8 +1,7 @@
 """What `RateLimiter` and `AsyncRateLimiter` have in common: everything but how a command is sent.
 
 Each method is a generator. It yields a command, is sent the server's reply or thrown its error, and returns the answer.
-Whoever runs it, with or without asyncio, knows nothing of what is behind: the breaker, the limiter that stands in, the
-denials remembered.
+What runs it, with or without asyncio, knows neither the breaker nor the local limiter nor the remembered denials.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from ._replies import Reply, Report, to_reply, to_report
 Answer = TypeVar("Answer")
 Decided = TypeVar("Decided", Reply, Report)
 
-#: A hold whose taking had no reply may reach the server late: when it is given back, until it was there.
+#: The pauses before each try to give back a hold without a reply: its command may reach the server late.
 LATE_S = (0.0, 0.1, 1.0)
 #: What does not reach the server is tried again after so long, and for no longer than this.
 AGAIN_S = 1.0
@@ -294,7 +293,7 @@ class Core:
             yield from self.end_all(keys, id, refund=True)
 
     def _give_back(self, keys: Iterable[str], id: str) -> Flow[None]:
-        """Gives back what the server may hold that sent no reply, and not what stands in for it here."""
+        """Gives back holds that a server without a reply may have, and none of the local limiter."""
         left, until_s = set(keys), time.monotonic() + LONGEST_S
         for s in LATE_S:
             yield Pause(s)
@@ -462,8 +461,8 @@ class Core:
         raise self.breaker.error.with_traceback(None)
 
     def _free(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
-        """Sends what lets a key pass again, and forgets its denials: those that are known, and those of checks that the
-        server has decided before it."""
+        """Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may
+        come between."""
         self._forget(str(words[1]))
         try:
             return (yield from self.send(words, read))

@@ -12,13 +12,13 @@ from collections.abc import Hashable, Mapping
 from ._commands import Cost, Rules, texts
 from ._replies import Reply, Report
 
-#: How long a block or a pause is remembered, and what can never pass: an operator may end it. Also a denial of a key
-#: with a plan: a customer who is denied may buy another.
+#: How long to remember a denial that may end at any time: a block, a pause, a wait of -1, or one under a plan, which
+#: the customer may change.
 SHORT_MS = 1000
 
 
 class Entry:
-    """A denial, and the answer that it is during this millisecond: a key that is denied is asked for often."""
+    """A denial, and the answer for this millisecond, because a denied key is asked for often."""
 
     __slots__ = ("answer", "at_ms", "key", "now", "now_until_ms", "until_ms")
 
@@ -94,7 +94,7 @@ def hashable(cost: Cost) -> Hashable:
 @functools.lru_cache(1024)
 def lasts(rules: str | tuple[str, ...]) -> bool:
     """Whether a denial under these rules stays the answer: not if denied requests count, or a hold may end at any time.
-    Of a policy nobody knows."""
+    The rules of a policy are unknown here."""
     return not any(rule.startswith(("slots:", "@")) or "count=all" in rule or "ban=" in rule for rule in texts(rules))
 
 

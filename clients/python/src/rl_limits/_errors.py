@@ -54,7 +54,7 @@ EXHAUSTED = ("Too many connections", "No connection available")
 OWN = r"RL\.(?:M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)"
 NO_MODULE = re.compile(rf"unknown command ['`]{OWN}\b|{OWN} command doesn't exist in", re.IGNORECASE)
 NO_COMMAND = re.compile(r"unknown command ['`]RL\.|RL\.\w+ command doesn't exist in", re.IGNORECASE)
-#: The lack of the right to another command than a check says nothing of checks.
+#: A missing right to a command that is no check says nothing about checks.
 NOT_A_CHECK = re.compile(r"run the 'rl\.(?!(?:m?check|peek|wait)')", re.IGNORECASE)
 LOAD_THE_MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'"
 GIVE_THE_PASSWORD = "give the client the password"

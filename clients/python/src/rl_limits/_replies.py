@@ -52,8 +52,8 @@ class Reply(Decision):
         """Whether this check took what is consumed from below a fraction of the limit to at least that: `crossed(0.8)`
         for a mail at 80 %. `cost` is what it cost the deciding rule, by default what was granted, or else 1.
 
-        One `fixed` rule tells it once a window. Elsewhere units come back, or another rule decides: it may be told
-        twice or not at all. The repeat of a hold tells it again; the replies of peeks and leases cannot tell it.
+        Under one `fixed` rule this is true once a window. Elsewhere units come back, or another rule decides: it may
+        be true twice or never. It is true again for the repeat of a hold, and never for peeks and leases.
         """
         given.fraction("the fraction", fraction)
         if not self.allowed or self.limit <= 0:

@@ -75,8 +75,8 @@ def _beyond(word: str) -> str | None:
 
 
 def report(reply: Reply, limit: Limit, cost: Cost) -> Report:
-    """The report on the one rule of a key that decides, as far as five integers tell: it is a rule with that limit, of
-    several the one with the shortest period in which the reset lies. There is more again by `next_ms`, or earlier."""
+    """The report on the rule that decides for a key. Five integers tell only its limit: of several such rules this
+    takes the one with the shortest period in which the reset lies. There is more again by `next_ms`, or earlier."""
     found = [rule for rule in map(_read, texts(limit.rules)) if not rule.shadow and _capacity(rule) == reply.limit]
     denies = not reply.allowed
     next_ms = reply.wait_ms if denies and reply.wait_ms >= 0 else reply.reset_ms

@@ -21,7 +21,7 @@ LOOK_S = 0.005
 
 
 class Sender:
-    """On a client of threads, or on what makes one."""
+    """Sends by a client for threads, or by a function that makes one."""
 
     def __init__(self, client: Any, breaker: Breaker, chosen: Settings) -> None:
         self._client = client

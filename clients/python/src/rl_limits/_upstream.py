@@ -1,4 +1,4 @@
-"""What an upstream's answer says of its limits. What makes no sense says nothing."""
+"""What an upstream's answer says of its limits. Fields that make no sense are ignored."""
 
 from __future__ import annotations
 

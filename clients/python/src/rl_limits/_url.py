@@ -15,7 +15,7 @@ from redis.retry import Retry
 from . import _given as given
 from ._options import TIMEOUT_S, Options, Settings, UrlOptions, settings
 
-#: For a node of a cluster, as a part of the time-out. What is left finds another node that serves the key.
+#: A cluster's node gets this part of the time-out. The rest is for finding another node that serves the key.
 OF_NODE = 0.4
 #: With asyncio the limiter bounds a command, and sees when the loop itself is late. The client's own time-outs come
 #: after that.

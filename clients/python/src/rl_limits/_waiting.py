@@ -10,22 +10,22 @@ from typing import Any
 from ._commands import Command, Words
 from ._errors import NotAsked, is_away
 
-#: How much longer than the wait the server may take to answer. If it takes even longer, it is gone.
+#: How long after the end of the wait the server may still answer. After that it counts as gone.
 MARGIN_S = 1.0
-#: How often it is asked meanwhile whether it still answers, and how many times, a second apart, if it does not.
+#: During the wait, every ASK_S, the server is asked something else. After TRIES failures, AGAIN_S apart, it is gone.
 ASK_S = 5.0
 TRIES = 3
 AGAIN_S = 1.0
 
 
 def question(command: Command) -> Words:
-    """Asks the server of a wait for anything."""
+    """A command that a sound server answers at once."""
     return "RL.PEEK", command.words[1], "1/s"
 
 
 def ask(client: Any, command: Command, answers: Callable[[], object]) -> Any:
-    """Sends it to the server of its key. Whoever is interrupted leaves the line, for the connection closes.
-    `answers`: asks the server for anything."""
+    """Sends the command to the server of its key. Interrupting the call closes the connection, which leaves the line.
+    `answers` asks the server something else."""
     kind, options = _of_pool(
         client.get_node_from_key(command.words[1]).redis_connection if is_cluster(client) else client
     )
@@ -56,7 +56,7 @@ def _patience_s(failures: int, late_s: float) -> float:
 
 
 def _failed(failures: int, error: Exception) -> int:
-    """How many questions in a row had no answer. The last raises."""
+    """Counts failures in a row. The last one raises its error."""
     if not is_away(error) and not isinstance(error, NotAsked):
         return 0
     if failures + 1 == TRIES:
@@ -65,7 +65,7 @@ def _failed(failures: int, error: Exception) -> int:
 
 
 async def ask_async(client: Any, command: Command, answers: Callable[[], Awaitable[object]]) -> Any:
-    """`answers`: asks the server for anything."""
+    """`answers` asks the server something else."""
     if is_cluster(client):
         await client.initialize()
         node = client.get_node_from_key(command.words[1])
@@ -86,7 +86,7 @@ async def ask_async(client: Any, command: Command, answers: Callable[[], Awaitab
 
 
 async def _read(connection: Any, answers: Callable[[], Awaitable[object]]) -> Any:
-    """Its next reply, or the error of a server that answers nothing."""
+    """The next reply, or an error if the server stops answering."""
     tasks = [asyncio.ensure_future(task) for task in (connection.read_response(), _silence(answers))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

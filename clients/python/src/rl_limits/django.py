@@ -1,14 +1,14 @@
-"""A middleware for Django. Its settings; all but LIMITS, and URL or LIMITER, may be left out:
+"""A middleware for Django. LIMITS and either URL or LIMITER are required, other settings are not:
 
 RL_LIMITS = {
     "URL": "redis://localhost",              # of the server
     "OPTIONS": {"outage": "local"},          # of `RateLimiter.from_url`
-    "LIMITER": "shop.limits.limiter",        # or a RateLimiter of the application: of a cluster, of sentinels
-    "LIMITS": "shop.limits.of",              # rules for each network, or a function: what a request must keep to
-    "KEY": "shop.limits.key_of",             # a function: the key of rules
+    "LIMITER": "shop.limits.limiter",        # or a RateLimiter that the application makes, as for a cluster
+    "LIMITS": "shop.limits.of",              # rules for each network, or a function: the limits of a request
+    "KEY": "shop.limits.key_of",             # a function: the key of a request, if LIMITS is rules
     "PREFIX": 64,                            # of an IPv6 network
     "SKIP": "shop.limits.is_free",           # a function: which requests pass without a check
-    "COUNT": "all",                          # or "failed", "successful": give back what other answers have consumed
+    "COUNT": "all",                          # or "failed", "successful": other answers give their units back
     "HEADERS": "draft-11",                   # or "legacy", "none"
     "REFUSE": "shop.limits.refuse",          # a function: the response to a request and its report
 }
@@ -99,8 +99,8 @@ class RateLimitMiddleware:
 
 
 def limits_of(limits: Any) -> Callable[[HttpRequest], Sequence[Limit]]:
-    """What the setting says of each request. A text with a slash or a policy's `@` is a rule, any other names a
-    function."""
+    """The limits of each request, as the setting says. A text with a slash or a leading `@` is a rule. Any other text
+    names a function."""
     if isinstance(limits, str) and "." in limits and "/" not in limits and not limits.startswith("@"):
         found: Callable[[HttpRequest], Sequence[Limit]] = named_function("LIMITS")
         return found
@@ -149,7 +149,7 @@ def checked_rules(name: str, rules: Any) -> None:
 
 @contextlib.contextmanager
 def configuration() -> Iterator[None]:
-    """What the settings have wrong is said as Django says it."""
+    """Raises an error in the settings as Django's own."""
     try:
         yield
     except (TypeError, ValueError) as error:

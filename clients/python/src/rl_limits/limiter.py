@@ -246,7 +246,7 @@ class AsyncRateLimiter(Counters):
         await self.aclose()
 
     def begin(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
-        """Does it beside the task that asks for it."""
+        """Runs work beside the task that asks for it."""
         task = asyncio.ensure_future(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -277,7 +277,7 @@ class AsyncRateLimiter(Counters):
         return await (self.finish(self.run(asking)) if self.core.separately else self.run(asking))
 
     async def finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Does it to its end, though the task that waits for it is cancelled."""
+        """Runs work to its end, though the task that waits for it is cancelled."""
         return await asyncio.shield(self.begin(work))
 
     async def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:

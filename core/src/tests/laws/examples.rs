@@ -301,8 +301,8 @@ fn a_queue_with_a_limit_of_0_gives_no_turns() {
     assert_eq!((summary.verdict, summary.wait_ms, summary.reset_ms), (Verdict::Allowed, 0, 1_500));
 }
 
-/// A rule that was used up, another one of its identity, and when the latter passes: at the end that
-/// the former gave the state.
+/// One rule is used up, and another of its identity asks. It passes at the end that the first rule
+/// gave the state.
 #[test]
 fn no_wait_reaches_beyond_the_end_of_a_state() {
     for (consumed, units, asked, end_ms) in [

@@ -70,8 +70,8 @@ fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     Ok(())
 }
 
-/// After the traffic, asks every rule when each state ends and later, and takes units as it would
-/// from a key without that state.
+/// After the traffic, checks every rule at the end of each state and later. The answers are those
+/// of a key without that state.
 fn ended_states_are_empty(traffic: &Traffic) -> TestCaseResult {
     let (mut limiter, mut last_us) = (Limiter::default(), 0);
     for Call { rules, now_us, action } in traffic.calls() {

@@ -1,6 +1,6 @@
 //! The honest wait: without other traffic, a denied request is allowed after `wait_ms` and
-//! denied 1 ms earlier, and `wait_ms` is -1 if and only if the request can never pass. All that
-//! whether or not the key expires meanwhile: it may from its deadline on.
+//! denied 1 ms earlier, and `wait_ms` is -1 if and only if the request can never pass. It does
+//! not matter whether the key expires meanwhile, which it may from its deadline on.
 
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -89,8 +89,8 @@ proptest! {
         holds_throughout(&traffic)?;
     }
 
-    /// Windows of similar length, on a clock that often comes near states again that it had
-    /// left too far in the future.
+    /// Windows of similar length, on a clock that often returns to states that it had left too
+    /// far ahead.
     #[test]
     fn the_wait_is_honest_on_a_reeling_clock(traffic in steady(alike(3), 60, Clock::Reels)) {
         holds_throughout(&traffic)?;

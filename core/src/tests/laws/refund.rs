@@ -20,15 +20,14 @@ fn answers(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<String> {
     questions.map(answer).collect()
 }
 
-/// Whether the rules see all states. A consumption would replace a state that its rule passes
-/// over.
+/// Whether the rules see all states. A rule that ignores a state would replace it when it consumes.
 pub(super) fn sees_all_states(limiter: &Limiter, rules: &[Rule], now_us: u64) -> bool {
     let shortest_us = rules.iter().map(Rule::period_us).min().unwrap_or(0);
     limiter.states().iter().all(|state| state.meter().last_us() <= now_us + shortest_us)
 }
 
-/// Undoes each check that every rule admitted: by a refund to its rules if `named`, else by one
-/// to all states. Compares the limiter before the check with the undone one.
+/// Refunds each check that every rule admitted, to its rules if `named`, else to all states.
+/// Compares the limiter before the check with the refunded one.
 fn each_undone(
     traffic: &Traffic,
     named: bool,
@@ -92,7 +91,7 @@ fn a_refund_of_everything_empties_the_key() {
     }
 }
 
-/// A longer period would give what is left another end.
+/// A longer period would move the end of what is left.
 #[test]
 fn a_refund_reshapes_no_state() {
     let (mut limiter, rules) = (Limiter::default(), rules_of_line("bucket:9/m,name=a"));
@@ -114,8 +113,8 @@ proptest! {
         undoes_a_check(&traffic, true)?;
     }
 
-    /// What counted before may count longer: a check under other rates or needs gives it another
-    /// end, which a refund leaves.
+    /// Under other rates or needs, a check may make earlier units count longer. Its refund does not
+    /// undo that.
     #[test]
     fn a_refund_under_changing_rules_frees_no_more_than_it_took(traffic in changing(4, 50)) {
         each_undone(&traffic, true, |before, undone, rules, now_us| {

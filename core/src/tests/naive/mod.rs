@@ -257,8 +257,8 @@ impl Owned {
     }
 }
 
-/// The least `n >= 0`, found by bisection, for which `holds`, given that it then holds for all larger ones too;
-/// `None` if it lies beyond 2^70.
+/// The least `n >= 0` for which `holds` is true, found by bisection: it must be true for all larger
+/// `n`. `None` if it lies beyond 2^70.
 pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     if holds(0) {
         return Some(0);
@@ -283,7 +283,7 @@ pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     Some(high)
 }
 
-/// `least` in milliseconds, as replied: -1 if there is none.
+/// The first millisecond at which it holds, or -1 for never.
 pub fn least_ms(holds_after_us: impl Fn(i128) -> bool) -> i64 {
     const LONGEST: i64 = i64::MAX - 1;
     least(|ms| holds_after_us(ms * 1_000))

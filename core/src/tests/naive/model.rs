@@ -290,8 +290,8 @@ impl Model {
         self.states.retain(|state| !state.meter.is_empty());
     }
 
-    /// A check by a rule that cost nothing in the end. It drained the debt at its limit until `now`,
-    /// which is no earlier than the time of the state, and is what gave the state its end.
+    /// A check that cost nothing in the end. It drained the debt at the rule's limit until `now`,
+    /// no earlier than the time of the state, and set the end of the state.
     pub fn drain(&mut self, rule: &Rule, now: Micros) {
         let identity = Identity::of(rule);
         for state in self.states.iter_mut().filter(|state| state.identity == identity) {

@@ -45,7 +45,7 @@ impl<'a> Driver<'a> {
         happened.tell(self.keys.rules, |cause| queues.key_changed(&key, cause));
     }
 
-    /// One who is decided at once if nobody is in front, as the contract says.
+    /// A client asks. It is decided at once if no client is in front of it.
     fn ask(&mut self, asker: Asker, now_us: u64) {
         let (place, request) = (place_of(asker.ask.key), self.keys.request(&asker));
         let in_front = self.queues.in_front(&place, &request, now_us);

@@ -134,7 +134,7 @@ fn rules_are_read_again_after_a_change_of_everything() {
 }
 
 #[test]
-fn those_who_lack_a_rule_that_denies_pass_others_over() {
+fn heads_without_a_rule_that_denies_pass_the_others() {
     let mut queues = Queues::EMPTY;
     let mut join = |flow, of| queues.join(place("k", 0), request(flow, 0, of), 90_000, 1, 'x');
     for (flow, of) in [("a", "5/s 1/s,name=a"), ("b", "5/s 1/s,name=a"), ("c", "5/s"), ("d", "5/s")]
@@ -156,7 +156,7 @@ fn those_who_lack_a_rule_that_denies_pass_others_over() {
 }
 
 #[test]
-fn a_newcomer_lets_those_go_first_who_may_pass() {
+fn a_newcomer_lets_heads_that_may_pass_go_first() {
     let mut queues = Queues::EMPTY;
     let newcomer = request("b", 0, "9/m");
     let open = |queues: &mut Queues<_>, now_us| {
@@ -172,7 +172,7 @@ fn a_newcomer_lets_those_go_first_who_may_pass() {
 }
 
 #[test]
-fn one_who_lacks_the_rule_of_all_before_is_tried() {
+fn a_head_without_the_rule_of_all_before_it_is_tried() {
     let mut queues = Queues::EMPTY;
     let join = |queues: &mut Queues<_>, flow, of| {
         queues.join(place("k", 0), request(flow, 0, of), 90_000, 1, 'x');

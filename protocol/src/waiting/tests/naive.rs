@@ -144,7 +144,7 @@ impl Naive<'_> {
         self.line.push(asker);
     }
 
-    /// Removes one, who was admitted at this cost if there is one.
+    /// Removes a client. `admitted` is its cost if it was admitted.
     fn leave(&mut self, index: usize, admitted: Option<u32>) {
         let asker = self.line.remove(index);
         let (key, flow) = self.flow(&asker);
@@ -341,7 +341,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Admits one at a cost; without a cost it was not in line.
+    /// Admits a client. `cost` is missing if it was not in line.
     fn admit(&mut self, index: usize, now_us: u64, cost: Option<u32>) {
         let asker = self.line[index];
         let happened = self.keys.take(&asker, now_us);

@@ -75,7 +75,7 @@ fn a_new_hold_wakes_those_who_wait_under_its_id() {
 }
 
 #[test]
-fn what_comes_back_wakes_those_whom_it_denied() {
+fn a_state_that_gets_units_back_wakes_the_heads_that_it_denied() {
     let lines = ["slots:8 slots:2,name=a", "slots:2,name=b", "5/s", "9/d,name=l", "bucket:9/m"];
     let mut limiter = Limiter::default();
     let hold = HoldRequest { id: b"h", end_us: 9_000_000, refund: false };

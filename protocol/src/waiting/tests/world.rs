@@ -59,7 +59,7 @@ impl Asker {
 /// An answer: who, when, and whether admitted.
 pub type Answer = (u64, u64, bool);
 
-/// Rules of which clients choose. The last are those of who does not queue.
+/// Rules from which clients choose. Clients that do not queue have the last.
 pub type RuleSets = Vec<Vec<Rule>>;
 
 pub fn rule_sets(lines: &[&str]) -> RuleSets {

@@ -20,7 +20,7 @@ pub(super) enum Woken {
 }
 
 impl World {
-    /// A key as a command finds it that may change it.
+    /// A key as a command that may change it finds it.
     pub(super) fn open(&mut self, key: u8) -> Limiter {
         self.expire(key);
         let mut limiter = self.primary.get(key);
@@ -31,7 +31,7 @@ impl World {
         limiter
     }
 
-    /// A key as a command finds it that changes nothing.
+    /// A key as a command that changes nothing finds it.
     pub(super) fn seen(&self, key: u8) -> Limiter {
         match self.primary.has_expired(key, self.wall_us) {
             true => Limiter::default(),

@@ -36,7 +36,7 @@ pub(super) fn is_wanted(server: &str) -> bool {
         .map_or(true, |only| only.split_whitespace().any(|name| name == server))
 }
 
-/// Servers besides those of the test matrix, by `RATELIMIT_MORE`: `make integration-more`.
+/// Servers outside the test matrix, which `RATELIMIT_MORE` names: see `make integration-more`.
 static MORE: LazyLock<Vec<(Flavor, PathBuf)>> = LazyLock::new(|| {
     let words = env::var("RATELIMIT_MORE").unwrap_or_default();
     words.split_whitespace().map(|word| parse(word.to_string().leak())).collect()

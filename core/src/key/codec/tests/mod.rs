@@ -30,7 +30,7 @@ impl Fields {
         save_items([fields])
     }
 
-    /// `None`: no token can have been taken so early.
+    /// `None` if the window starts before the epoch.
     fn interval(self) -> Option<Vec<u8>> {
         let Self { last_us, period_us, start_us, count, .. } = self;
         let start_us = u64::try_from(start_us).ok()?;
@@ -50,7 +50,7 @@ fn fields() -> impl Strategy<Value = Fields> {
     let period = prop_oneof![
         Just(MS_US),
         Just(MAX_PERIOD_US),
-        // Microseconds that no rule can have, but a payload may.
+        // In microseconds: a payload can have them, no rule can.
         MS_US..=MAX_PERIOD_US,
     ];
     let period_us = (period, -1..=1i64);
@@ -80,7 +80,7 @@ fn loaded(meter: &[u8]) -> Result<Meter, DecodeError> {
     Meter::load(&mut &*meter)
 }
 
-/// What is saved of the meter that these bytes load.
+/// Loads a meter from these bytes, and saves it.
 fn saved_again(meter: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::new();
     loaded(meter)?.save(&mut bytes);
@@ -90,7 +90,7 @@ fn saved_again(meter: &[u8]) -> Result<Vec<u8>, DecodeError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// Only a count may be cut to fit 32 bytes, and no limit is near it.
+    /// Only a count may be cut to fit, far beyond any limit.
     #[test]
     fn packed_fields_are_saved_unchanged_or_refused(fields in fields()) {
         let sound = fields.are_an_open_window()
@@ -106,7 +106,7 @@ proptest! {
 
 const NOW_US: u64 = 1_700_000_000_000_000;
 
-/// A log of one request, and what it keeps.
+/// A log of one request, with its needs.
 fn log(latest: (u64, u32), past: &[(u64, u32, u64)]) -> Vec<u8> {
     log_of((NOW_US, 1), latest, past)
 }

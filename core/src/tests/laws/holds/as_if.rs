@@ -4,10 +4,10 @@
 //!
 //! ```text
 //! limits of counters, and bursts, change   exact
-//! rates of buckets change                  as much is owed as if, or more
-//! the clock steps back by a window         once it has caught up, as much is consumed as if, or
-//!                                          more; each request counts at the time at which a
-//!                                          state counted it
+//! rates of buckets change                  at least as much is owed
+//! the clock steps back by a window         once it has caught up, at least as much is consumed;
+//!                                          each request counts at the time at which a state
+//!                                          counted it
 //! ```
 
 use super::history::History;
@@ -152,28 +152,28 @@ proptest! {
     }
 
     #[test]
-    fn settling_a_check_of_several_rules_equals_as_if(
+    fn settling_a_check_of_several_rules_equals_its_history(
         traffic in settled(steady(settled_exactly(4), CALLS, Clock::Forward))
     ) {
         is_as_if(&traffic, Answers::Equal)?;
     }
 
     #[test]
-    fn settling_under_changing_limits_equals_as_if(
+    fn settling_under_changing_limits_equals_its_history(
         traffic in settled(under(settled_exactly_relimited(3, Change::Room), CALLS, Clock::Forward))
     ) {
         is_as_if(&traffic, Answers::Equal)?;
     }
 
     #[test]
-    fn settling_under_changing_rates_admits_no_more_than_as_if(
+    fn settling_under_changing_rates_admits_no_more_than_its_history(
         traffic in settled(under(settled_exactly_relimited(3, Change::Rates), CALLS, Clock::Forward))
     ) {
         is_as_if(&traffic, Answers::NotLooser)?;
     }
 
     #[test]
-    fn after_a_step_back_settling_admits_no_more_than_as_if(
+    fn settling_after_a_step_back_admits_no_more_than_its_history(
         traffic in settled(steady(settled_exactly(3), CALLS, Clock::StepsBack))
     ) {
         is_as_if(&traffic, Answers::NotLooser)?;

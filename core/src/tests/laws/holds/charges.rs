@@ -1,4 +1,4 @@
-//! Whether a charge may still be corrected, where that hangs on what happened since.
+//! Whether a charge can still be corrected after other changes to its key.
 
 use super::examples::{costs, key};
 use crate::key::{Settlement, decode, encode};
@@ -10,7 +10,7 @@ const MS: f64 = 0.001;
 fn a_hold_remembers_the_window_of_its_log_rules() {
     let mut key = key();
     key.hold(0.0, "a", 60.0, 5, "10/10s");
-    // The log forgets the ten seconds, but then the clock steps back by less.
+    // The log stops keeping ten seconds, and then the clock steps back by six.
     key.check(11.0, 1, "10/s");
     key.check(5.0, 1, "10/s");
     assert!(key.settle(5.5, "a", costs(9)));
@@ -19,7 +19,7 @@ fn a_hold_remembers_the_window_of_its_log_rules() {
 }
 
 #[test]
-fn a_log_of_holds_drops_nothing_that_returns() {
+fn a_log_with_holds_keeps_entries_beyond_its_limit() {
     let (mut key, rule) = (key(), "5/m,shadow");
     key.check(0.0, 5, rule);
     key.hold(1.0, "a", 60.0, 5, rule);
@@ -39,7 +39,7 @@ fn a_shadow_returns_what_it_took() {
 }
 
 #[test]
-fn a_charged_denial_leaves_a_turn_the_last() {
+fn a_turn_stays_the_last_after_a_charged_denial() {
     let (mut key, rule) = (key(), "leaky:1/m,queue=8,count=all");
     key.hold(0.0, "a", 60.0, 3, rule);
     // Fills the queue.
@@ -128,7 +128,7 @@ fn a_state_that_a_step_back_replaced_has_no_charges() {
 #[test]
 fn charges_outlive_those_of_many_holds_that_ended() {
     let (mut key, rule) = (key(), "bucket:1/s,burst=9999");
-    // Before each hold one unit more is owed than before the one before it.
+    // Before the `n`th hold, `n` units are owed.
     let id = |n: u32| format!("h{n}");
     for n in 0..100_u32 {
         key.hold(99.0 * f64::from(n), &id(n), 99_999.0, 100, rule);
@@ -139,7 +139,7 @@ fn charges_outlive_those_of_many_holds_that_ended() {
     for n in (0..100).filter(|n| n % 10 > 0) {
         assert!(key.settle(now_s, &id(n), Settlement::AsCharged));
     }
-    // The older a hold, the less is owed for it. Each that returns lowers the younger ones.
+    // The older a hold, the lower its least debt. A refund lowers those of younger holds.
     let mut returned = 0;
     for n in (0..100).step_by(10) {
         assert!(key.settle(now_s, &id(n), Settlement::Refund));

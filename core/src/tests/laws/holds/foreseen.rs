@@ -2,8 +2,8 @@
 //! its wait and not before, a rule has reset after its reset and not before, and one more unit
 //! is free after `next_ms` and not before.
 //!
-//! A peek does not store which holds have lapsed. Those ahead of a clock that stepped back would live
-//! again once the clock comes near, so the peek's numbers are those of a key that a check has changed.
+//! A peek does not store which holds have lapsed. Holds ahead of a clock that stepped back may live
+//! again later. So its numbers are compared with those of a key that stores the lapses.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::check::budget::Budget;
@@ -65,7 +65,7 @@ fn waits_are_honest(traffic: &HoldTraffic) -> TestCaseResult {
 
 type Keys = [(Limiter, Vec<Rule>); 2];
 
-/// Two keys with holds after their traffic, and the time at which both have ended theirs.
+/// Two keys after traffic with holds, and the time of the last call.
 fn played(traffics: &[HoldTraffic; 2]) -> (Keys, u64) {
     let mut keys = Keys::default();
     let steps = traffics.each_ref().map(HoldTraffic::steps);
@@ -158,7 +158,7 @@ fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -
     Ok(())
 }
 
-/// A time before `now_us` by a share of the longest window, in thousandths.
+/// The time `mille` thousandths of the longest window before `now_us`.
 fn back(keys: &Keys, now_us: u64, mille: u64) -> u64 {
     let rules = keys.iter().flat_map(|(_, rules)| rules);
     let longest_us = rules.map(Rule::period_us).max().unwrap_or(0);
@@ -209,8 +209,8 @@ proptest! {
         }
     }
 
-    /// Windows of similar length, on a clock that often comes near states again that it had
-    /// left too far in the future.
+    /// Windows of similar length, on a clock that often returns to states that it had left too
+    /// far ahead.
     #[test]
     fn waits_on_a_reeling_clock_foresee_lapses(
         traffic in with_holds(steady(alike(3), CALLS, Clock::Reels))

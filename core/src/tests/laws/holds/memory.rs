@@ -53,7 +53,7 @@ fn id(n: u32) -> String {
     format!("{n:016}")
 }
 
-/// Checks these rules, for the `n`th hold if it takes one.
+/// Checks these rules, with the `n`th hold if `takes_hold`.
 fn check(limiter: &mut Limiter, rules: &[Rule], n: u32, takes_hold: bool) {
     let id = id(n);
     let hold = HoldRequest { id: id.as_bytes(), end_us: NOW_US + 1_000_000, refund: true };
@@ -130,7 +130,7 @@ fn holds_that_end_free_their_memory() {
     }
 }
 
-/// A name that gets another state each time.
+/// Rules that replace each other's state.
 const RESHAPED: [&str; 2] = ["window:9999/m,name=x", "fixed:9999/m,name=x"];
 
 #[test]
@@ -139,7 +139,7 @@ fn states_that_are_gone_take_little() {
     (0..HOLDS).for_each(|n| check(&mut limiter, &rules[n as usize % 2], n, true));
     let all = Bytes::of(&mut limiter).all;
     assert!(all <= HOLDS as usize * 80, "{all} bytes");
-    // What holds took of states that are gone does not return.
+    // Holds give nothing back to states that are gone.
     settle(&mut limiter, 0);
     (1..HOLDS).for_each(|n| settle(&mut limiter, n));
     assert_eq!(limiter.live_holds(NOW_US), 0);

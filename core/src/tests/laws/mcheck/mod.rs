@@ -268,8 +268,8 @@ proptest! {
         honest_throughout(&scenario)?;
     }
 
-    /// Windows of similar length, on a clock that often comes near states again that it had
-    /// left too far in the future.
+    /// Windows of similar length, on a clock that often returns to states that it had left too
+    /// far ahead.
     #[test]
     fn the_wait_is_honest_on_a_reeling_clock(
         scenario in scenario(steady(alike(2), CALLS, Clock::Reels), alike(2))
