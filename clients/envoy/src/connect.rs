@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use redis::cluster::ClusterClient;
 use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
-use tower_redis_ratelimit::{Builder, Engine, Outage, RateLimiter};
+use tower_redis_ratelimit::{Builder, RateLimiter};
 
-use crate::options::{self, Options, Redis, RedisType};
+use crate::options::{Options, Redis, RedisType};
 
 pub fn limiter(options: &Options) -> Result<RateLimiter> {
     let Options { redis, answers, files, .. } = options;
@@ -17,18 +17,8 @@ pub fn limiter(options: &Options) -> Result<RateLimiter> {
         RedisType::Single => single(redis)?,
         RedisType::Cluster => cluster(redis)?.separately(!is_one_slot),
     };
-    let outage = match answers.outage {
-        options::Outage::Error => Outage::Raise,
-        options::Outage::Allow => Outage::Allow,
-        options::Outage::Deny => Outage::Deny,
-        options::Outage::Local => Outage::Local,
-    };
-    let engine = match files.engine {
-        options::Engine::Module => Engine::Module,
-        options::Engine::Script => Engine::Script,
-    };
     let timeout = redis.redis_timeout;
-    let builder = builder.outage(outage).processes(answers.replicas).engine(engine);
+    let builder = builder.outage(answers.outage).processes(answers.replicas).engine(files.engine);
     let builder = builder.remember_denials(answers.remembered_denials);
     Ok(builder.timeout(timeout).queue_timeout(timeout).build()?)
 }

@@ -18,10 +18,7 @@ pub struct Leases {
     held: Mutex<LruCache<Vec<u8>, Held>>,
 }
 
-struct Held {
-    limit: Arc<Limit>,
-    lease: Arc<Lease>,
-}
+type Held = (Arc<Limit>, Arc<Lease>);
 
 impl Leases {
     pub fn new(limiter: RateLimiter) -> Self {
@@ -38,7 +35,7 @@ impl Leases {
 
     fn lease(&self, asked: &Asked, most: u64) -> RedisResult<Arc<Lease>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Held { limit, lease }) = held.get(&asked.key)
+        if let Some((limit, lease)) = held.get(&asked.key)
             // A configuration that was read again may have other rules.
             && limit.rules == asked.limit.rules
             && limit.lease == asked.limit.lease
@@ -49,8 +46,7 @@ impl Leases {
         let rules = &asked.limit.rules;
         let lease = Lease::with(self.limiter.clone(), asked.key.clone(), rules, options)?;
         let lease = Arc::new(lease);
-        let (limit, known) = (Arc::clone(&asked.limit), Arc::clone(&lease));
-        held.push(asked.key.clone(), Held { limit, lease: known });
+        held.push(asked.key.clone(), (Arc::clone(&asked.limit), Arc::clone(&lease)));
         Ok(lease)
     }
 }

@@ -61,7 +61,6 @@ pub fn failed(kind: &'static str) {
     counter!("ratelimit_service_should_rate_limit_error", "err_type" => kind).increment(1);
 }
 
-pub fn loaded(is_right: bool) {
-    let end = if is_right { "success" } else { "error" };
+pub fn loaded(end: &str) {
     counter!(format!("ratelimit_service_config_load_{end}")).increment(1);
 }

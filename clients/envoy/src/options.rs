@@ -5,8 +5,27 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, ValueEnum};
+use tower_redis_ratelimit::{Engine, Outage};
 use tracing::level_filters::LevelFilter;
+
+const ENGINES: [(&str, Engine); 2] = [("module", Engine::Module), ("script", Engine::Script)];
+const OUTAGES: [(&str, Outage); 4] = [
+    ("error", Outage::Raise),
+    ("allow", Outage::Allow),
+    ("deny", Outage::Deny),
+    ("local", Outage::Local),
+];
+
+/// Reads one of these names.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    named: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(named.iter().map(|(name, _)| *name)).try_map(|given| {
+        named.iter().find(|(name, _)| *name == given).map(|(_, value)| *value).ok_or("unknown")
+    })
+}
 
 /// A rate limit service for Envoy, decided by the redis-ratelimit module in Redis or Valkey.
 #[derive(Debug, Parser)]
@@ -43,7 +62,7 @@ pub struct Files {
     #[arg(long, env)]
     pub merge_domain_config: bool,
     /// Who decides. The script is for servers that cannot load the module.
-    #[arg(long, env, value_enum, default_value = "module")]
+    #[arg(long, env, default_value = "module", value_parser = one_of(&ENGINES))]
     pub engine: Engine,
 }
 
@@ -51,12 +70,6 @@ impl Files {
     pub fn folder(&self) -> PathBuf {
         self.runtime_root.join(&self.runtime_subdirectory).join(&self.runtime_appdirectory)
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Engine {
-    Module,
-    Script,
 }
 
 #[derive(Args, Debug)]
@@ -100,7 +113,7 @@ pub enum RedisType {
 #[command(next_help_heading = "Answers")]
 pub struct Answers {
     /// What to answer while the server gives no decision. With `error` Envoy's `failure_mode_deny` decides.
-    #[arg(long, env, value_enum, default_value = "error")]
+    #[arg(long, env, default_value = "error", value_parser = one_of(&OUTAGES))]
     pub outage: Outage,
     /// With local: this many of these services run, so each keeps to its part of every limit.
     #[arg(long, env, default_value_t = 1)]
@@ -114,14 +127,6 @@ pub struct Answers {
     /// Tell clients their limit: `RateLimit-Limit`, `-Remaining` and `-Reset`.
     #[arg(long, env)]
     pub limit_response_headers_enabled: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Outage {
-    Error,
-    Allow,
-    Deny,
-    Local,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -23,14 +23,16 @@ pub async fn follow(files: Files, config: watch::Sender<Arc<Config>>) {
             continue;
         }
         known = found;
-        let read = Config::read(&files);
-        metering::loaded(read.is_ok());
-        match read {
+        match Config::read(&files) {
             Ok(read) => {
+                metering::loaded("success");
                 tracing::info!("the configuration was read again");
                 config.send_replace(Arc::new(read));
             }
-            Err(error) => tracing::error!("the old configuration stays: {error:#}"),
+            Err(error) => {
+                metering::loaded("error");
+                tracing::error!("the old configuration stays: {error:#}");
+            }
         }
     }
 }

@@ -92,24 +92,22 @@ impl Request {
             return Ok(Found::Unlimited);
         }
         let own = descriptor.hits_addend.as_ref().map(|hits| hits.value);
-        let (mut hits, gives_back) = (own.unwrap_or(default), descriptor.is_negative_hits);
-        let is_same = |asked: &Asked| {
+        let (hits, gives_back) = (own.unwrap_or(default), descriptor.is_negative_hits);
+        let known = self.asked.iter_mut().zip(0..).find(|(asked, _)| {
             asked.key == key && asked.gives_back == gives_back && asked.limit.rules == limit.rules
-        };
-        let place = self.asked.iter().position(is_same);
-        if let Some(known) = place.and_then(|place| self.asked.get(place)) {
-            hits = hits.saturating_add(known.hits);
-        }
+        });
+        let before = known.as_ref().map_or(0, |(asked, _)| asked.hits);
+        let hits = before.saturating_add(hits);
         if hits > MOST_HITS {
             let why = format!("hits_addend is {hits}, expected at most {MOST_HITS}");
             return Err(Status::invalid_argument(why));
         }
-        if let Some(known) = place.and_then(|place| self.asked.get_mut(place)) {
-            known.hits = hits;
-        } else {
-            self.asked.push(Asked { key, limit: Arc::clone(limit), hits, gives_back });
+        if let Some((asked, place)) = known {
+            asked.hits = hits;
+            return Ok(Found::Limit(place));
         }
-        Ok(Found::Limit(place.unwrap_or(self.asked.len().saturating_sub(1))))
+        self.asked.push(Asked { key, limit: Arc::clone(limit), hits, gives_back });
+        Ok(Found::Limit(self.asked.len().saturating_sub(1)))
     }
 }
 

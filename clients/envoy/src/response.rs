@@ -53,10 +53,8 @@ fn of_limit(asked: &Asked, outcome: &Outcome) -> DescriptorStatus {
 }
 
 fn duration(time: Duration) -> protobuf::Duration {
-    protobuf::Duration {
-        seconds: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(time.subsec_nanos()).unwrap_or(0),
-    }
+    let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
+    protobuf::Duration { seconds: seconds.cast_signed(), nanos: nanos.cast_signed() }
 }
 
 fn remaining(rule: &RuleReport) -> u32 {

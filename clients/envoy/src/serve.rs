@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub async fn serve(options: Options) -> Result<()> {
     let counts = metering::start()?;
     let config = Config::read(&options.files)?;
-    metering::loaded(true);
+    metering::loaded("success");
     let (changes, config) = watch::channel(Arc::new(config));
     tokio::spawn(reload::follow(options.files.clone(), changes));
     let limiter = connect::limiter(&options)?;

@@ -5,12 +5,11 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descri
     Entry, RateLimitOverride,
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
-use tower_redis_ratelimit::Rules;
+use tower_redis_ratelimit::{Engine, Rules};
 
 use super::file::{Descriptor, RateLimit, Replaced};
 use super::unit;
 use crate::metering::Counters;
-use crate::options::Engine;
 
 #[derive(Debug)]
 pub struct Limit {

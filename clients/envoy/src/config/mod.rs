@@ -13,17 +13,18 @@ use std::{fmt, fs};
 use anyhow::{Context, Result, ensure};
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 
-use crate::options::{Engine, Files};
+use crate::options::Files;
 use file::{Descriptor, File};
 pub use limit::Limit;
 use pattern::Pattern;
+use tower_redis_ratelimit::Engine;
 pub use unit::of as unit_of;
 
 #[derive(Debug, Default)]
 pub struct Config {
     domains: HashMap<String, Level>,
-    /// Each limit: where it stands, and its rules.
-    shown: Vec<String>,
+    /// The rules at each place that has a limit.
+    shown: BTreeMap<String, Option<String>>,
 }
 
 /// What may stand at one place of a descriptor, by its key.
@@ -104,7 +105,7 @@ impl Level {
         descriptors: Vec<Descriptor>,
         path: &mut Vec<String>,
         engine: Engine,
-        shown: &mut Vec<String>,
+        shown: &mut BTreeMap<String, Option<String>>,
     ) -> Result<()> {
         for descriptor in descriptors {
             let Descriptor { key, value, .. } = &descriptor;
@@ -112,18 +113,13 @@ impl Level {
             let place = path.join(".");
             ensure!(!key.is_empty(), "{place}: the key is empty");
             let limit = Limit::of(path, &descriptor, engine).with_context(|| place.clone())?;
-            if let Some(limit) = &limit {
-                let rules = limit.rules.texts().join(" ");
-                shown.push(format!(
-                    "{place}: {}",
-                    if rules.is_empty() { "unlimited" } else { &rules }
-                ));
-            }
-            let values = self.0.entry(key.clone()).or_default();
-            let node = Node { limit: limit.map(Arc::new), below: Level::default() };
-            let node =
-                values.put(value, node).with_context(|| format!("{place} stands there twice"))?;
-            node.below.add(descriptor.descriptors, path, engine, shown)?;
+            let rules = limit.as_ref().map(|limit| limit.rules.texts().join(" "));
+            ensure!(!shown.contains_key(&place), "{place} stands there twice");
+            shown.insert(place, rules);
+            let mut below = Self::default();
+            below.add(descriptor.descriptors, path, engine, shown)?;
+            let node = Node { limit: limit.map(Arc::new), below };
+            self.0.entry(descriptor.key).or_default().put(descriptor.value, node);
             path.pop();
         }
         Ok(())
@@ -139,29 +135,25 @@ impl Level {
 }
 
 impl Values {
-    /// `None`: the value has a node already.
-    fn put(&mut self, value: &str, node: Node) -> Option<&mut Node> {
+    fn put(&mut self, value: String, node: Node) {
         if value.is_empty() {
-            return self.any.is_none().then(|| self.any.insert(node));
-        }
-        if let Some(pattern) = Pattern::of(value) {
-            if self.patterns.iter().any(|(known, _)| *known == pattern) {
-                return None;
-            }
+            self.any = Some(node);
+        } else if let Some(pattern) = Pattern::of(&value) {
             self.patterns.push((pattern, node));
-            return self.patterns.last_mut().map(|(_, node)| node);
+        } else {
+            self.exact.insert(value, node);
         }
-        if self.exact.contains_key(value) {
-            return None;
-        }
-        Some(self.exact.entry(value.to_string()).or_insert(node))
     }
 }
 
 /// A line for each limit.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shown.iter().try_for_each(|line| writeln!(f, "{line}"))
+        self.shown.iter().try_for_each(|(place, rules)| match rules.as_deref() {
+            None => Ok(()),
+            Some("") => writeln!(f, "{place}: unlimited"),
+            Some(rules) => writeln!(f, "{place}: {rules}"),
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Values with wildcards.
 
 /// A value in which each `*` stands for any characters, or none.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Pattern {
     first: String,
     middle: Vec<String>,

@@ -4,7 +4,7 @@ use envoy_types::pb::google::protobuf::UInt64Value;
 use proptest::prelude::*;
 
 use super::*;
-use crate::options::Engine;
+use tower_redis_ratelimit::Engine;
 
 const CONFIG: &str = "
 domain: shop

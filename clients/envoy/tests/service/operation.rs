@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::server::Server;
-use crate::support::service::{PATIENCE, Service, command};
+use crate::server::{Server, free_port};
+use crate::support::service::{Client, PATIENCE, Service, command};
 
 fn config(limit: u32) -> String {
     format!(
@@ -126,6 +126,56 @@ async fn it_says_how_it_is_and_ends_in_order() {
     assert!(service.end(), "it ends with success");
 }
 
+/// The connections of Envoy and those to the server.
+#[tokio::test]
+async fn all_connections_can_be_encrypted() {
+    use tonic::transport::{Certificate, Channel, ClientTlsConfig};
+
+    let own = rcgen::generate_simple_self_signed(["localhost".to_string()]).expect("a certificate");
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let write = |name: &str, text: String| {
+        let file = folder.path().join(name);
+        fs::write(&file, text).expect("a file");
+        &*Box::leak(file.display().to_string().into_boxed_str())
+    };
+    let (cert, key) =
+        (write("cert", own.cert.pem()), write("key", own.signing_key.serialize_pem()));
+    let port = free_port();
+    let tls = &*Box::leak(port.to_string().into_boxed_str());
+    let options = ["--tls-port", tls, "--tls-cert-file", cert, "--tls-key-file", key];
+    let options =
+        [&options[..], &["--tls-auth-clients", "no", "--tls-ca-cert-file", cert]].concat();
+    let _server = Server::start_with("redis-7.0", options.leak());
+    let options = [
+        ("REDIS_TLS", "true"),
+        ("REDIS_TLS_CACERT", cert),
+        ("GRPC_SERVER_USE_TLS", "true"),
+        ("GRPC_SERVER_TLS_CERT", cert),
+        ("GRPC_SERVER_TLS_KEY", key),
+    ];
+    let service = Service::on(&format!("localhost:{port}"), &config(5), &options);
+    let trusted = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(own.cert.pem()));
+    let endpoint = Channel::from_shared(format!("https://localhost:{}", service.grpc));
+    let endpoint = endpoint.expect("an address").tls_config(trusted).expect("a certificate");
+    let channel = endpoint.connect().await.expect("it listens");
+    assert_eq!(Client::on(channel).codes(&["user=ann"]).await, "ok [ok:4/5]");
+}
+
+/// What is written for Kubernetes is a configuration.
+#[test]
+fn the_limits_of_the_example_for_kubernetes_are_read() {
+    let example = include_str!("../../../../examples/envoy/kubernetes.yaml");
+    let (_, after) = example.split_once("shop.yaml: |\n").expect("a file");
+    let lines = after.lines().take_while(|line| line.starts_with("    "));
+    let text = lines.flat_map(|line| [&line[4..], "\n"]).collect::<String>();
+    let folder = tempfile::TempDir::new().expect("a folder");
+    fs::create_dir(folder.path().join("config")).expect("a folder");
+    fs::write(folder.path().join("config/shop.yaml"), text).expect("a file");
+    let checked = command(&folder.path().display().to_string()).arg("--check-config").output();
+    let shown = String::from_utf8(checked.expect("it runs").stdout).expect("text");
+    assert_eq!(shown, "shop.user: bucket:50/s,burst=100 fixed:100000/d\n");
+}
+
 #[test]
 fn it_checks_a_configuration_without_a_server() {
     let folder = tempfile::TempDir::new().expect("a folder");
@@ -139,7 +189,7 @@ fn it_checks_a_configuration_without_a_server() {
     fs::write(&file, config(7)).expect("a file");
     let right = check();
     assert!(right.status.success());
-    assert_eq!(text(right.stdout), "shop.user: fixed:7/d\nshop.trial: fixed:0/d,shadow\n");
+    assert_eq!(text(right.stdout), "shop.trial: fixed:0/d,shadow\nshop.user: fixed:7/d\n");
     fs::write(&file, "domain: shop\ndescriptors: [{key: user, share_threshold: true}]")
         .expect("a file");
     let wrong = text(check().stderr);

@@ -69,7 +69,7 @@ impl Service {
     }
 
     pub async fn client(&self) -> Client {
-        Client(RateLimitServiceClient::new(self.channel().await))
+        Client::on(self.channel().await)
     }
 
     /// Asks it to end, and waits until it has.
@@ -106,7 +106,7 @@ pub fn command(root: &str) -> Command {
 }
 
 #[derive(Clone)]
-pub struct Client(pub RateLimitServiceClient<Channel>);
+pub struct Client(RateLimitServiceClient<Channel>);
 
 /// `user=ann region=eu` has two entries.
 pub fn descriptor(text: &str) -> RateLimitDescriptor {
@@ -118,6 +118,10 @@ pub fn descriptor(text: &str) -> RateLimitDescriptor {
 }
 
 impl Client {
+    pub fn on(channel: Channel) -> Self {
+        Self(RateLimitServiceClient::new(channel))
+    }
+
     pub async fn send(
         &mut self,
         descriptors: Vec<RateLimitDescriptor>,
