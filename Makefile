@@ -227,6 +227,10 @@ latency: build ### measure how late replies come, at fixed rates, beside saves, 
 	$(FETCH) redis-7.0 redis-py redis-cell plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.latency $(ARGS)
 
+bench-envoy: build ### measure the rate limit service for Envoy, and Envoy with it (SECONDS_EACH=5)
+	$(FETCH) redis-7.0 envoy
+	cargo bench $(ENVOY_BUILD)
+
 bench-core: ### time the core, without a server: parsing, deciding, the saved form; and the sketch behind RL.TOP
 	cargo bench -p ratelimit-core --bench core
 	cargo bench -p ratelimit-protocol --bench top

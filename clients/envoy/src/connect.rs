@@ -8,15 +8,13 @@ use redis::cluster::ClusterClient;
 use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 use tower_redis_ratelimit::{Builder, RateLimiter};
 
-use crate::options::{Options, Redis, RedisType};
+use crate::options::{Options, Redis};
 
 pub fn limiter(options: &Options) -> Result<RateLimiter> {
     let Options { redis, answers, files, .. } = options;
     let is_one_slot = redis.cache_key_prefix.contains('{');
-    let builder = match redis.redis_type {
-        RedisType::Single => single(redis)?,
-        RedisType::Cluster => cluster(redis)?.separately(!is_one_slot),
-    };
+    let builder =
+        if redis.is_cluster { cluster(redis)?.separately(!is_one_slot) } else { single(redis)? };
     let timeout = redis.redis_timeout;
     let builder = builder.outage(answers.outage).processes(answers.replicas).engine(files.engine);
     let builder = builder.remember_denials(answers.remembered_denials);

@@ -55,9 +55,7 @@ impl Decider {
         let checked = |one: &Asked| one.limit.lease.is_none() && !one.gives_back;
         let report =
             self.limiter.check_all(check(asked.iter().filter(|one| checked(one)))?).await?;
-        let is_only = asked.iter().filter(|one| checked(one)).count() == 1;
-        let outcome =
-            |one| if checked(one) { outcome(&report, one, is_only) } else { Outcome::default() };
+        let outcome = |one| if checked(one) { outcome(&report, one) } else { Outcome::default() };
         let decision = Decision {
             is_allowed: report.is_allowed(),
             wait: report.wait,
@@ -109,16 +107,17 @@ fn denied_by(at: usize, answer: &Taken, number: usize) -> Decision {
     Decision { is_allowed: false, wait: answer.wait, source: answer.source, outcomes }
 }
 
-fn outcome(report: &Report, asked: &Asked, is_only: bool) -> Outcome {
-    let is_here = |key: &Option<Vec<u8>>| key.as_ref().map_or(is_only, |key| *key == asked.key);
+fn outcome(report: &Report, asked: &Asked) -> Outcome {
+    // Of a single key the report has no name.
+    let is_here = |key: &Option<Vec<u8>>| key.as_ref().is_none_or(|key| *key == asked.key);
     let mine = report.rules.iter().filter(|rule| is_here(&rule.key)).cloned().collect::<Vec<_>>();
     let denies = |rule: &RuleReport, shadow| rule.denies && rule.shadow == shadow;
     let by_rule = mine.iter().any(|rule| denies(rule, false));
     // Such as a block, a pause or an outage, of this key or nobody knows which.
     let by_none = !report.is_allowed()
         && !report.rules.iter().any(|rule| denies(rule, false))
-        && report.key.as_ref().is_none_or(|key| *key == asked.key);
-    let is_denied = !report.is_allowed() && (by_rule || by_none);
+        && is_here(&report.key);
+    let is_denied = by_none || (by_rule && !report.is_allowed());
     let verdict = if is_denied { Verdict::Limited } else { Verdict::Allowed };
     let is_shadow = mine.iter().any(|rule| denies(rule, true));
     let own = Report { verdict, rules: mine, ..report.clone() };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser};
 use tower_redis_ratelimit::{Engine, Outage};
 use tracing::level_filters::LevelFilter;
 
@@ -79,8 +79,10 @@ pub struct Redis {
     /// host:port, a redis:// or rediss:// URL, or the path of a socket; of a cluster several, with commas.
     #[arg(long, env, default_value = "localhost:6379")]
     pub redis_url: String,
-    #[arg(long, env, value_enum, ignore_case = true, default_value = "single")]
-    pub redis_type: RedisType,
+    /// Whether it is a cluster.
+    #[arg(long = "redis-type", env = "REDIS_TYPE", ignore_case = true, default_value = "single")]
+    #[arg(value_parser = one_of(&[("single", false), ("cluster", true)]))]
+    pub is_cluster: bool,
     /// password, or user:password.
     #[arg(long, env, default_value = "", hide_env_values = true)]
     pub redis_auth: String,
@@ -101,12 +103,6 @@ pub struct Redis {
     /// A text before each key. With a hash tag, such as {limits}, a cluster decides over several limits at once.
     #[arg(long, env, default_value = "")]
     pub cache_key_prefix: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RedisType {
-    Single,
-    Cluster,
 }
 
 #[derive(Args, Debug)]
@@ -161,23 +157,15 @@ pub struct Listen {
 pub struct Log {
     #[arg(long, env, default_value = "info")]
     pub log_level: LevelFilter,
-    #[arg(long, env, value_enum, default_value = "text")]
-    pub log_format: Format,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Format {
-    Text,
-    Json,
+    #[arg(long = "log-format", env = "LOG_FORMAT", default_value = "text")]
+    #[arg(value_parser = one_of(&[("text", false), ("json", true)]))]
+    pub is_json: bool,
 }
 
 impl Log {
     pub fn start(&self) {
         let log = tracing_subscriber::fmt().with_max_level(self.log_level);
         let log = log.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
-        match self.log_format {
-            Format::Text => log.init(),
-            Format::Json => log.json().init(),
-        }
+        if self.is_json { log.json().init() } else { log.init() }
     }
 }

@@ -92,11 +92,10 @@ fn tls(listen: &Listen) -> Result<ServerTlsConfig> {
 }
 
 async fn asked_to_end() -> Result<()> {
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
     }
     Ok(())
 }
