@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser};
+use clap::{ArgAction, Args, Parser};
 use tower_redis_ratelimit::{Engine, Outage};
 use tracing::level_filters::LevelFilter;
 
@@ -81,7 +81,7 @@ pub struct Redis {
     pub redis_url: String,
     /// Whether it is a cluster.
     #[arg(long = "redis-type", env = "REDIS_TYPE", ignore_case = true, default_value = "single")]
-    #[arg(value_parser = one_of(&[("single", false), ("cluster", true)]))]
+    #[arg(action = ArgAction::Set, value_parser = one_of(&[("single", false), ("cluster", true)]))]
     pub is_cluster: bool,
     /// password, or user:password.
     #[arg(long, env, default_value = "", hide_env_values = true)]
@@ -158,7 +158,7 @@ pub struct Log {
     #[arg(long, env, default_value = "info")]
     pub log_level: LevelFilter,
     #[arg(long = "log-format", env = "LOG_FORMAT", default_value = "text")]
-    #[arg(value_parser = one_of(&[("text", false), ("json", true)]))]
+    #[arg(action = ArgAction::Set, value_parser = one_of(&[("text", false), ("json", true)]))]
     pub is_json: bool,
 }
 
