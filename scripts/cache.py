@@ -4,6 +4,7 @@ Everything is made in a scratch folder and moved into place when complete, so an
 """
 
 import contextlib
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,15 @@ class Scratch(tempfile.TemporaryDirectory):
 
     def __enter__(self):
         return Path(super().__enter__())
+
+
+@contextlib.contextmanager
+def alone():
+    """For a `with` block of which only one process at a time is in the middle: what one fetches, the next one finds."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def put(source, target):

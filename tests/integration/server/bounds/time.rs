@@ -153,18 +153,22 @@ fn on_small_keys(watch: &mut Stopwatch<'_>) {
 }
 
 fn on_several_keys(watch: &mut Stopwatch<'_>) {
-    let (mut allowed, mut denied) = (mcheck("key"), mcheck("key"));
-    denied.arg(&["COST", "1000000", "FULL"]);
-    for key in 0..KEYS {
-        for asked in [&mut allowed, &mut denied] {
-            if key > 0 {
-                asked.arg("NEXT");
-            }
-            asked.arg(filled::named(WINDOW, 0, RULES));
+    for (row, options) in [
+        ("`RL.MCHECK`, 64 keys, 32 rules each", &[][..]),
+        ("`RL.MCHECK` `FULL`, denied, 64 keys, 32 rules each", &["COST", "1000000", "FULL"]),
+        ("`RL.MCHECK` `ANY MOST`, 64 keys, 32 rules each", &["ANY", "MOST"]),
+        (
+            "`RL.MCHECK` `ANY` `FULL`, denied, 64 keys, 32 rules each",
+            &["ANY", "COST", "1000000", "FULL"],
+        ),
+    ] {
+        let mut asked = mcheck("key");
+        asked.arg(options);
+        for key in 0..KEYS {
+            asked.arg((key > 0).then_some("NEXT")).arg(filled::named(WINDOW, 0, RULES));
         }
+        watch.holds(row, &asked);
     }
-    watch.holds("`RL.MCHECK`, 64 keys, 32 rules each", &allowed);
-    watch.holds("`RL.MCHECK` `FULL`, denied, 64 keys, 32 rules each", &denied);
     let () = ask(&mut watch.c, "FLUSHALL");
 }
 
