@@ -1,28 +1,37 @@
--- The limiter of the module `ratelimit` as a script, for servers that load no module. It answers the same, integer by integer:
+-- The limiter of the module `ratelimit` as a script, for servers that load no module. It gives the same answers, integer
+-- by integer:
 --
 --   EVAL script 1 user:42:script CHECK|PEEK [COST n] [COST name=n] [AT us] rule [rule ...]
 --                                REFUND units [AT us] [rule ...]
 --                                RESET
 --
--- Words and replies are those of RL.CHECK, RL.PEEK, RL.REFUND and RL.RESET. Rules are log, window, fixed, bucket and leaky with every
--- option but `ban` and `keep`. Anything else is an error that says that it needs the module.
+-- Words and replies are those of RL.CHECK, RL.PEEK, RL.REFUND and RL.RESET. Rules are log, window, fixed, bucket and
+-- leaky with every option but `ban` and `keep`. Anything else is an error that says that it needs the module.
 --
--- KEY    ends with `:script`, which the caller appends: the script never meets a value of the module or of the application. A hash
---        tag before it keeps its meaning, as in `{user:42}:login:script`. The script touches no other key.
--- STATE  is one string: a version, then one state an identity. It expires as the module's does: once nothing in it counts, or up to
---        an eighth of the longest window (at least a second) later. A denial writes nothing, except for `count=all`.
--- CLOCK  is the server's; if the server refuses TIME in scripts, AT gives the caller's. The time of a state never runs backwards.
--- EXACT  Numbers are exact up to 2^53. A larger one is kept as whole units and a remainder in fractions of the period. Times, and the
---        time in which a full bucket drains, are refused beyond 2^52 microseconds: the year 2112, and 142 years.
+-- KEY    ends with `:script`, which the caller appends: the script never meets a value of the module or of the
+--        application. A hash tag before it keeps its meaning, as in `{user:42}:login:script`. No other key is touched.
+-- STATE  is one string: a version, then one state an identity. It expires as the module's does: once nothing in it
+--        counts, or up to an eighth of the longest window (at least a second) later. A denial writes nothing, except
+--        for `count=all`.
+-- CLOCK  is the server's; if the server refuses TIME in scripts, AT gives the caller's. The time of a state never runs
+--        backwards.
+-- EXACT  Numbers are exact up to 2^53. A larger one is kept as whole units and a remainder in fractions of the period.
+--        Times, and the time in which a full bucket drains, are refused beyond 2^52 microseconds: the year 2112, and
+--        142 years.
+-- SPEED  Lua builds a script's functions at each call, so those of an algorithm are built only where one is needed.
+--
 -- The module's source, in core/src/algorithm, explains each formula. The names here are the same.
-local floor, ceil, min, max, abs, sub, find, match = math.floor, math.ceil, math.min, math.max, math.abs, string.sub, string.find, string.match
+local floor, ceil, min, max, find, match = math.floor, math.ceil, math.min, math.max, string.find, string.match
 local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2 ^ 48 - 1, 86400e6
-local now_us, rules, states, refusal = nil, {}, {}, nil
-local function fail(why, ...)
-  refusal = {err = 'ERR ' .. string.format(why, ...)}
-  error(refusal)
-end
--- floor(a * b / d) and the remainder. Exact for a and b up to 2^53 and d up to 2^48; a quotient beyond 2^53 is only about right.
+local now_us
+local rules = {} -- in the order of the call, and by the identity of the state that each reads
+local log_needs = {0, 0, 0} -- the longest window of the log rules, their largest limit, and of those without `count=all`
+local states, loaded = {}, 0 -- by identity, and how many the key held
+
+local function fail(why, ...) error('ERR ' .. string.format(why, ...), 0) end
+
+-- floor(a * b / d) and the remainder. Exact for a and b up to 2^53 and d up to 2^48; a quotient beyond 2^53 is only
+-- about right.
 local function muldiv(a, b, d)
   if a * b < 2 ^ 53 then return floor(a * b / d), a * b % d end
   local times = floor(b / d)
@@ -30,416 +39,475 @@ local function muldiv(a, b, d)
   rest = rest * 16 + a % 16 * (b - times * d)
   return quotient * 16 + floor(rest / d) + times * a, rest % d
 end
+-- ceil((a * b + rest) / d)
+local function muldiv_up(a, b, d, rest)
+  local quotient, remainder = muldiv(a, b, d)
+  return quotient + ceil((remainder + rest) / d)
+end
 local function ms_after(us, since_us) return max(0, ceil((us - since_us) / 1000)) end
 -- When a state is read: not before its own time, unless the clock stepped back by more than the window (nil).
 local function effective_time(at_us, last_us, window_us)
-  return last_us <= at_us and at_us or last_us - at_us <= window_us and last_us or nil
+  return last_us - at_us <= window_us and max(at_us, last_us) or nil
 end
 
--- An algorithm. Its `read` returns the remaining units, when a state admits the rule's cost, and a leaky rule's turn.
-local bucket, window, fixed, log = {}, {}, {}, {}
-local ALGORITHMS = {bucket = bucket, leaky = bucket, interval = fixed, window = window, fixed = fixed, log = log}
-local function read_used(used, rule, at_us, later_us)
-  return max(0, rule.capacity - used), used + rule.cost <= rule.capacity and at_us or later_us, 0
-end
+-- The algorithms: each builds the class of its states. A class has
+--   fields     the fields of a state that are saved
+--   of_units   makes the fields of a state of these units; `old` is the state of another shape that had them
+--   used       the units that count for a rule at a time, rounded up; for the state itself, by the rule that consumed last
+--   admits     when the rule's cost fits, if it does not yet
+--   ends       when nothing in it counts any more by the rules that consumed; 0: it is empty
+--   consume    adds the rule's cost, as far as the algorithm counts
+--   refund     takes off the newest units, and returns how many
+--   turn, clears, step_back, flip   only where an algorithm needs them
+local ALGORITHMS = {}
 
 -- bucket, leaky: a debt of units + rem / period, which drains at limit / period.
-bucket.saved = {'last', 'period', 'rem', 'units', 'limit'}
-local function drained_us(state, units, rem, limit)
-  local us, rest = muldiv(state.period, units, limit)
-  return us + ceil((rest + rem) / limit)
-end
-function bucket.clears(state, rule)
-  return state.units + state.rem == 0 and 0 or state.last + drained_us(state, state.units, state.rem, max(rule.limit, state.limit))
-end
-function bucket.ends(state) return bucket.clears(state, state) end
-local function owed_at(state, limit, at_us) -- units, rem and both rounded up; at a lower limit than its own it drains until it ends
-  local units, rem = muldiv(at_us - state.last, limit, state.period)
-  units, rem = state.units - units, state.rem - rem
-  if rem < 0 then units, rem = units - 1, rem + state.period end
-  if units < 0 or limit < state.limit and bucket.ends(state) <= at_us then return 0, 0, 0 end
-  return units, rem, units + ceil(rem / state.period)
-end
-function bucket.of_units(rule, _, units) return {units = units, rem = 0, limit = max(rule.limit, 1)} end
-function bucket.consumed(state, at_us) return (select(3, owed_at(state, state.limit, at_us))) end
-function bucket.read(state, rule, at_us)
-  local units, rem, used = owed_at(state, rule.limit, at_us)
-  local ends_us = rule.limit < state.limit and used > 0 and bucket.ends(state) or NEVER
-  local fits, over = used + rule.cost <= rule.capacity, units + rule.cost - rule.capacity
-  local admits_us = fits and at_us or at_us + drained_us(state, over, rem, rule.limit)
-  local turn_us = state.kind == 'leaky' and at_us + drained_us(state, units, rem, rule.limit) or 0
-  return max(0, rule.capacity - used), min(admits_us, ends_us), min(turn_us, ends_us)
-end
-function bucket.consume(state, rule, at_us)
-  local units, rem, used = owed_at(state, rule.limit, at_us)
-  if used + rule.cost <= rule.capacity then units = units + rule.cost elseif units < rule.capacity then units, rem = rule.capacity, 0 end
-  state.units, state.rem, state.last, state.limit = units, rem, at_us, rule.limit > 0 and rule.limit or state.limit
-end
-function bucket.reshape(state, reshaped) -- to fractions of another period, rounded up
-  local rem, rest = muldiv(state.rem, reshaped.period, state.period)
-  rem = rem + ceil(rest / state.period)
-  reshaped.units, reshaped.rem = state.units + floor(rem / reshaped.period), rem % reshaped.period
-end
-function bucket.refund(state, units, at_us)
-  local used = bucket.consumed(state, at_us)
-  if used > units then state.units = state.units - units else state.units, state.rem = 0, 0 end
-  return min(units, used)
-end
-
--- window: up to res + 1 counts, newest first, of sub-intervals of `period` ticks, which are 1 / res microseconds. Its shape is res.
-window.saved = {'last', 'period', 'shape', 'counts'}
-local function place(state, at_us) -- the sub-interval, the ticks since its start, and how many later it is than the last counted
-  local index, elapsed = muldiv(at_us, state.shape, state.period)
-  return index, elapsed, index - (muldiv(state.last, state.shape, state.period))
-end
-local function micros(state, index, ticks)
-  local us, rest = muldiv(index, state.period, state.shape)
-  return us + ceil((rest + ticks) / state.shape)
-end
-local function counted(state, shift) -- the units that count in full, and the weighted ones
-  local full, weighted = 0, state.shape - shift + 1
-  for i = 1, min(weighted - 1, #state.counts) do full = full + state.counts[i] end
-  return full, state.counts[weighted] or 0
-end
-function window.of_units(_, _, units) return {counts = {min(units, MOST_COUNT)}} end
-function window.consumed(state, at_us) -- cur + old * (period - elapsed) / period, rounded up
-  local _, elapsed, shift = place(state, at_us)
-  local full, old = counted(state, shift)
-  local units, rem = muldiv(old, state.period - elapsed, state.period)
-  return full + units + ceil(rem / state.period)
-end
-function window.read(state, rule, at_us)
-  local remaining, admits_us = read_used(window.consumed(state, at_us), rule, at_us, NEVER)
-  local index, _, shift = place(state, at_us)
-  while admits_us == NEVER do -- the first sub-interval in which it fits, and where in it
-    local full, old = counted(state, shift)
-    local allowance = max(0, rule.limit - rule.cost) - full
-    local elapsed = old > 0 and allowance >= 0 and max(0, state.period - muldiv(allowance, state.period, old)) or 0
-    if allowance >= 0 then admits_us = max(at_us, micros(state, index, elapsed)) end
-    index, shift = index + 1, shift + 1
+function ALGORITHMS.bucket()
+  local bucket = {fields = {'kind', 'name', 'shape', 'period', 'last', 'units', 'rem', 'limit'}, drains = true}
+  local function owed(self, limit, at_us) -- at a lower limit than its own it drains more slowly, until it ends
+    local drained, drained_rem = muldiv(at_us - self.last, limit, self.period)
+    local units, rem = self.units - drained, self.rem - drained_rem
+    if rem < 0 then units, rem = units - 1, rem + self.period end
+    if units < 0 or limit < self.limit and self:ends() <= at_us then return 0, 0 end
+    return units, rem
   end
-  return remaining, admits_us, 0
-end
-function window.consume(state, rule, at_us)
-  local _, _, shift = place(state, at_us)
-  for i = min(#state.counts + shift, state.shape + 1), 1, -1 do state.counts[i] = state.counts[i - shift] or 0 end
-  state.last, state.counts[1] = at_us, min(state.counts[1] + rule.cost, MOST_COUNT)
-end
-function window.ends(state)
-  local age = 1
-  while state.counts[age] == 0 do age = age + 1 end
-  return state.counts[age] and micros(state, muldiv(state.last, state.shape, state.period) + state.shape + 2 - age, 0) or 0
-end
-function window.refund(state, units, at_us)
-  local left, _, _, shift = units, place(state, at_us)
-  for i = 1, min(#state.counts, state.shape + 1 - shift) do
-    state.counts[i], left = max(0, state.counts[i] - left), max(0, left - state.counts[i])
+  local function drained_to(self, left, rule, at_us) -- when it owes no more than the units that are left
+    local units, rem = owed(self, rule.limit, at_us)
+    local drained_us = at_us + muldiv_up(self.period, units - left, rule.limit, rem)
+    return rule.limit < self.limit and min(drained_us, self:ends()) or drained_us
   end
-  return units - left
-end
-
--- fixed, and bucket with refill=interval: one count. Its shape is the time zone, and in two bits whether windows begin at the epoch
--- (0), on Mondays (1), with months (2) or at the first request (3). Months: Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-fixed.saved = {'last', 'period', 'shape', 'start', 'count'}
-local function month_start(local_us, later) -- of the month that contains a local time, or of a later one
-  local function days_before(year) return 365 * year + floor(year / 4) - floor(year / 100) end
-  local days = floor(local_us / DAY_US) + 719468
-  local day = days % 146097
-  local year = floor((day - floor(day / 1460) + floor(day / 36524) - floor(day / 146096)) / 365)
-  local month = floor((5 * (day - days_before(year)) + 2) / 153) + later -- from March
-  year = 400 * floor(days / 146097) + year + floor(month / 12)
-  return (146097 * floor(year / 400) + days_before(year % 400) + floor((153 * (month % 12) + 2) / 5) - 719468) * DAY_US
-end
-local function window_at(shape, period, at_us) -- its start and its end
-  local anchor, ahead_us = shape % 4, (floor(shape / 4) - 840) * 60e6
-  if anchor == 2 then return month_start(at_us + ahead_us, 0) - ahead_us, month_start(at_us + ahead_us, 1) - ahead_us end
-  local start_us = anchor == 3 and at_us or at_us - (at_us + ahead_us - anchor * 4 * DAY_US) % period -- 1970-01-05 was a Monday
-  return start_us, start_us + period
-end
-local function over(state) return (select(2, window_at(state.shape % 4 == 2 and state.shape or 3, state.period, state.start))) end
-function fixed.of_units(rule, last_us, units)
-  return {start = window_at(rule.shape, rule.period, last_us), count = min(units, MOST_COUNT)}
-end
-function fixed.consumed(state, at_us) return at_us < over(state) and state.count or 0 end
-function fixed.ends(state) return state.count == 0 and 0 or over(state) end
-function fixed.read(state, rule, at_us) return read_used(fixed.consumed(state, at_us), rule, at_us, over(state)) end
-function fixed.consume(state, rule, at_us)
-  local count, most = fixed.consumed(state, at_us), state.kind == 'interval' and rule.capacity or MOST_COUNT
-  if count == 0 then state.start = window_at(state.shape, state.period, at_us) end
-  state.last, state.count = at_us, max(count, min(count + rule.cost, most))
-end
-function fixed.refund(state, units, at_us)
-  local given = min(units, fixed.consumed(state, at_us))
-  state.count = state.count - given
-  return given
-end
-
--- log: times, oldest first, and the units of each, negative for a charged denial; of equal times, admitted requests come first. It
--- keeps what its rules need, {window, units, admitted units}: those of the last check, and of earlier ones until their windows passed.
-log.saved = {'last', 'needs', 'past', 'times', 'units'}
-local function most_needs(needs, past)
-  local most = {needs[1], needs[2], needs[3]}
-  for _, other in ipairs(past) do for i = 1, 3 do most[i] = max(most[i], other[i]) end end
-  return most
-end
-local function insert(state, us, units)
-  local i = #state.times + 1
-  while units > 0 and state.times[i - 1] == us and state.units[i - 1] < 0 do i = i - 1 end
-  table.insert(state.times, i, us)
-  table.insert(state.units, i, units)
-end
-local function tidy(state) -- drops entries without units
-  local times, units, n = {}, {}, 0
-  for i, us in ipairs(state.times) do
-    if state.units[i] ~= 0 then n, times[n + 1], units[n + 1] = n + 1, us, state.units[i] end
+  function bucket.of_units(rule, _, units, old)
+    local debt = {units = units, rem = 0, limit = max(rule.limit, 1)}
+    local rem = old and old.rem and muldiv_up(old.rem, rule.period, old.period, 0) -- in fractions of this period
+    if rem and rem < rule.period then debt.units, debt.rem = old.units, rem end
+    return debt
   end
-  state.times, state.units, state.last = times, units, times[n] or 0
-end
-function log.of_units() return {times = {}, units = {}, past = {}, needs = {0, 0, 0}} end
-function log.ends(state)
-  local until_us = state.last + state.needs[1]
-  for _, past in ipairs(state.past) do until_us = max(until_us, past[4]) end
-  return state.times[1] and until_us or 0
-end
-function log.clears(state, rule)
-  local i = #state.times
-  while i > 0 and state.units[i] < 0 and not rule.all do i = i - 1 end
-  return i == 0 and 0 or min(state.times[i] + rule.period, rule.period > state.needs[1] and log.ends(state) or NEVER)
-end
-function log.read(state, rule, at_us)
-  local ends_us = rule.period > state.needs[1] and log.ends(state) or NEVER
-  local used, stays, leaves_us, i = 0, max(0, rule.limit - rule.cost), nil, #state.times
-  while ends_us > at_us and i > 0 and state.times[i] > at_us - rule.period do
-    if state.units[i] > 0 or rule.all then used = used + abs(state.units[i]) end
-    if used > stays then leaves_us = leaves_us or state.times[i] end
-    i = i - 1
+  function bucket:used(rule, at_us)
+    local units, rem = owed(self, rule.limit, at_us)
+    return units + min(rem, 1)
   end
-  if rule.cost == 0 and most_needs(state.needs, state.past)[2] <= rule.limit then leaves_us = nil end
-  return read_used(used, rule, at_us, leaves_us and min(leaves_us + rule.period, ends_us) or at_us)
-end
-function log.consume(state, rule, at_us, needs, denied)
-  if log.ends(state) <= at_us then state.times, state.units, state.past = {}, {}, {} end
-  -- The module keeps the window in four bytes, rounded up to a second beyond 24 days.
-  local rounded_us, past = needs[1] < 2 ^ 31 * 1000 and needs[1] or ceil(needs[1] / 1e6) * 1e6, state.past
-  state.needs[4], past[#past + 1] = state.last + state.needs[1], state.needs
-  state.needs, state.past = {rounded_us, needs[2], needs[3]}, {}
-  for _, other in ipairs(past) do
-    local covered = rounded_us >= other[1] and needs[2] >= other[2] and needs[3] >= other[3]
-    if other[4] > at_us and not covered then table.insert(state.past, other) end
+  function bucket:admits(rule, at_us) return drained_to(self, rule.capacity - rule.cost, rule, at_us) end
+  function bucket:turn(rule, at_us) return self.kind == 'leaky' and drained_to(self, 0, rule, at_us) or 0 end
+  function bucket:clears(rule)
+    if self.units + self.rem == 0 then return 0 end
+    return self.last + muldiv_up(self.period, self.units, max(rule.limit, self.limit), self.rem)
   end
-  if #state.past > 8 then fail('more than 8 sets of log rules are in use on one key: that needs the module') end
-  local window_us, units, admitted = unpack(most_needs(needs, state.past))
-  insert(state, at_us, denied and -rule.cost or rule.cost)
-  for i = #state.times, 1, -1 do -- keeps the newest units, and the newest admitted ones
-    local sign = state.units[i] < 0 and -1 or 1
-    local amount = state.times[i] > at_us - window_us and abs(state.units[i]) or 0
-    local kept = max(min(amount, units), sign > 0 and min(amount, admitted) or 0)
-    units, admitted, state.units[i] = max(0, units - amount), max(0, admitted - (sign > 0 and kept or 0)), sign * kept
-  end
-  tidy(state)
-end
-function log.step_back(state, window_us) -- what a longer window still needs moves to just outside of this one
-  local latest_us, times, units = now_us - window_us, state.times, state.units
-  local is_needed = latest_us >= 0 and effective_time(now_us, state.last, most_needs(state.needs, state.past)[1])
-  state.times, state.units = {}, {}
-  if not is_needed then state.needs, state.past, times = {0, 0, 0}, {}, {} end
-  for i, us in ipairs(times) do insert(state, min(us, latest_us), units[i]) end
-  for _, past in ipairs(state.past) do past[4] = min(past[4], latest_us + past[1]) end
-  state.last = state.times[#state.times] or 0
-end
-function log.refund(state, units, at_us, window_us)
-  local left, i = units, #state.times
-  while i > 0 and state.times[i] > at_us - window_us do
-    local first = i
-    while state.times[first - 1] == state.times[i] do first = first - 1 end
-    for j = first, i do -- of equal times, admitted requests first
-      local taken, sign = min(left, abs(state.units[j])), state.units[j] < 0 and -1 or 1
-      state.units[j], left = state.units[j] - taken * sign, left - taken
+  function bucket:ends() return self:clears(self) end
+  function bucket:consume(rule, at_us)
+    local units, rem = owed(self, rule.limit, at_us)
+    if units + min(rem, 1) + rule.cost <= rule.capacity then
+      units = units + rule.cost
+    elseif units < rule.capacity then
+      units, rem = rule.capacity, 0
     end
-    i = first - 1
+    self.units, self.rem, self.last = units, rem, at_us
+    if rule.limit > 0 then self.limit = rule.limit end
   end
-  tidy(state)
-  return units - left
+  function bucket:refund(units, at_us)
+    local used = self:used(self, at_us)
+    if used > units then
+      self.units = self.units - units
+    else
+      self.units, self.rem = 0, 0
+    end
+    return min(units, used)
+  end
+  return bucket
+end
+ALGORITHMS.leaky = ALGORITHMS.bucket
+
+-- window: up to res + 1 counts, newest first, of sub-intervals of `period` ticks, which are 1 / res microseconds. Its
+-- shape is res. The oldest count is weighted by how much of its sub-interval the window still covers.
+function ALGORITHMS.window()
+  local window = {fields = {'kind', 'name', 'shape', 'period', 'last', 'counts'}}
+  -- The sub-interval, the ticks since its start, and how many later it is than the newest count's.
+  local function place(self, at_us)
+    local index, elapsed = muldiv(at_us, self.shape, self.period)
+    return index, elapsed, index - (muldiv(self.last, self.shape, self.period))
+  end
+  local function counted(self, shift) -- the units that count in full, and the weighted ones
+    local full, weighted = 0, self.shape - shift + 1
+    for i = 1, min(weighted - 1, #self.counts) do full = full + self.counts[i] end
+    return full, self.counts[weighted] or 0
+  end
+  function window.of_units(_, _, units) return {counts = {min(units, MOST_COUNT)}} end
+  function window:used(_, at_us)
+    local _, elapsed, shift = place(self, at_us)
+    local full, old = counted(self, shift)
+    return full + muldiv_up(old, self.period - elapsed, self.period, 0)
+  end
+  function window:admits(rule, at_us) -- in the first sub-interval in which the cost fits, once the old units weigh less
+    local index, _, shift = place(self, at_us)
+    local full, old = counted(self, shift)
+    while full + rule.cost > rule.limit do
+      index, shift = index + 1, shift + 1
+      full, old = counted(self, shift)
+    end
+    local elapsed = old > 0 and self.period - muldiv(rule.limit - rule.cost - full, self.period, old) or 0
+    return max(at_us, muldiv_up(index, self.period, self.shape, max(0, elapsed)))
+  end
+  function window:ends()
+    local age = 1
+    while self.counts[age] == 0 do age = age + 1 end
+    local index = muldiv(self.last, self.shape, self.period)
+    return self.counts[age] and muldiv_up(index + self.shape + 2 - age, self.period, self.shape, 0) or 0
+  end
+  function window:consume(rule, at_us)
+    local _, _, shift = place(self, at_us)
+    local counts = self.counts
+    for i = min(#counts + shift, self.shape + 1), 1, -1 do counts[i] = counts[i - shift] or 0 end
+    self.last, counts[1] = at_us, min(counts[1] + rule.cost, MOST_COUNT)
+  end
+  function window:refund(units, at_us)
+    local left, _, _, shift = units, place(self, at_us)
+    for i = 1, min(#self.counts, self.shape + 1 - shift) do
+      local taken = min(left, self.counts[i])
+      self.counts[i], left = self.counts[i] - taken, left - taken
+    end
+    return units - left
+  end
+  return window
 end
 
--- The states of the key, saved as lists. Of a log, the ages of the entries are saved, which are smaller than their times.
-local function save()
-  local all = {}
-  for i, state in ipairs(states) do
-    all[i] = {state.kind, state.name}
-    local is_plain = state.times
-    for j, us in ipairs(state.times or {}) do state.times[j], is_plain = state.last - us, is_plain and state.units[j] == 1 end
-    if is_plain then state.units = 1 end -- for each entry
-    for j, field in ipairs(ALGORITHMS[state.kind].saved) do all[i][j + 2] = state[field] end
+-- fixed, and bucket with refill=interval: the count of a window that is over at a time. The shape is the time zone, and
+-- in two bits whether windows begin at the epoch (0), on Mondays (1), with months (2) or at the first request (3).
+function ALGORITHMS.fixed()
+  local fixed = {fields = {'kind', 'name', 'shape', 'period', 'last', 'over', 'count'}}
+  -- From March of the year 0 until a month that is counted from there; Hinnant, "chrono-Compatible Low-Level Date
+  -- Algorithms". 1970 began 719468 days after it.
+  local function days_until(month)
+    local year = floor(month / 12)
+    return 365 * year + floor(year / 4) - floor(year / 100) + floor(year / 400) + floor((153 * (month % 12) + 2) / 5)
   end
-  return 'r\1' .. cmsgpack.pack(all)
-end
-local function restore(text)
-  for i, saved in ipairs(cmsgpack.unpack(sub(text, 3))) do
-    states[i] = {kind = saved[1], name = saved[2], shape = 0}
-    for j, field in ipairs(ALGORITHMS[saved[1]].saved) do states[i][field] = saved[j + 2] end
-    local times, units, last_us = states[i].times or {}, states[i].units, states[i].last
-    if states[i].times and units == 1 then states[i].units = {} end
-    for j, age in ipairs(times) do times[j], states[i].units[j] = last_us - age, units == 1 and 1 or units[j] end
+  local function next_month_us(at_us)
+    local day = floor(at_us / DAY_US) + 719468
+    local month = floor(day / 30.5)
+    while days_until(month) <= day do month = month + 1 end
+    return (days_until(month) - 719468) * DAY_US
   end
-end
-local function ends(state) return ALGORITHMS[state.kind].ends(state) end
-local function longest_us(state) return state.kind == 'log' and most_needs(state.needs, state.past)[1] or state.period end
-local function family(it) return it.kind == 'interval' and 'bucket' or it.kind end
-local function fits(state, rule) -- at a limit of 0 nothing drains, so a named rule leaves the state as it is
-  local stays = rule.limit == 0 and rule.name ~= '' and ALGORITHMS[rule.kind] == bucket and family(state) == rule.kind
-  return stays or state.kind == rule.kind and (rule.kind == 'log' or state.period == rule.period and state.shape == rule.shape)
-end
-local function belongs(state, rule) -- a rule reads one by its name, or else by its algorithm, period and shape
-  if state.kind == 'log' or rule.kind == 'log' then return state.kind == rule.kind end
-  return state.name == rule.name and (rule.name ~= '' or fits(state, rule))
-end
-local function find_state(rule)
-  for i, state in ipairs(states) do if belongs(state, rule) then return state, i end end
-end
-local function keep(wanted)
-  for i = #states, 1, -1 do if not wanted(states[i]) then table.remove(states, i) end end
-end
-local function new(rule, last_us, units)
-  local is_log, state = rule.kind == 'log', ALGORITHMS[rule.kind].of_units(rule, last_us, units)
-  state.kind, state.period, state.shape = rule.kind, rule.period, rule.shape
-  state.name, state.last = is_log and '' or rule.name, is_log and 0 or last_us
-  return state
-end
-local function seen_by(state, rule, at_us) -- reshaped if the rule has another shape; nil if it ended or is of another algorithm
-  if fits(state, rule) then return state end
-  if family(state) ~= family(rule) or ends(state) <= at_us then return nil end
-  local reshaped = new(rule, state.last, ALGORITHMS[state.kind].consumed(state, state.last))
-  if state.rem and reshaped.rem then bucket.reshape(state, reshaped) end
-  return reshaped
-end
-local function read(rule, at_us) -- the state that a rule sees, when it reads it, and when a reshaped one ends
-  local state = find_state(rule)
-  local read_us = state and effective_time(at_us, state.last, rule.window)
-  local seen = read_us and seen_by(state, rule, read_us)
-  return seen, seen and read_us or at_us, seen and seen ~= state and ends(state) or NEVER
-end
-local function decide(rule, at_us) -- whether it denies its cost, its wait or turn (-1: never), and the remaining units
-  if rule.limit == 0 then return rule.cost > 0, rule.cost > 0 and -1 or 0, 0 end
-  local seen, read_us, ends_us = read(rule, at_us)
-  local remaining, admits_us, turn_us = rule.capacity, read_us, 0
-  if seen then remaining, admits_us, turn_us = ALGORITHMS[seen.kind].read(seen, rule, read_us) end
-  if rule.cost > rule.capacity then return true, -1, remaining end
-  local denied = min(admits_us, ends_us) > read_us
-  return denied, ms_after(min(denied and admits_us or turn_us, ends_us), at_us), remaining
-end
-local function reset_ms(rule)
-  local seen, read_us, ends_us = read(rule, now_us)
-  local clears_us = seen and (ALGORITHMS[seen.kind].clears or ends)(seen, rule) or 0
-  return clears_us <= read_us and 0 or ms_after(min(clears_us, ends_us), now_us)
-end
-local function state_for(rule)
-  local state, i = find_state(rule)
-  if not state or family(state) ~= family(rule) then
-    keep(function(other) -- not another algorithm's state of the name, nor what did not matter for two windows
-      local wanted = ends(other) > now_us - 2 * longest_us(other)
-      for _, of in ipairs(rules) do wanted = wanted or belongs(other, of) end
-      return wanted and (rule.name == '' or other.name ~= rule.name)
-    end)
-    i = #states + 1
+  local function window_end(it, at_us) -- of a rule or a state
+    local anchor, ahead_us = it.shape % 4, (floor(it.shape / 4) - 840) * 60e6
+    if anchor == 2 then return next_month_us(at_us + ahead_us) - ahead_us end
+    local elapsed_us = anchor == 3 and 0 or (at_us + ahead_us - anchor * 4 * DAY_US) % it.period -- 1970-01-05: a Monday
+    return at_us - elapsed_us + it.period
   end
-  states[i] = states[i] and seen_by(states[i], rule, now_us) or new(rule, now_us, 0)
-  return states[i], i
+  function fixed.of_units(rule, last_us, units)
+    return {over = window_end(rule, last_us), count = min(units, MOST_COUNT)}
+  end
+  function fixed:used(_, at_us) return at_us < self.over and self.count or 0 end
+  function fixed:admits() return self.over end
+  function fixed:ends() return self.count > 0 and self.over or 0 end
+  function fixed:consume(rule, at_us)
+    local used, most = self:used(rule, at_us), self.kind == 'bucket' and rule.capacity or MOST_COUNT
+    if used == 0 then self.over = window_end(self, at_us) end
+    self.last, self.count = at_us, max(used, min(used + rule.cost, most))
+  end
+  function fixed:refund(units, at_us)
+    local given = min(units, self:used(self, at_us))
+    self.count = self.count - given
+    return given
+  end
+  return fixed
 end
-local function consume(denied, needs) -- returns whether a rule does
-  local log_rule, consumes, before = nil, false, #states
-  for _, rule in ipairs(rules) do
-    if rule.cost > 0 and (rule.all or not denied) then
-      consumes = true
-      if rule.kind == 'log' then
-        keep(function(state) return rule.name == '' or state.name ~= rule.name end)
-        log_rule = log_rule or rule
-      else
-        local state, i = state_for(rule)
-        local at_us = effective_time(now_us, state.last, rule.period)
-        if not at_us then states[i] = new(rule, now_us, 0) end
-        ALGORITHMS[states[i].kind].consume(states[i], rule, at_us or now_us)
+
+-- log: the times of requests, newest first; of each the admitted units unless they are 1, and the denied units, which
+-- `count=all` charges, unless they are 0. It keeps what its rules need (as log_needs has it): those of the last check,
+-- and those of earlier ones until their windows have passed. Its period is the longest of these windows.
+function ALGORITHMS.log()
+  local log = {fields = {'kind', 'name', 'shape', 'period', 'last', 'needs', 'times', 'admitted', 'denied'}}
+  local function most_of(needs)
+    local most = {0, 0, 0}
+    for _, each in ipairs(needs) do
+      for i = 1, 3 do most[i] = max(most[i], each[i]) end
+    end
+    return most
+  end
+  local function end_for(self, rule) -- the log may end while the rule's window still has entries
+    return rule.period > self.needs[1][1] and self:ends() or NEVER
+  end
+  -- Replaces the units of each time, newest first, by what `change` makes of them.
+  local function rebuild(self, change)
+    local times, all_admitted, all_denied, admitted, denied, n = {}, {}, {}, 0, 0, 0
+    for i = self.times[0] and 0 or 1, #self.times do
+      local us = self.times[i]
+      admitted, denied = admitted + (self.admitted[i] or 1), denied + (self.denied[i] or 0)
+      if us ~= self.times[i + 1] then
+        admitted, denied = change(us, admitted, denied)
+        if admitted + denied > 0 then
+          n = n + 1
+          times[n] = us
+          all_admitted[n] = admitted ~= 1 and admitted or nil
+          all_denied[n] = denied ~= 0 and denied or nil
+        end
+        admitted, denied = 0, 0
       end
     end
+    self.times, self.admitted, self.denied, self.last = times, all_admitted, all_denied, times[1] or 0
   end
-  if log_rule then -- all log rules share the log and have one cost
-    local state = state_for(log_rule)
-    local at_us = effective_time(now_us, state.last, needs[1])
-    if not at_us then log.step_back(state, needs[1]) end
-    log.consume(state, log_rule, at_us or now_us, needs, denied)
+  function log.of_units() return {times = {}, admitted = {}, denied = {}, needs = {{0, 0, 0}}} end
+  function log:flip() -- to and from the ages of the entries, which are saved because they are smaller
+    for i, us in ipairs(self.times) do self.times[i] = self.last - us end
   end
-  keep(function(state) return ends(state) > 0 end)
-  if #states > max(256, before) then fail('the key would hold %d states, expected at most 256', #states) end
-  return consumes
+  function log:used(rule, at_us)
+    local used = 0
+    if end_for(self, rule) <= at_us then return 0 end
+    for i, us in ipairs(self.times) do
+      if us <= at_us - rule.period then break end
+      used = used + (self.admitted[i] or 1) + (rule.all and self.denied[i] or 0)
+    end
+    -- Admitted and denied units together may be more than the rules need.
+    return rule.cost == 0 and most_of(self.needs)[2] <= rule.limit and min(used, rule.limit) or used
+  end
+  function log:admits(rule)
+    local used, i = 0, 0
+    repeat
+      i = i + 1
+      used = used + (self.admitted[i] or 1) + (rule.all and self.denied[i] or 0)
+    until used + rule.cost > rule.limit
+    return min(self.times[i] + rule.period, end_for(self, rule))
+  end
+  function log:clears(rule)
+    local i = 1
+    while self.admitted[i] == 0 and not rule.all do i = i + 1 end
+    return self.times[i] and min(self.times[i] + rule.period, end_for(self, rule)) or 0
+  end
+  function log:ends()
+    local until_us = self.last + self.needs[1][1]
+    for i = 2, #self.needs do until_us = max(until_us, self.needs[i][4]) end
+    return self.times[1] and until_us or 0
+  end
+  function log:consume(rule, at_us, is_denied)
+    if self:ends() <= at_us then self.times, self.admitted, self.denied, self.needs = {}, {}, {}, {{0, 0, 0}} end
+    self.needs[1][4] = self.last + self.needs[1][1]
+    -- The module keeps the window in four bytes, rounded up to a second beyond 24 days.
+    local rounded_us = log_needs[1] < 2 ^ 31 * 1000 and log_needs[1] or ceil(log_needs[1] / 1e6) * 1e6
+    local needs = {log_needs}
+    for _, old in ipairs(self.needs) do
+      local is_covered = rounded_us >= old[1] and log_needs[2] >= old[2] and log_needs[3] >= old[3]
+      if old[4] > at_us and not is_covered then needs[#needs + 1] = old end
+    end
+    if #needs > 9 then fail('more than 8 sets of log rules are in use on one key: that needs the module') end
+    local window_us, units, units_admitted = unpack(most_of(needs))
+    needs[1] = {rounded_us, log_needs[2], log_needs[3]}
+    self.needs, self.period = needs, max(window_us, rounded_us)
+
+    local first = self.times[1] == at_us and 1 or 0
+    self.times[first] = at_us
+    self.admitted[first] = first * (self.admitted[first] or 1) + (is_denied and 0 or rule.cost)
+    self.denied[first] = (self.denied[first] or 0) + (is_denied and rule.cost or 0)
+    rebuild(self, function(us, admitted, denied) -- keeps the newest units, and the newest admitted ones
+      if us <= at_us - window_us then return 0, 0 end
+      denied = min(denied, units)
+      units = units - denied
+      admitted = min(admitted, max(units, units_admitted))
+      units, units_admitted = max(0, units - admitted), max(0, units_admitted - admitted)
+      return admitted, denied
+    end)
+  end
+  function log:step_back(window_us) -- what a longer window still needs moves to just outside of this one
+    local latest_us = now_us - window_us
+    if latest_us < 0 or not effective_time(now_us, self.last, self.period) then
+      self.times = {}
+      return
+    end
+    for i, us in ipairs(self.times) do self.times[i] = min(us, latest_us) end
+    for i = 2, #self.needs do self.needs[i][4] = min(self.needs[i][4], latest_us + self.needs[i][1]) end
+    self.last = latest_us
+  end
+  function log:refund(units, at_us, window_us)
+    local left = units
+    rebuild(self, function(us, admitted, denied)
+      local of_admitted = us > at_us - window_us and min(left, admitted) or 0
+      local of_denied = us > at_us - window_us and min(left - of_admitted, denied) or 0
+      left = left - of_admitted - of_denied
+      return admitted - of_admitted, denied - of_denied
+    end)
+    return units - left
+  end
+  return log
+end
+
+local classes = {}
+local function class_of(kind, shape) -- a bucket of another shape than 0 refills like a fixed window
+  local name = kind == 'bucket' and shape > 0 and 'fixed' or kind
+  if not classes[name] then
+    classes[name] = ALGORITHMS[name]()
+    classes[name].__index = classes[name]
+  end
+  return classes[name]
+end
+-- What a rule or a state stands for: its name, or else its algorithm, period and shape. All log rules read one state.
+local function identity(it) return it.name ~= '' and '=' .. it.name or it.kind .. it.period .. '/' .. it.shape end
+local function state_id(it) return it.kind == 'log' and 'log' or identity(it) end
+local function restore(text)
+  for _, values in ipairs(cmsgpack.unpack(text)) do
+    local state = setmetatable({}, class_of(values[1], values[3]))
+    for i, field in ipairs(state.fields) do state[field] = values[i] end
+    if state.flip then state:flip() end
+    states[state_id(state)], loaded = state, loaded + 1
+  end
+end
+local function save()
+  local saved = {}
+  for _, state in pairs(states) do
+    if state.flip then state:flip() end
+    local values = {}
+    for i, field in ipairs(state.fields) do values[i] = state[field] end
+    saved[#saved + 1] = values
+  end
+  if #saved > max(256, loaded) then fail('the key would hold %d states, expected at most 256', #saved) end
+  return cmsgpack.pack(saved)
+end
+local function drop(is_needless)
+  for id, state in pairs(states) do
+    if is_needless(state, id) then states[id] = nil end
+  end
+end
+local function is_empty(state) return state:ends() == 0 end
+local function new(rule, last_us, units, old)
+  local class = class_of(rule.kind, rule.shape)
+  local state = class.of_units(rule, last_us, units, old)
+  state.kind, state.name, state.shape, state.period, state.last = rule.kind, rule.name, rule.shape, rule.period, last_us
+  return setmetatable(state, class)
+end
+local function fits(state, rule) -- at a limit of 0 nothing drains, so a named rule leaves the state as it is
+  local is_same = state.period == rule.period and state.shape == rule.shape
+  local is_frozen = rule.limit == 0 and class_of(rule.kind, rule.shape).drains
+  return state.kind == rule.kind and (is_same or is_frozen or rule.kind == 'log')
+end
+local function seen_by(state, rule, at_us) -- reshaped if the shape is another; nil if it ended, or for another algorithm
+  if fits(state, rule) then return state end
+  if state.kind ~= rule.kind or state:ends() <= at_us then return nil end
+  return new(rule, state.last, state:used(state, state.last), state)
+end
+local function look(rule, at_us) -- at the state that a rule sees, when it is read, and when it ends if it is reshaped
+  local state = states[rule.id]
+  local read_us = state and effective_time(at_us, state.last, rule.window)
+  local seen = read_us and seen_by(state, rule, read_us)
+  return seen, seen and read_us or at_us, seen and seen ~= state and state:ends() or NEVER
+end
+local function decide(rule, at_us) -- whether it denies its cost, its wait or turn, and the remaining units
+  if rule.limit == 0 then return rule.cost > 0, rule.cost > 0 and NEVER or 0, 0 end
+  local seen, read_us, ends_us = look(rule, at_us)
+  local used = seen and seen:used(rule, read_us) or 0
+  local remaining, denies, until_us = max(0, rule.capacity - used), used + rule.cost > rule.capacity, 0
+  if rule.cost > rule.capacity then return true, NEVER, remaining end
+  if denies then
+    until_us = seen:admits(rule, read_us)
+  elseif seen and seen.turn then
+    until_us = seen:turn(rule, read_us)
+  end
+  return denies, ms_after(min(until_us, ends_us), at_us), remaining
+end
+local function reset_ms(rule)
+  local seen, read_us, ends_us = look(rule, now_us)
+  local clears_us = seen and (seen.clears or seen.ends)(seen, rule) or 0
+  return clears_us <= read_us and 0 or ms_after(min(clears_us, ends_us), now_us)
+end
+local function consume_by(rule, is_denied)
+  local state = states[rule.id]
+  if not state or state.kind ~= rule.kind then -- with a new state, those go that have not mattered for two windows
+    drop(function(other, id) return not rules[id] and other:ends() <= now_us - 2 * other.period end)
+  end
+  state = state and seen_by(state, rule, now_us) or new(rule, now_us, 0)
+  local at_us = effective_time(now_us, state.last, rule.window)
+  if not at_us and state.step_back then
+    state:step_back(rule.window)
+  elseif not at_us then
+    state = new(rule, now_us, 0)
+  end
+  states[rule.id] = state
+  state:consume(rule, at_us or now_us, is_denied)
+end
+local function consume(is_denied) -- returns whether a rule does
+  local consumed = {}
+  for _, rule in ipairs(rules) do
+    if rule.cost > 0 and (rule.all or not is_denied) then
+      if rule.kind == 'log' then states['=' .. rule.name] = nil end -- another algorithm's state of its name
+      if not consumed[rule.id] then consume_by(rule, is_denied) end
+      consumed[rule.id] = true
+    end
+  end
+  drop(is_empty)
+  return next(consumed) ~= nil
 end
 local function precedes(one, other) -- as the answer: the longer denial, or else what admits its own cost fewer times
-  if one.denied or other.denied then return one.denied and (not other.denied or one.wait % 2 ^ 53 > other.wait % 2 ^ 53) end
+  if one.denies or other.denies then return one.denies and (not other.denies or one.wait > other.wait) end
   if one.cost == other.cost then return one.remaining < other.remaining end
   if one.cost == 0 or other.cost == 0 then return other.cost == 0 end
-  local mine, rest = muldiv(one.remaining, other.cost, 2 ^ 30)
-  local others, others_rest = muldiv(other.remaining, one.cost, 2 ^ 30)
-  return mine < others or mine == others and rest < others_rest
+  return (muldiv(one.remaining, other.cost, one.cost)) < other.remaining
 end
--- A rule ignores a state that lies more than a window ahead of a clock that stepped back, and later sees it again, and may deny.
+-- A rule ignores a state that lies more than a window ahead of a clock that stepped back, and later sees it again, and
+-- may deny.
 local function until_all_admit(wait)
   for _ = 1, #rules do -- each denies once more at most
     local longest = 0
     for _, rule in ipairs(rules) do
-      local denied, longer = decide(rule, now_us + wait * 1000)
-      if denied and not rule.shadow then longest = max(longest, longer < 0 and NEVER or longer) end
+      local denies, longer = decide(rule, now_us + wait * 1000)
+      if denies and not rule.shadow then longest = max(longest, longer) end
     end
-    if longest == 0 then return wait end
-    if longest == NEVER then return -1 end
     wait = wait + longest
+    if longest == 0 or longest == NEVER then break end
   end
   return wait
 end
-local function check(may_change, needs)
-  local denied, chargeable, best, turn = false, true, nil, 0
+local function check(may_change) -- returns the reply, and whether the key changes
+  local is_denied, chargeable, best, turn = false, true, nil, 0
   for _, rule in ipairs(rules) do
-    rule.denied, rule.wait, rule.remaining = decide(rule, now_us)
-    denied, chargeable = denied or rule.denied and not rule.shadow, chargeable and (rule.shadow or rule.cost <= rule.capacity)
+    rule.denies, rule.wait, rule.remaining = decide(rule, now_us)
+    is_denied = is_denied or rule.denies and not rule.shadow
+    chargeable = chargeable and (rule.shadow or rule.cost <= rule.capacity)
   end
-  local changes = may_change and (chargeable or not denied) and consume(denied, needs)
+  local changes = may_change and (chargeable or not is_denied) and consume(is_denied)
   for _, rule in ipairs(rules) do
-    if changes and denied then rule.denied, rule.wait, rule.remaining = decide(rule, now_us) end
-    if changes and not denied then rule.remaining = max(0, rule.remaining - rule.cost) end
-    if not rule.shadow then best, turn = best and not precedes(rule, best) and best or rule, max(turn, rule.wait) end
+    if changes and is_denied then
+      rule.denies, rule.wait, rule.remaining = decide(rule, now_us)
+    elseif changes then
+      rule.remaining = max(0, rule.remaining - rule.cost)
+    end
+    if not rule.shadow then
+      best, turn = best and not precedes(rule, best) and best or rule, max(turn, rule.wait)
+    end
   end
   if not best then return {0, -1, -1, 0, 0}, changes end
-  if denied and best.wait >= 0 then best.wait = until_all_admit(best.wait) end
-  return {denied and 1 or 0, best.capacity, best.remaining, denied and best.wait or turn, reset_ms(best)}, changes
+  local wait = not is_denied and turn or best.wait < NEVER and until_all_admit(best.wait) or NEVER
+  return {is_denied and 1 or 0, best.capacity, best.remaining, wait < NEVER and wait or -1, reset_ms(best)}, changes
 end
-local function refund(units)
+local function refund(units) -- returns the most that a state gives back, and whether one does
   local most = 0
-  for _, state in ipairs(states) do
-    local window_us = #rules == 0 and longest_us(state)
-    for _, rule in ipairs(rules) do window_us = belongs(state, rule) and family(state) == family(rule) and rule.window or window_us end
+  for id, state in pairs(states) do
+    local rule = rules[id]
+    local window_us = #rules == 0 and state.period or rule and rule.kind == state.kind and rule.window
     local at_us = window_us and effective_time(now_us, state.last, window_us)
-    if at_us and ends(state) > at_us then most = max(most, (ALGORITHMS[state.kind].refund(state, units, at_us, window_us))) end
+    if at_us and state:ends() > at_us then most = max(most, state:refund(units, at_us, window_us)) end
   end
-  keep(function(state) return ends(state) > 0 end)
+  drop(is_empty)
   return most, most > 0
 end
 
--- The text of a rule. Lists are strings, which cost nothing in the many calls that do not need them.
-local PERIODS = ' ms=1e3 s=1e6 sec=1e6 secs=1e6 second=1e6 seconds=1e6 m=6e7 min=6e7 mins=6e7 minute=6e7 minutes=6e7 h=36e8 hour=36e8'
-  .. ' hours=36e8 d=864e8 day=864e8 days=864e8 w=6048e8 week=6048e8 weeks=6048e8 month=26784e8'
-local OWNERS = ' res=window burst=bucket refill=bucket queue=leaky align=fixed tz=fixed'
-local VALUES = ' align:epoch=0 align:first=3 refill:interval=3 count:all=1 count:allowed=0 shadow:=1'
-local function lookup(list, name) return find(name, '^[%a:]+$') and match(list, ' ' .. name .. '=(%S+)') or nil end
-local function number(text, least, most) -- a whole number between bounds, or nil
-  local n = find(text, '^%d+$') and tonumber(text)
-  return n and n >= least and n <= most and n or nil
+local UNITS = {
+  ms = 1e3, s = 1e6, sec = 1e6, secs = 1e6, second = 1e6, seconds = 1e6, m = 6e7, min = 6e7, mins = 6e7, minute = 6e7,
+  minutes = 6e7, h = 36e8, hour = 36e8, hours = 36e8, d = DAY_US, day = DAY_US, days = DAY_US, w = 7 * DAY_US,
+  week = 7 * DAY_US, weeks = 7 * DAY_US, month = 31 * DAY_US,
+}
+-- The options: of one algorithm or of all, with words as values, or a text of this pattern, or a number in these bounds.
+local function options()
+  return {
+    align = {of = 'fixed', ['align=epoch'] = 0, ['align=first'] = 3},
+    burst = {of = 'bucket', 1, MOST_UNITS},
+    cost = {0, MOST_UNITS},
+    count = {['count=all'] = true, ['count=allowed'] = 0},
+    name = {pattern = '^[%w_.-]+$'},
+    queue = {of = 'leaky', 0, MOST_UNITS},
+    refill = {of = 'bucket', ['refill=interval'] = 3},
+    res = {of = 'window', 1, 60},
+    shadow = {shadow = true},
+    tz = {of = 'fixed', pattern = '^[+-]%d%d:[0-5]%d$'},
+  }
 end
-local function value_of(name, value)
-  if name == 'res' then return number(value, 1, 60) end
-  if name == 'cost' or name == 'queue' or name == 'burst' then return number(value, name == 'burst' and 1 or 0, MOST_UNITS) end
-  if name == 'name' then return #value <= 32 and match(value, '^[%w_.-]+$') end
-  if name ~= 'tz' then return tonumber(lookup(VALUES, name .. ':' .. value)) end
-  local sign, hours, minutes = match(value, '^([+-])(%d%d):([0-5]%d)$')
-  local east = sign and (hours * 60 + minutes) * (sign == '-' and -1 or 1) or NEVER
-  return abs(east) <= 840 and east
+local function number(text, least, most) -- a whole number within bounds, or nil
+  local n = find(text or '', '^%d+$') and tonumber(text)
+  return n and n >= least and n <= most and n or nil
 end
 local function parse(text)
   local function wrong(what, expected) fail('rule %q: %s, expected %s', text, what, expected) end
@@ -447,109 +515,128 @@ local function parse(text)
   local kind, body = match(text, '^(%a+):(.*)$')
   kind, body = kind or 'log', body or text
   local limit, count, unit, rest = match(body, '^(%d+)/(%d*)([^,]*)(.*)$')
-  if kind == 'slots' or sub(text, 1, 1) == '@' then refuse(kind == 'slots' and kind or 'a policy') end
-  if not ALGORITHMS[kind] or kind == 'interval' then wrong('unknown algorithm', 'log, window, fixed, bucket or leaky') end
-  if not number(limit or '', 0, MOST_UNITS) then wrong('no limit', 'limit/period such as 20/1m, the limit 0..1000000000') end
-  local rule, given = {text = text, limit = tonumber(limit), shape = kind == 'window' and 1 or 0}, {}
-  rule.period = (lookup(PERIODS, unit) or 0) * (count == '' and 1 or tonumber(count))
-  local no_month = unit == 'month' and (kind ~= 'fixed' or rule.period > 31 * DAY_US)
-  if rule.period < 1e3 or rule.period > 366 * DAY_US or no_month then wrong('wrong period', "1ms..366d, or 'month' for fixed") end
+  if kind == 'slots' then refuse(kind) end
+  if find(text, '^@') then refuse('a policy') end
+  if not ALGORITHMS[kind] then wrong('unknown algorithm', 'log, window, fixed, bucket or leaky') end
+  limit = number(limit, 0, MOST_UNITS) or wrong('no limit', 'limit/period such as 20/1m, the limit 0..1000000000')
+  if kind == 'log' and limit > 100000 then wrong('too many entries', 'at most 100000; use window or bucket instead') end
+  local period, is_month = (UNITS[unit] or 0) * (tonumber(count) or 1), unit == 'month'
+  if period < 1e3 or period > 366 * DAY_US or is_month and (kind ~= 'fixed' or period > UNITS.month) then
+    wrong('wrong period', "1ms..366d, or 'month' for fixed")
+  end
+  local given, known = {}, rest ~= '' and options()
   for option in string.gmatch(rest, ',([^,]*)') do
-    local name, equals, value = match(option, '^([^=]*)(=?)(.*)$')
+    local name, value = match(option, '^([^=]*)=?(.*)$')
+    local takes = known[name] or {}
     if name == 'ban' or name == 'keep' then refuse(name) end
-    if given[name] or (lookup(OWNERS, name) or kind) ~= kind then wrong('option ' .. name, 'options of ' .. kind .. ', each once') end
-    given[name] = (equals == '') == (name == 'shadow') and value_of(name, value) or wrong('option ' .. option, 'a known option and a valid value')
+    if given[name] or (takes.of or kind) ~= kind then wrong('option ' .. name, 'options of ' .. kind .. ', each once') end
+    local is_number = takes[1] and number(value, takes[1], takes[2])
+    given[name] = takes[option] or is_number or takes.pattern and match(value, takes.pattern)
+      or wrong('option ' .. option, 'a known option and a valid value')
   end
-  if kind == 'log' and rule.limit > 100000 then wrong('too many entries', 'at most 100000; use window or bucket instead') end
-  if given.align == 3 and unit == 'month' then wrong("'month' with align=first", 'align=epoch or a period in days') end
-  rule.name, rule.cost, rule.all, rule.shadow = given.name or '', given.cost, given.count == 1, given.shadow
-  rule.capacity = rule.limit == 0 and 0 or given.burst or kind == 'leaky' and (given.queue or rule.limit) + 1 or rule.limit
-  rule.kind, rule.shape = given.refill and 'interval' or kind, given.res or rule.shape
+  if #(given.name or '') > 32 then wrong('a long name', 'at most 32 bytes') end
+  if given.align == 3 and is_month then wrong("'month' with align=first", 'align=epoch or a period in days') end
+  local shape = given.res or kind == 'window' and 1 or 0
   if kind == 'fixed' or given.refill then
-    local anchor = unit == 'month' and 2 or sub(unit, 1, 1) == 'w' and 1 or 0
-    rule.shape = ((given.tz or 0) + 840) * 4 + max(given.align or 0, given.refill or 0, anchor)
+    local sign, hours, minutes = match(given.tz or '+00:00', '(.)(..):(..)')
+    local east = (hours * 60 + minutes) * (sign == '-' and -1 or 1)
+    if math.abs(east) > 840 then wrong('option tz', '-14:00..+14:00') end
+    shape = (east + 840) * 4 + max(given.align or 0, given.refill or 0, is_month and 2 or find(unit, '^w') and 1 or 0)
   end
-  local drains = ALGORITHMS[rule.kind] == bucket and rule.capacity * rule.period > MOST_US * rule.limit
-  return drains and refuse('a bucket that drains in more than 142 years') or rule
+  local room = kind == 'leaky' and (given.queue or limit) + 1 or given.burst or limit
+  local capacity = limit > 0 and room or 0
+  if capacity * period > MOST_US * limit and class_of(kind, shape).drains then
+    refuse('a bucket that drains in more than 142 years')
+  end
+  return {text = text, kind = kind, limit = limit, period = period, shape = shape, capacity = capacity,
+    name = given.name or '', cost = given.cost, all = given.count == true, shadow = given.shadow}
 end
-local function read_words()
-  local word, at, costs, needs, units = string.upper(ARGV[1] or ''), 2, {}, {0, 0, 0}, nil
-  if #KEYS ~= 1 or sub(KEYS[1], -7) ~= ':script' then fail("the key is %q, expected one that ends with ':script'", KEYS[1] or '') end
-  if word == 'REFUND' then
-    units, at = number(ARGV[2] or '', 0, MOST_UNITS) or fail('units is %q, expected an integer 0..1000000000', ARGV[2] or ''), 3
-  elseif word ~= 'CHECK' and word ~= 'PEEK' and (word ~= 'RESET' or #ARGV > 1) then
+local function read_words() -- returns the command, and the units of a refund
+  local command, at, costs, taken, units = string.upper(ARGV[1] or ''), 2, {}, {}, nil
+  if #KEYS ~= 1 or not find(KEYS[1], ':script$') then
+    fail("the key is %q, expected one that ends with ':script'", KEYS[1] or '')
+  end
+  if command == 'REFUND' then
+    units, at = number(ARGV[2], 0, MOST_UNITS), 3
+    if not units then fail('units is %q, expected an integer 0..1000000000', ARGV[2] or '') end
+  elseif command ~= 'CHECK' and command ~= 'PEEK' and (command ~= 'RESET' or #ARGV > 1) then
     fail('%q needs the module, expected CHECK, PEEK, REFUND or RESET', table.concat(ARGV, ' '))
   end
   while at <= #ARGV do
     local option, value = string.upper(ARGV[at]), ARGV[at + 1] or ''
     local name, cost = match(value, '^([%w_.-]+)=(.*)$')
-    if lookup(' FULL=1 META=1 HOLD=1', option) or option == 'COST' and find(value, '^%d+%.%.%d+$') then
-      fail('%s needs the module', option == 'COST' and 'COST with a range' or option)
-    elseif option == 'AT' and not now_us then
-      now_us = number(value, 0, MOST_US) or fail('AT is %q, expected an integer 0..%.0f; later needs the module', value, MOST_US)
-    elseif option == 'COST' and not units and not costs[name or ''] then
-      costs[name or ''] = number(cost or value, 0, MOST_UNITS) or fail('COST is %q, expected 0..1000000000 or name=integer', value)
+    name = name or true -- for every rule
+    if option == 'AT' and not now_us then
+      now_us = number(value, 0, MOST_US)
+        or fail('AT is %q, expected an integer 0..%.0f; later needs the module', value, MOST_US)
+    elseif option == 'COST' and find(value, '^%d+%.%.%d+$') then
+      fail('COST with a range needs the module')
+    elseif option == 'COST' and not units and not costs[name] then
+      costs[name] = number(cost or value, 0, MOST_UNITS)
+        or fail('COST is %q, expected 0..1000000000 or name=integer', value)
+    elseif option == 'AT' or option == 'COST' then
+      fail('%s is given twice, or not expected here', option)
+    elseif option == 'FULL' or option == 'META' or option == 'HOLD' then
+      fail('%s needs the module', option)
     else
-      if lookup(' AT=1 COST=1', option) then fail('%s is given twice, or not expected here', option) end
       break
     end
     at = at + 2
   end
   for i = at, #ARGV do
-    local rule, log_cost = parse(ARGV[i]), nil
-    for _, other in ipairs(rules) do
-      local same = other.kind == rule.kind and other.period == rule.period and other.shape == rule.shape
-      if other.name == rule.name and (rule.name ~= '' or same) then
-        fail('rule %q: same identity as rule %q, expected another name=', rule.text, other.text)
+    local rule = parse(ARGV[i])
+    local same, log = taken[identity(rule)], rules.log
+    if same then fail('rule %q: same identity as rule %q, expected another name=', rule.text, same.text) end
+    rule.id, rule.cost = state_id(rule), costs[rule.name] or rule.cost or costs[true] or 1
+    costs[rule.name] = nil
+    if rule.kind == 'log' then
+      if log and log.cost ~= rule.cost and not units then
+        fail('rule %q: expected the cost of the other log rules: they share a log', rule.text)
       end
-      log_cost = other.kind == 'log' and other.cost or log_cost
+      local without_all = rule.all and 0 or 1
+      log_needs = {max(log_needs[1], rule.period), max(log_needs[2], rule.limit), max(log_needs[3], without_all)}
     end
-    rule.cost = rule.name ~= '' and costs[rule.name] or rule.cost or costs[''] or 1
-    if rule.kind == 'log' then needs = most_needs(needs, {{rule.period, rule.limit, rule.all and 0 or 1}}) end
-    if rule.kind == 'log' and rule.cost ~= (units and rule.cost or log_cost or rule.cost) then
-      fail('rule %q: expected the cost of the other log rules: they share a log', rule.text)
-    end
-    rules[i - at + 1] = rule
+    taken[identity(rule)], rules[rule.id], rules[#rules + 1] = rule, rule, rule
   end
-  if #rules > 32 then fail('%d rules, expected at most 32', #rules) end
-  if #rules == 0 and (word == 'CHECK' or word == 'PEEK') then fail('wrong number of arguments, expected a rule such as 20/1m') end
-  needs[3] = min(needs[3], 1) * needs[2]
-  for _, rule in ipairs(rules) do
-    rule.window, costs[rule.name] = rule.kind == 'log' and needs[1] or rule.period, nil
-  end
-  costs[''] = nil
+  log_needs[3] = log_needs[3] * log_needs[2]
+  for _, rule in ipairs(rules) do rule.window = rule.kind == 'log' and log_needs[1] or rule.period end
+  costs[true] = nil
   if next(costs) then fail('COST %s= is for no rule here, expected a rule with name=%s', next(costs), next(costs)) end
-  return word, units, needs
+  if #rules > 32 then fail('%d rules, expected at most 32', #rules) end
+  if #rules == 0 and (command == 'CHECK' or command == 'PEEK') then
+    fail('wrong number of arguments, expected a rule such as 20/1m')
+  end
+  return command, units
 end
 
-local function write(reply, ...) -- Redis 6.2 puts a line number before the code of an error
-  local done = redis.pcall(...)
-  if type(done) ~= 'table' or not done.err then return reply or done end
-  return {err = (string.gsub(done.err, '^@user_script: %d+: %-', ''))}
-end
 local function main()
-  local word, units, needs = read_words()
+  local command, units = read_words()
   local saved, time = redis.pcall('GET', KEYS[1]), redis.pcall('TIME')
-  if type(saved) == 'table' or saved and sub(saved, 1, 2) ~= 'r\1' then
-    return {err = 'WRONGTYPE the key holds no value of this version of the script; a value of the module needs the module'}
+  if type(saved) == 'table' or saved and string.sub(saved, 1, 2) ~= 'r\1' then
+    return {err = 'WRONGTYPE the key holds no value of this version of the script; the module\'s values need the module'}
   end
-  if word == 'RESET' then return write(nil, 'DEL', KEYS[1]) end
+  if command == 'RESET' then return redis.call('DEL', KEYS[1]) end
   local clock_us = time.err and now_us or not time.err and time[1] * 1e6 + time[2]
   now_us = now_us or clock_us or fail('the server refuses TIME in scripts, expected AT')
-  if saved then restore(saved) end
+  if saved then restore(string.sub(saved, 3)) end
   local reply, changes
-  if units then reply, changes = refund(units) else reply, changes = check(word == 'CHECK', needs) end
+  if units then reply, changes = refund(units) else reply, changes = check(command == 'CHECK') end
   if not changes then return reply end
-  if #states == 0 then return write(reply, 'DEL', KEYS[1]) end
+  if not next(states) then
+    redis.call('DEL', KEYS[1])
+    return reply
+  end
   local until_us, late_us = clock_us, 1e6
-  for _, state in ipairs(states) do
-    local ends_us = ends(state)
+  for _, state in pairs(states) do
+    local ends_us = state:ends()
     if ends_us > 2 ^ 53 then fail('a bucket that drains in more than 142 years needs the module') end
-    until_us, late_us = max(until_us, ends_us + max(0, clock_us - now_us)), max(late_us, floor(longest_us(state) / 8))
+    until_us, late_us = max(until_us, ends_us + max(0, clock_us - now_us)), max(late_us, floor(state.period / 8))
   end
   local expires_ms = ceil(until_us / 1000) + floor((late_us - floor(late_us / 8)) / 1000)
-  return write(reply, 'SET', KEYS[1], save(), 'PXAT', string.format('%.0f', expires_ms))
+  redis.call('SET', KEYS[1], 'r\1' .. save(), 'PXAT', string.format('%.0f', expires_ms))
+  return reply
 end
 
 local ok, reply = pcall(main)
-return ok and reply or refusal or error(reply, 0)
+-- Redis 6.2 puts a line number before the code of an error.
+return ok and reply or {err = (string.gsub(reply, '^@user_script: %d+: %-', ''))}
