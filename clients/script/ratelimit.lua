@@ -7,18 +7,18 @@
 -- Words and replies are those of RL.CHECK and so on. Rules are log, window, fixed, bucket and leaky with every option
 -- but `ban` and `keep`. Anything else is an error that says that it needs the module.
 --
--- KEY    ends with `:script`, which the caller appends: the script never meets a value of the module or of the
---        application. A hash tag before it keeps its meaning. No other key is touched.
+-- KEY    ends with `:script`, which the caller appends, so that it is not the module's or the application's. The script
+--        touches no other key.
 -- STATE  is one string: a version, then one state an identity. It expires once nothing in it counts, or up to an eighth
 --        of the longest window (at least a second) later. A denial writes nothing, except for `count=all`.
 -- CLOCK  is the server's; if the server refuses TIME in scripts, AT gives the caller's. A state's time never runs back.
--- EXACT  up to 2^53. Times, and the time in which a full bucket drains, are refused beyond 2^52 us: 2112, and 142 years.
+-- EXACT  to 2^53. Times, and the time in which a full bucket drains, are refused beyond 2^52 us: 2112, and 142 years.
 -- SPEED  Lua builds a script's functions at each call, so those of an algorithm are built when they are needed.
 --
 -- The module's source, in core/src/algorithm, explains each formula. The names here are the same.
 local floor, ceil, min, max, find, match = math.floor, math.ceil, math.min, math.max, string.find, string.match
 local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2 ^ 48 - 1, 86400e6
-local now_us
+local now_us, clock_us -- the time of the call, and the clock's, by which the key expires
 local rules = {} -- in the order of the call, and by the identity of the state that each reads
 local log_needs = {0, 0, 0} -- the longest window of the log rules, their largest limit, and that without `count=all`
 local states, loaded, has_new = {}, 0, false -- by identity; how many the key held; whether one was added
@@ -39,8 +39,8 @@ local function ms_after(us, since_us) return max(0, ceil((us - since_us) / 1000)
 -- When a state is read: not before its own time, unless the clock stepped back by more than the window (false).
 local function effective_time(at_us, last_us, window_us) return last_us - at_us <= window_us and max(at_us, last_us) end
 
--- Each algorithm builds a class of states: its saved fields, `of_units`, which makes those of a new state, and methods.
--- Where a method takes a rule, the state itself stands for the rule that consumed last.
+-- Each algorithm is a class of states: the saved fields, `of_units`, which makes those of a new state, and methods. The
+-- state itself, where a method takes a rule, stands for the rule that consumed last.
 --   used       the units that count for a rule at a time, rounded up
 --   falls_to   when no more than `left` units count
 --   ends       when nothing counts any more for the rules that consumed; not after its last time: the state is empty
@@ -55,8 +55,9 @@ function BASE:refund(units, at_us)
 end
 
 -- bucket, leaky: a debt of units + rem / period, which drains at limit / period.
-function ALGORITHMS.bucket()
-  local bucket = {fields = {'kind', 'name', 'shape', 'period', 'last', 'units', 'rem', 'limit'}, drains = true}
+function ALGORITHMS.bucket(bucket)
+  bucket.fields = {'kind', 'name', 'shape', 'period', 'last', 'units', 'rem', 'limit'}
+  bucket.drains = true
   local function owed(self, limit, at_us) -- at a lower limit than its own it drains more slowly, until it ends
     local drained, drained_rem = muldiv(at_us - self.last, limit, self.period)
     local units, rem = self.units - drained, self.rem - drained_rem
@@ -82,14 +83,12 @@ function ALGORITHMS.bucket()
     self.units, self.rem, self.last = units, rem, at_us
     if rule.limit > 0 then self.limit = rule.limit end
   end
-  return bucket
 end
 ALGORITHMS.leaky = ALGORITHMS.bucket
-
 -- window: counts of sub-intervals, newest first, and the newest one's number. The shape is res; a sub-interval has
 -- `period` ticks, which are 1 / res microseconds. A count that is res sub-intervals old counts in part.
-function ALGORITHMS.window()
-  local window = {fields = {'kind', 'name', 'shape', 'period', 'last', 'newest', 'counts'}}
+function ALGORITHMS.window(window)
+  window.fields = {'kind', 'name', 'shape', 'period', 'last', 'newest', 'counts'}
   function window.of_units(rule, last_us, units)
     return {newest = (muldiv(last_us, rule.shape, rule.period)), counts = {min(units, MOST_COUNT)}}
   end
@@ -124,13 +123,11 @@ function ALGORITHMS.window()
     end
     return units - left
   end
-  return window
 end
-
 -- fixed, and bucket with refill=interval: the count of a window that is over at a time. The shape is the time zone, and
 -- in two bits whether windows begin at the epoch (0), on Mondays (1), with months (2) or at the first request (3).
-function ALGORITHMS.fixed()
-  local fixed = {fields = {'kind', 'name', 'shape', 'period', 'last', 'over', 'units'}}
+function ALGORITHMS.fixed(fixed)
+  fixed.fields = {'kind', 'name', 'shape', 'period', 'last', 'over', 'units'}
   local function days_until(month) -- since 1970, for months since March of the year 0; Hinnant's "days_from_civil"
     local year = floor(month / 12)
     local leap_days = floor(year / 4) - floor(year / 100) + floor(year / 400)
@@ -153,15 +150,13 @@ function ALGORITHMS.fixed()
     if used == 0 then self.over = window_end(self, at_us) end
     self.last, self.units = at_us, max(used, min(used + rule.cost, most))
   end
-  return fixed
 end
-
 -- log: the ages of requests at the newest one's time, newest first; of each the admitted units unless they are 1, and
 -- the denied ones, which `count=all` charges, unless they are 0. It keeps what its rules need: those of the last check,
 -- and those of earlier ones until their windows have passed. `needs` has for each check log_needs and that time. Period
 -- and units are the largest of all.
-function ALGORITHMS.log()
-  local log = {fields = {'kind', 'name', 'shape', 'period', 'last', 'needs', 'units', 'ages', 'admitted', 'denied'}}
+function ALGORITHMS.log(log)
+  log.fields = {'kind', 'name', 'shape', 'period', 'last', 'needs', 'units', 'ages', 'admitted', 'denied'}
   -- The log may end while a rule's window still has entries.
   local function end_for(self, rule) return rule.period > self.needs[1][1] and self:ends() or NEVER end
   local function units_of(self, i, rule) return (self.admitted[i] or 1) + (rule.all and self.denied[i] or 0) end
@@ -244,24 +239,20 @@ function ALGORITHMS.log()
     local left = units
     rebuild(self, self.last, 0, 0, function(us, admitted, denied)
       local most = us > at_us - window_us and left or 0
-      local of_admitted = min(most, admitted)
-      local of_denied = min(most - of_admitted, denied)
+      local of_admitted, of_denied = min(most, admitted), max(0, min(most - admitted, denied))
       left = left - of_admitted - of_denied
       return admitted - of_admitted, denied - of_denied
     end)
     return units - left
   end
-  return log
 end
-
 local classes = {}
 local function class_of(kind, shape) -- a bucket of another shape than 0 refills like a fixed window
   local name = kind == 'bucket' and shape > 0 and 'fixed' or kind
-  if not classes[name] then
-    classes[name] = setmetatable(ALGORITHMS[name](), {__index = BASE})
-    classes[name].__index = classes[name]
-  end
-  return classes[name]
+  local class = classes[name] or setmetatable({}, {__index = BASE})
+  if not classes[name] then ALGORITHMS[name](class) end
+  class.__index, classes[name] = class, class
+  return class
 end
 -- What a rule or a state stands for: its name, or else its algorithm, period and shape. All log rules read one state.
 local function identity(it) return it.name ~= '' and '=' .. it.name or it.kind .. it.period .. '/' .. it.shape end
@@ -279,178 +270,10 @@ local function look(rule, at_us)
   if not read_us then return nil, at_us, NEVER end
   local is_same = state.period == rule.period and state.shape == rule.shape or rule.kind == 'log'
   if is_same or rule.limit == 0 and rule.class.drains then return state, read_us, NEVER end
-  local ends_us = state:ends()
-  if ends_us <= read_us then return nil, at_us, NEVER end
-  return new(rule, state.last, state:used(state, state.last), state), read_us, ends_us
+  if state:ends() <= read_us then return nil, at_us, NEVER end
+  return new(rule, state.last, state:used(state, state.last), state), read_us, state:ends()
 end
-local function decide(at_us) -- whether each rule denies, its wait or turn, what remains; returns the longest denial
-  local longest = 0
-  for _, rule in ipairs(rules) do
-    local seen, read_us, ends_us = look(rule, at_us)
-    if rule.limit == 0 then seen = nil end -- nothing passes, whatever was consumed
-    local used, left = seen and seen:used(rule, read_us) or 0, rule.capacity - rule.cost
-    rule.denies, rule.remaining = used > left, max(0, rule.capacity - used)
-    local waits_for = rule.denies and left or rule.kind == 'leaky' and 0
-    local until_us = seen and waits_for and seen:falls_to(waits_for, rule, read_us) or 0
-    rule.wait = left < 0 and NEVER or ms_after(min(until_us, ends_us), at_us)
-    if rule.denies and not rule.shadow then longest = max(longest, rule.wait) end
-  end
-  return longest
-end
-local function consume(is_denied) -- returns whether a rule does
-  local consumed = {}
-  for _, rule in ipairs(rules) do
-    local consumes = rule.cost > 0 and (rule.all or not is_denied)
-    if consumes and rule.kind == 'log' then states['=' .. rule.name] = nil end -- another algorithm's state of its name
-    if consumes and not consumed[rule.id] then
-      local state, seen, at_us = states[rule.id], look(rule, now_us)
-      has_new = has_new or not state or state.kind ~= rule.kind
-      seen = seen or state and state.step_back and state:step_back(rule.window) or new(rule, now_us, 0)
-      seen:consume(rule, at_us, is_denied)
-      states[rule.id], consumed[rule.id] = seen, true
-    end
-  end
-  return next(consumed) ~= nil
-end
-local function precedes(one, other) -- as the answer: the longer denial, or else what admits its own cost fewer times
-  if one.denies or other.denies then return one.denies and (not other.denies or one.wait > other.wait) end
-  if one.cost == other.cost then return one.remaining < other.remaining end
-  return one.cost > 0 and (other.cost == 0 or (muldiv(one.remaining, other.cost, one.cost)) < other.remaining)
-end
-local function check(may_change) -- returns the reply, and whether the key changes
-  local longest, best, turn = decide(now_us), nil, 0
-  local is_denied = longest > 0
-  local changes = may_change and longest < NEVER and consume(is_denied)
-  if changes and is_denied then decide(now_us) end
-  for _, rule in ipairs(rules) do
-    if changes and not is_denied then rule.remaining = max(0, rule.remaining - rule.cost) end
-    if not rule.shadow then
-      best, turn = best and not precedes(rule, best) and best or rule, max(turn, rule.wait)
-    end
-  end
-  if not best then return {0, -1, -1, 0, 0}, changes end
-  local seen, read_us, ends_us = look(best, now_us)
-  local clears_us = seen and min(seen:falls_to(0, best, seen.last), ends_us) or 0
-  local reset_ms = clears_us > read_us and ms_after(clears_us, now_us) or 0
-  local wait, remaining = is_denied and best.wait or turn, best.remaining
-  -- A rule ignores a state that lies more than a window ahead of a clock that stepped back. Later it sees it again, and
-  -- may deny once more.
-  for _ = 1, is_denied and wait < NEVER and #rules or 0 do wait = wait + decide(now_us + wait * 1000) end
-  return {is_denied and 1 or 0, best.capacity, remaining, wait < NEVER and wait or -1, reset_ms}, changes
-end
-local function refund(units) -- returns the most that a state gives back, and whether one does
-  local most = 0
-  for id, state in pairs(states) do
-    local rule = rules[id]
-    local window_us = #rules == 0 and state.period or rule and rule.kind == state.kind and rule.window
-    local at_us = window_us and effective_time(now_us, state.last, window_us)
-    if at_us and state:ends() > at_us then most = max(most, state:refund(units, at_us, window_us)) end
-  end
-  return most, most > 0
-end
-
-local UNITS = {
-  ms = 1e3, s = 1e6, sec = 1e6, secs = 1e6, second = 1e6, seconds = 1e6, m = 6e7, min = 6e7, mins = 6e7, minute = 6e7,
-  minutes = 6e7, h = 36e8, hour = 36e8, hours = 36e8, d = DAY_US, day = DAY_US, days = DAY_US, w = 7 * DAY_US,
-  week = 7 * DAY_US, weeks = 7 * DAY_US, month = 31 * DAY_US,
-}
-local function options() -- of all algorithms or of one: numbers with their bounds, texts with their pattern, and words
-  return {
-    cost = {0, MOST_UNITS}, res = {of = 'window', 1, 60},
-    burst = {of = 'bucket', 1, MOST_UNITS}, queue = {of = 'leaky', 0, MOST_UNITS},
-    name = {pattern = '^[%w_.-]+$'}, tz = {of = 'fixed', pattern = '^[+-]%d%d:[0-5]%d$'},
-    align = {of = 'fixed', ['align=epoch'] = 0, ['align=first'] = 3}, refill = {of = 'bucket', ['refill=interval'] = 3},
-    count = {['count=all'] = 'all', ['count=allowed'] = 'allowed'}, shadow = {shadow = true},
-  }
-end
-local function number(text, least, most) -- a whole number within bounds, or nil
-  local n = find(text or '', '^%d+$') and tonumber(text)
-  return n and n >= least and n <= most and n or nil
-end
-local function parse(text)
-  local function expect_rule(value, expected, ...) return expect(value, 'rule %q: expected ' .. expected, text, ...) end
-  local kind, body = match(text, '^(%a+):(.*)$')
-  local limit, count, unit, rest = match(body or text, '^(%d+)/(%d*)([^,]*)(.*)$')
-  kind, limit = kind or 'log', number(limit, 0, MOST_UNITS)
-  expect_rule(ALGORITHMS[kind] and limit, 'limit/period after log:, window:, fixed:, bucket: or leaky:; all else needs the module')
-  expect_rule(kind ~= 'log' or limit <= 100000, 'at most 100000; use window or bucket instead')
-  local period, is_month = (UNITS[unit] or 0) * (tonumber(count) or 1), unit == 'month'
-  expect_rule(period >= 1e3 and period <= 366 * DAY_US, 'a period 1ms..366d')
-  expect_rule(not is_month or kind == 'fixed' and period == UNITS.month, "'month' without a number, for fixed")
-  local given, known = {}, rest ~= '' and options()
-  for option in string.gmatch(rest, ',([^,]*)') do
-    local name, value = match(option, '^([^=]*)=?(.*)$')
-    local takes = known[name] or {of = 'the module'}
-    expect_rule((takes.of or kind) == kind, 'an option of %s; %q needs %s', kind, name, takes.of)
-    local found = takes[option] or takes.pattern and match(value, takes.pattern) or takes[1] and number(value, takes[1], takes[2])
-    given[name] = expect_rule(not given[name] and #value <= 32 and found, 'once, and with another value: %s', option)
-  end
-  expect_rule(not is_month or given.align ~= 3, 'align=epoch, or a period in days')
-  local shape = given.res or kind == 'window' and 1 or 0
-  if kind == 'fixed' or given.refill then
-    local sign, hours, minutes = match(given.tz or '+00:00', '(.)(..):(..)')
-    local east = expect_rule(number(hours * 60 + minutes, 0, 840), 'tz=-14:00..+14:00') * (sign .. 1)
-    shape = (east + 840) * 4 + max(given.align or given.refill or 0, is_month and 2 or find(unit, '^w') and 1 or 0)
-  end
-  local capacity = kind == 'leaky' and (given.queue or limit) + 1 or given.burst or limit
-  local class = class_of(kind, shape)
-  local is_fast = not class.drains or limit == 0 or capacity * period <= MOST_US * limit
-  expect_rule(is_fast, 'a bucket that drains in 142 years; a slower one needs the module')
-  return {
-    kind = kind, class = class, limit = limit, period = period, shape = shape, capacity = limit > 0 and capacity or 0,
-    name = given.name or '', cost = given.cost, all = given.count == 'all', shadow = given.shadow,
-  }
-end
-local function read_words() -- returns the command, and the units of a refund
-  local command, costs, texts = string.upper(ARGV[1] or ''), {}, {}
-  expect(#KEYS == 1 and find(KEYS[1], ':script$'), 'expected a key that ends with ":script", not %q', KEYS[1] or '')
-  local units = command == 'REFUND' and number(ARGV[2], 0, MOST_UNITS)
-  expect(units or command ~= 'REFUND', 'expected units 0..1000000000, not %q', ARGV[2] or '')
-  local is_known = units or command == 'CHECK' or command == 'PEEK' or command == 'RESET' and #ARGV == 1
-  expect(is_known, '%q needs the module, expected CHECK, PEEK, REFUND or RESET', table.concat(ARGV, ' '))
-  local at = units and 3 or 2
-  while ARGV[at] do
-    local option, value, given = string.upper(ARGV[at]), ARGV[at + 1] or '', nil
-    if option == 'AT' then
-      given = not now_us and number(value, 0, MOST_US)
-      now_us = expect(given, 'expected AT once, 0..%.0f, not %q; later needs the module', MOST_US, value)
-    elseif option == 'COST' and not units then
-      local name, cost = match(value, '^([%w_.-]+)=(.*)$')
-      given = not costs[name or 1] and number(cost or value, 0, MOST_UNITS) -- costs[1] is for every rule
-      costs[name or 1] = expect(given, 'expected COST n or name=n once, 0..1000000000, not %q; n..m needs the module', value)
-    else
-      break
-    end
-    at = at + 2
-  end
-  for i = at, #ARGV do
-    local rule = parse(ARGV[i])
-    local name, id = identity(rule), state_id(rule)
-    expect(not texts[name], 'rule %q: expected another name= than that of rule %q', ARGV[i], texts[name])
-    rule.cost = costs[rule.name] or rule.cost or costs[1] or 1
-    if rule.kind == 'log' then
-      expect(units or rule.cost == (rules.log or rule).cost, 'rule %q: expected the cost of the other log rules', ARGV[i])
-      log_needs = {max(log_needs[1], rule.period), max(log_needs[2], rule.limit), max(log_needs[3], rule.all and 0 or 1)}
-    end
-    costs[rule.name], texts[name], rules[id], rules[#rules + 1], rule.id = nil, ARGV[i], rule, rule, id
-  end
-  log_needs[3] = log_needs[3] * log_needs[2]
-  for _, rule in ipairs(rules) do rule.window = rule.kind == 'log' and log_needs[1] or rule.period end
-  costs[1] = nil
-  expect(not next(costs), 'COST %s=: expected a rule with name=%s', next(costs), next(costs))
-  expect(#rules <= 32, '%d rules, expected at most 32', #rules)
-  expect(#rules > 0 or units or command == 'RESET', 'wrong number of arguments, expected a rule such as 20/1m')
-  return command, units
-end
-
-local function restore(text)
-  for _, values in ipairs(cmsgpack.unpack(text)) do
-    local state = setmetatable({}, class_of(values[1], values[3]))
-    for i, field in ipairs(state.fields) do state[field] = values[i] end
-    states[state_id(state)], loaded = state, loaded + 1
-  end
-end
-local function save(clock_us)
+local function save()
   local saved, until_us, late_us = {}, clock_us, 1e6
   for id, state in pairs(states) do
     local ends_us, values = state:ends(), {}
@@ -468,20 +291,178 @@ local function save(clock_us)
   local expires_ms = ceil(until_us / 1000) + floor((late_us - floor(late_us / 8)) / 1000)
   redis.call('SET', KEYS[1], 'r\1' .. cmsgpack.pack(saved), 'PXAT', string.format('%.0f', expires_ms))
 end
+local function decide(at_us) -- whether each rule denies, its wait or turn, what remains; returns the longest denial
+  local longest = 0
+  for _, rule in ipairs(rules) do
+    local seen, read_us, ends_us = look(rule, at_us)
+    if rule.limit == 0 then seen = nil end -- nothing passes, whatever was consumed
+    local used, left = seen and seen:used(rule, read_us) or 0, rule.capacity - rule.cost
+    rule.denies, rule.remaining = used > left, max(0, rule.capacity - used)
+    local waits_for = rule.denies and left or rule.kind == 'leaky' and 0
+    local until_us = seen and waits_for and seen:falls_to(waits_for, rule, read_us) or 0
+    rule.wait = left < 0 and NEVER or ms_after(min(until_us, ends_us), at_us)
+    if rule.denies and not rule.shadow then longest = max(longest, rule.wait) end
+  end
+  return longest
+end
+local function consume(is_denied) -- saves the states, and returns whether a rule consumes
+  local consumed = {}
+  for _, rule in ipairs(rules) do
+    local consumes = rule.cost > 0 and (rule.all or not is_denied)
+    if consumes and rule.kind == 'log' then states['=' .. rule.name] = nil end -- another algorithm's state of its name
+    if consumes and not consumed[rule.id] then
+      local state, seen, at_us = states[rule.id], look(rule, now_us)
+      has_new = has_new or not state or state.kind ~= rule.kind
+      seen = seen or state and state.step_back and state:step_back(rule.window) or new(rule, now_us, 0)
+      seen:consume(rule, at_us, is_denied)
+      states[rule.id], consumed[rule.id] = seen, true
+    end
+  end
+  if next(consumed) then save() end
+  return next(consumed) ~= nil
+end
+local function precedes(one, other) -- as the answer: the longer denial, or else what admits its own cost fewer times
+  if one.denies or other.denies then return one.denies and (not other.denies or one.wait > other.wait) end
+  if one.cost == other.cost then return one.remaining < other.remaining end
+  return one.cost > 0 and (other.cost == 0 or (muldiv(one.remaining, other.cost, one.cost)) < other.remaining)
+end
+local function check(may_change)
+  local longest, best, turn = decide(now_us), nil, 0
+  local is_denied = longest > 0
+  local changes = may_change and longest < NEVER and consume(is_denied)
+  if changes and is_denied then decide(now_us) end
+  for _, rule in ipairs(rules) do
+    if changes and not is_denied then rule.remaining = max(0, rule.remaining - rule.cost) end
+    if not rule.shadow and (not best or precedes(rule, best)) then best = rule end
+    if not rule.shadow then turn = max(turn, rule.wait) end
+  end
+  if not best then return {0, -1, -1, 0, 0} end
+  local seen, read_us, ends_us = look(best, now_us)
+  local clears_us = seen and min(seen:falls_to(0, best, seen.last), ends_us) or 0
+  local reset_ms = clears_us > read_us and ms_after(clears_us, now_us) or 0
+  local wait, remaining = is_denied and best.wait or turn, best.remaining
+  -- A rule ignores a state that lies more than a window ahead of a clock that stepped back. Later it sees it again, and
+  -- may deny once more.
+  for _ = 1, is_denied and wait < NEVER and #rules or 0 do wait = wait + decide(now_us + wait * 1000) end
+  return {is_denied and 1 or 0, best.capacity, remaining, wait < NEVER and wait or -1, reset_ms}
+end
+local function refund(units) -- returns the most that a state gives back
+  local most = 0
+  for id, state in pairs(states) do
+    local rule = rules[id]
+    local window_us = #rules == 0 and state.period or rule and rule.kind == state.kind and rule.window
+    local at_us = window_us and effective_time(now_us, state.last, window_us)
+    if at_us and state:ends() > at_us then most = max(most, state:refund(units, at_us, window_us)) end
+  end
+  if most > 0 then save() end
+  return most
+end
+
+local UNITS = {
+  ms = 1e3, s = 1e6, sec = 1e6, secs = 1e6, second = 1e6, seconds = 1e6, m = 6e7, min = 6e7, mins = 6e7, minute = 6e7,
+  minutes = 6e7, h = 36e8, hour = 36e8, hours = 36e8, d = DAY_US, day = DAY_US, days = DAY_US, w = 7 * DAY_US,
+  week = 7 * DAY_US, weeks = 7 * DAY_US, month = 31 * DAY_US,
+}
+local function number(text, least, most) -- a whole number within bounds, or nil
+  local n = find(text or '', '^%d+$') and tonumber(text)
+  return n and n >= least and n <= most and n or nil
+end
+local function parse(text)
+  local function expect_rule(value, expected, ...) return expect(value, 'rule %q: expected ' .. expected, text, ...) end
+  local kind, body = match(text, '^(%a+):(.*)$')
+  local limit, count, unit, rest = match(body or text, '^(%d+)/(%d*)([^,]*)(.*)$')
+  kind, limit = kind or 'log', number(limit, 0, MOST_UNITS)
+  expect_rule(ALGORITHMS[kind] and limit, 'limit/period for log, window, fixed, bucket, leaky; all else needs the module')
+  expect_rule(kind ~= 'log' or limit <= 100000, 'at most 100000; use window or bucket instead')
+  local period, is_month = (UNITS[unit] or 0) * (tonumber(count) or 1), unit == 'month'
+  expect_rule(period >= 1e3 and period <= 366 * DAY_US, 'a period 1ms..366d')
+  expect_rule(not is_month or kind == 'fixed' and period == UNITS.month, "'month' without a number, for fixed")
+  -- Numbers have bounds, texts a pattern, the others a list of words. An option is of all algorithms or of one.
+  local given, options = {}, rest ~= '' and {
+    cost = {0, MOST_UNITS}, res = {of = 'window', 1, 60},
+    burst = {of = 'bucket', 1, MOST_UNITS}, queue = {of = 'leaky', 0, MOST_UNITS},
+    name = {pattern = '^[%w_.-]+$'}, tz = {of = 'fixed', pattern = '^[+-]%d%d:[0-5]%d$'},
+    align = {of = 'fixed', ['align=epoch'] = 0, ['align=first'] = 3}, refill = {of = 'bucket', ['refill=interval'] = 3},
+    count = {['count=all'] = 'all', ['count=allowed'] = 'allowed'}, shadow = {shadow = true},
+  }
+  for option in string.gmatch(rest, ',([^,]*)') do
+    local name, value = match(option, '^([^=]*)=?(.*)$')
+    local takes = options[name] or {of = 'the module'}
+    expect_rule((takes.of or kind) == kind, 'an option of %s; %q needs %s', kind, name, takes.of)
+    local is_number, is_text = takes[1] and number(value, takes[1], takes[2]), takes.pattern and match(value, takes.pattern)
+    local found = not given[name] and #value <= 32 and (takes[option] or is_number or is_text)
+    given[name] = expect_rule(found, '%s once, and with another value', option)
+  end
+  expect_rule(not is_month or given.align ~= 3, 'align=epoch, or a period in days')
+  local shape = given.res or kind == 'window' and 1 or 0
+  if kind == 'fixed' or given.refill then
+    local sign, hours, minutes = match(given.tz or '+00:00', '(.)(..):(..)')
+    local east = expect_rule(number(hours * 60 + minutes, 0, 840), 'tz=-14:00..+14:00') * (sign .. 1)
+    shape = (east + 840) * 4 + max(given.align or given.refill or 0, is_month and 2 or find(unit, '^w') and 1 or 0)
+  end
+  local class, room = class_of(kind, shape), kind == 'leaky' and (given.queue or limit) + 1 or given.burst or limit
+  local capacity = limit > 0 and room or 0
+  local is_fast = not class.drains or capacity * period <= MOST_US * limit
+  expect_rule(is_fast, 'a bucket that drains in 142 years; a slower one needs the module')
+  return {
+    kind = kind, class = class, limit = limit, period = period, shape = shape, capacity = capacity,
+    name = given.name or '', cost = given.cost, all = given.count == 'all', shadow = given.shadow,
+  }
+end
+local function read_words() -- returns the command, and the units of a refund
+  local command, costs, texts = string.upper(ARGV[1] or ''), {}, {}
+  expect(#KEYS == 1 and find(KEYS[1], ':script$'), 'expected a key that ends with ":script", not %q', KEYS[1] or '')
+  local units = command == 'REFUND' and number(ARGV[2], 0, MOST_UNITS)
+  local is_known = units or command == 'CHECK' or command == 'PEEK' or command == 'RESET' and #ARGV == 1
+  expect(is_known, 'expected CHECK, PEEK, REFUND 0..1000000000 or RESET; all else needs the module')
+  local at = units and 3 or 2
+  while ARGV[at] do
+    local option, value = string.upper(ARGV[at]), ARGV[at + 1] or ''
+    local most = option == 'AT' and MOST_US or option == 'COST' and not units and MOST_UNITS
+    if not most then break end
+    local name, cost = match(option == 'COST' and value or '', '^([%w_.-]+)=(.*)$')
+    name = name or '=' .. option -- the time, or the cost of every rule
+    local found = not costs[name] and number(cost or value, 0, most)
+    costs[name] = expect(found, '%s %s: expected once, 0..%.0f; more, or a range, needs the module', option, value, most)
+    at = at + 2
+  end
+  now_us = costs['=AT']
+  for i = at, #ARGV do
+    local rule = parse(ARGV[i])
+    local name = identity(rule)
+    expect(not texts[name], 'rule %q: expected another name= than that of rule %q', ARGV[i], texts[name])
+    rule.id, rule.cost = state_id(rule), costs[rule.name] or rule.cost or costs['=COST'] or 1
+    if rule.kind == 'log' then
+      local is_same = units or rule.cost == (rules.log or rule).cost
+      expect(is_same, 'rule %q: expected the cost of the other log rules: they share a log', ARGV[i])
+      for k, need in ipairs({rule.period, rule.limit, rule.all and 0 or 1}) do log_needs[k] = max(log_needs[k], need) end
+    end
+    costs[rule.name], texts[name] = nil, ARGV[i]
+    rules[rule.id], rules[#rules + 1] = rule, rule
+  end
+  log_needs[3] = log_needs[3] * log_needs[2]
+  for _, rule in ipairs(rules) do rule.window = rule.kind == 'log' and log_needs[1] or rule.period end
+  costs['=AT'], costs['=COST'] = nil, nil
+  expect(not next(costs), 'COST %s=: expected a rule with name=%s', next(costs), next(costs))
+  local has_rules = #rules > 0 or units or command == 'RESET'
+  expect(has_rules and #rules <= 32, '%d rules, expected 1 to 32 such as 20/1m', #rules)
+  return command, units
+end
+
 local function main()
   local command, units = read_words()
   local saved, time = redis.pcall('GET', KEYS[1]), redis.pcall('TIME')
-  if type(saved) == 'table' or saved and string.sub(saved, 1, 2) ~= 'r\1' then
-    error('WRONGTYPE the key holds no value of this version of the script; a value of the module needs the module', 0)
-  end
+  local is_ours = not saved or type(saved) == 'string' and string.sub(saved, 1, 2) == 'r\1'
+  if not is_ours then error('WRONGTYPE the key holds no value of this script; a value of the module needs it', 0) end
   if command == 'RESET' then return redis.call('DEL', KEYS[1]) end
-  local clock_us = time.err and now_us or not time.err and time[1] * 1e6 + time[2]
+  clock_us = time.err and now_us or not time.err and time[1] * 1e6 + time[2]
   now_us = expect(now_us or clock_us, 'the server refuses TIME in scripts, expected AT')
-  if saved then restore(string.sub(saved, 3)) end
-  local reply, changes
-  if units then reply, changes = refund(units) else reply, changes = check(command == 'CHECK') end
-  if changes then save(clock_us) end
-  return reply
+  for _, values in ipairs(saved and cmsgpack.unpack(string.sub(saved, 3)) or {}) do
+    local state = setmetatable({}, class_of(values[1], values[3]))
+    for i, field in ipairs(state.fields) do state[field] = values[i] end
+    states[state_id(state)], loaded = state, loaded + 1
+  end
+  return units and refund(units) or check(command == 'CHECK')
 end
 
 local ok, reply = pcall(main)
