@@ -1,9 +1,7 @@
 -- The limiter of the module `ratelimit` for servers that load no module, with the same answers, integer by integer:
---
 --   EVAL script 1 user:42:script CHECK|PEEK [COST n] [COST name=n] [AT us] rule [rule ...]
 --                                REFUND units [AT us] [rule ...]
 --                                RESET
---
 -- Words and replies are those of RL.CHECK and so on. Rules are log, window, fixed, bucket and leaky with every option
 -- but `ban` and `keep`. Anything else is an error that says that it needs the module.
 --
@@ -14,7 +12,6 @@
 -- CLOCK  is the server's; if the server refuses TIME in scripts, AT gives the caller's. A state's time never runs back.
 -- EXACT  to 2^53. Times, and the time in which a full bucket drains, are refused beyond 2^52 us: 2112, and 142 years.
 -- SPEED  Lua builds a script's functions at each call, so those of an algorithm are built when they are needed.
---
 -- The module's source, in core/src/algorithm, explains each formula. The names here are the same.
 local floor, ceil, min, max, find, match = math.floor, math.ceil, math.min, math.max, string.find, string.match
 local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2 ^ 48 - 1, 86400e6
@@ -66,9 +63,8 @@ function ALGORITHMS.bucket(bucket)
     return units, rem, units + min(rem, 1)
   end
   function bucket.of_units(rule, _, units, old)
-    local rem = old and old.rem and muldiv_up(old.rem, rule.period, old.period, 0) -- in fractions of this period
-    local is_debt = rem and rem < rule.period
-    return {units = is_debt and old.units or units, rem = is_debt and rem or 0, limit = max(rule.limit, 1)}
+    local rem = old and old.rem and muldiv_up(old.rem, rule.period, old.period, 0) % rule.period or 0
+    return {units = units - min(rem, 1), rem = rem, limit = max(rule.limit, 1)} -- `units` has the old rem rounded up
   end
   function bucket:used(rule, at_us) return select(3, owed(self, rule.limit, at_us)) end
   function bucket:falls_to(left, rule, at_us)
@@ -254,9 +250,8 @@ local function class_of(kind, shape) -- a bucket of another shape than 0 refills
   class.__index, classes[name] = class, class
   return class
 end
--- What a rule or a state stands for: its name, or else its algorithm, period and shape. All log rules read one state.
+-- What a rule or a state stands for: its name, or else its algorithm, period and shape.
 local function identity(it) return it.name ~= '' and '=' .. it.name or it.kind .. it.period .. '/' .. it.shape end
-local function state_id(it) return it.kind == 'log' and 'log' or identity(it) end
 local function new(rule, last_us, units, old)
   local state = setmetatable(rule.class.of_units(rule, last_us, units, old), rule.class)
   state.kind, state.name, state.shape, state.period, state.last = rule.kind, rule.name, rule.shape, rule.period, last_us
@@ -372,7 +367,7 @@ local function parse(text)
   local kind, body = match(text, '^(%a+):(.*)$')
   local limit, count, unit, rest = match(body or text, '^(%d+)/(%d*)([^,]*)(.*)$')
   kind, limit = kind or 'log', number(limit, 0, MOST_UNITS)
-  expect_rule(ALGORITHMS[kind] and limit, 'limit/period for log, window, fixed, bucket, leaky; all else needs the module')
+  expect_rule(ALGORITHMS[kind] and limit, 'limit/period of log, window, fixed, bucket, leaky; else it needs the module')
   expect_rule(kind ~= 'log' or limit <= 100000, 'at most 100000; use window or bucket instead')
   local period, is_month = (UNITS[unit] or 0) * (tonumber(count) or 1), unit == 'month'
   expect_rule(period >= 1e3 and period <= 366 * DAY_US, 'a period 1ms..366d')
@@ -389,9 +384,9 @@ local function parse(text)
     local name, value = match(option, '^([^=]*)=?(.*)$')
     local takes = options[name] or {of = 'the module'}
     expect_rule((takes.of or kind) == kind, 'an option of %s; %q needs %s', kind, name, takes.of)
-    local is_number, is_text = takes[1] and number(value, takes[1], takes[2]), takes.pattern and match(value, takes.pattern)
-    local found = not given[name] and #value <= 32 and (takes[option] or is_number or is_text)
-    given[name] = expect_rule(found, '%s once, and with another value', option)
+    local found = takes[option] or takes.pattern and match(value, takes.pattern)
+      or takes[1] and number(value, takes[1], takes[2])
+    given[name] = expect_rule(not given[name] and #value <= 32 and found, '%s once, and with another value', option)
   end
   expect_rule(not is_month or given.align ~= 3, 'align=epoch, or a period in days')
   local shape = given.res or kind == 'window' and 1 or 0
@@ -423,7 +418,7 @@ local function read_words() -- returns the command, and the units of a refund
     local name, cost = match(option == 'COST' and value or '', '^([%w_.-]+)=(.*)$')
     name = name or '=' .. option -- the time, or the cost of every rule
     local found = not costs[name] and number(cost or value, 0, most)
-    costs[name] = expect(found, '%s %s: expected once, 0..%.0f; more, or a range, needs the module', option, value, most)
+    costs[name] = expect(found, '%s %s: expected once, 0..%.0f; a range or more needs the module', option, value, most)
     at = at + 2
   end
   now_us = costs['=AT']
@@ -431,11 +426,11 @@ local function read_words() -- returns the command, and the units of a refund
     local rule = parse(ARGV[i])
     local name = identity(rule)
     expect(not texts[name], 'rule %q: expected another name= than that of rule %q', ARGV[i], texts[name])
-    rule.id, rule.cost = state_id(rule), costs[rule.name] or rule.cost or costs['=COST'] or 1
+    rule.id = rule.kind == 'log' and 'log' or name -- all log rules read one state
+    rule.cost = costs[rule.name] or rule.cost or costs['=COST'] or 1
     if rule.kind == 'log' then
-      local is_same = units or rule.cost == (rules.log or rule).cost
-      expect(is_same, 'rule %q: expected the cost of the other log rules: they share a log', ARGV[i])
-      for k, need in ipairs({rule.period, rule.limit, rule.all and 0 or 1}) do log_needs[k] = max(log_needs[k], need) end
+      expect(units or rule.cost == (rules.log or rule).cost, 'rule %q: expected the cost of other log rules', ARGV[i])
+      for k, most in ipairs({rule.period, rule.limit, rule.all and 0 or 1}) do log_needs[k] = max(log_needs[k], most) end
     end
     costs[rule.name], texts[name] = nil, ARGV[i]
     rules[rule.id], rules[#rules + 1] = rule, rule
@@ -460,7 +455,7 @@ local function main()
   for _, values in ipairs(saved and cmsgpack.unpack(string.sub(saved, 3)) or {}) do
     local state = setmetatable({}, class_of(values[1], values[3]))
     for i, field in ipairs(state.fields) do state[field] = values[i] end
-    states[state_id(state)], loaded = state, loaded + 1
+    states[state.kind == 'log' and 'log' or identity(state)], loaded = state, loaded + 1
   end
   return units and refund(units) or check(command == 'CHECK')
 end
