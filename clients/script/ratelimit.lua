@@ -5,13 +5,11 @@
 -- Words and replies are those of RL.CHECK and so on. Rules are log, window, fixed, bucket and leaky with every option
 -- but `ban` and `keep`. Anything else is an error that says that it needs the module.
 --
--- KEY    ends with `:script`, which the caller appends, so that it is not the module's or the application's. The script
---        touches no other key.
+-- KEY    ends with `:script`, so that it is neither the module's nor the application's. No other key is touched.
 -- STATE  is one string: a version, then one state an identity. It expires once nothing in it counts, or up to an eighth
 --        of the longest window (at least a second) later. A denial writes nothing, except for `count=all`.
 -- CLOCK  is the server's; if the server refuses TIME in scripts, AT gives the caller's. A state's time never runs back.
 -- EXACT  to 2^53. Times, and the time in which a full bucket drains, are refused beyond 2^52 us: 2112, and 142 years.
--- SPEED  Lua builds a script's functions at each call, so those of an algorithm are built when they are needed.
 -- The module's source, in core/src/algorithm, explains each formula. The names here are the same.
 local floor, ceil, min, max, find, match = math.floor, math.ceil, math.min, math.max, string.find, string.match
 local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2 ^ 48 - 1, 86400e6
@@ -19,7 +17,6 @@ local now_us, clock_us -- the time of the call, and the clock's, by which the ke
 local rules = {} -- in the order of the call, and by the identity of the state that each reads
 local log_needs = {0, 0, 0} -- the longest window of the log rules, their largest limit, and that without `count=all`
 local states, loaded, has_new = {}, 0, false -- by identity; how many the key held; whether one was added
-
 local function expect(value, why, ...) return value or error('ERR ' .. string.format(why, ...), 0) end
 -- floor(a * b / d) and the remainder: exact for a up to 2^53, b and d up to 2^48, and a quotient below 2^53.
 local function muldiv(a, b, d)
@@ -41,20 +38,17 @@ local function effective_time(at_us, last_us, window_us) return last_us - at_us 
 --   used       the units that count for a rule at a time, rounded up
 --   falls_to   when no more than `left` units count
 --   ends       when nothing counts any more for the rules that consumed; not after its last time: the state is empty
---   consume    adds the rule's cost, as far as the algorithm counts
---   refund     takes off the newest units, and returns how many
-local ALGORITHMS, BASE = {}, {}
+--   consume    adds the rule's cost as far as the algorithm counts; `refund` takes off the newest units, returns how many
+local ALGORITHMS, BASE, classes = {}, {}, {}
 function BASE:ends() return self:falls_to(0, self, self.last) end
 function BASE:refund(units, at_us)
   local used = self:used(self, at_us)
   self.units, self.rem = used > units and self.units - units or 0, used > units and self.rem or 0
   return min(units, used)
 end
-
 -- bucket, leaky: a debt of units + rem / period, which drains at limit / period.
 function ALGORITHMS.bucket(bucket)
-  bucket.fields = {'kind', 'name', 'shape', 'period', 'last', 'units', 'rem', 'limit'}
-  bucket.drains = true
+  bucket.fields, bucket.drains = {'kind', 'name', 'shape', 'period', 'last', 'units', 'rem', 'limit'}, true
   local function owed(self, limit, at_us) -- at a lower limit than its own it drains more slowly, until it ends
     local drained, drained_rem = muldiv(at_us - self.last, limit, self.period)
     local units, rem = self.units - drained, self.rem - drained_rem
@@ -76,8 +70,7 @@ function ALGORITHMS.bucket(bucket)
     local units, rem = owed(self, rule.limit, at_us)
     local filled = units + rule.cost
     if units < rule.capacity then units, rem = min(filled, rule.capacity), filled < rule.capacity and rem or 0 end
-    self.units, self.rem, self.last = units, rem, at_us
-    if rule.limit > 0 then self.limit = rule.limit end
+    self.units, self.rem, self.last, self.limit = units, rem, at_us, rule.limit > 0 and rule.limit or self.limit
   end
 end
 ALGORITHMS.leaky = ALGORITHMS.bucket
@@ -125,9 +118,8 @@ end
 function ALGORITHMS.fixed(fixed)
   fixed.fields = {'kind', 'name', 'shape', 'period', 'last', 'over', 'units'}
   local function days_until(month) -- since 1970, for months since March of the year 0; Hinnant's "days_from_civil"
-    local year = floor(month / 12)
-    local leap_days = floor(year / 4) - floor(year / 100) + floor(year / 400)
-    return 365 * year + leap_days + floor((153 * (month % 12) + 2) / 5) - 719468
+    local year, days = floor(month / 12), floor((153 * (month % 12) + 2) / 5)
+    return 365 * year + floor(year / 4) - floor(year / 100) + floor(year / 400) + days - 719468
   end
   local function window_end(it, at_us) -- of a rule or a state
     local anchor, ahead_us = it.shape % 4, (floor(it.shape / 4) - 840) * 60e6
@@ -147,10 +139,9 @@ function ALGORITHMS.fixed(fixed)
     self.last, self.units = at_us, max(used, min(used + rule.cost, most))
   end
 end
--- log: the ages of requests at the newest one's time, newest first; of each the admitted units unless they are 1, and
--- the denied ones, which `count=all` charges, unless they are 0. It keeps what its rules need: those of the last check,
--- and those of earlier ones until their windows have passed. `needs` has for each check log_needs and that time. Period
--- and units are the largest of all.
+-- log: the ages of requests at the newest one's time, newest first; of each the admitted units unless 1, and the denied
+-- ones (`count=all`) unless 0. It keeps what its rules need, those of the last check and of earlier ones until their
+-- windows have passed: `needs` has log_needs and that time of each. Its period and units are the largest.
 function ALGORITHMS.log(log)
   log.fields = {'kind', 'name', 'shape', 'period', 'last', 'needs', 'units', 'ages', 'admitted', 'denied'}
   -- The log may end while a rule's window still has entries.
@@ -165,8 +156,7 @@ function ALGORITHMS.log(log)
         admitted, denied = change(us, admitted, denied)
         if admitted + denied > 0 then
           n, last_us = n + 1, last_us or us
-          ages[n] = last_us - us
-          all_admitted[n] = admitted ~= 1 and admitted or nil
+          ages[n], all_admitted[n] = last_us - us, admitted ~= 1 and admitted or nil
           all_denied[n] = denied > 0 and denied or nil
         end
         us, admitted, denied = next_us, 0, 0
@@ -205,8 +195,7 @@ function ALGORITHMS.log(log)
     local rounded_us = window_us < 2 ^ 31 * 1000 and window_us or ceil(window_us / 1e6) * 1e6
     local needs = {{rounded_us, units, units_admitted}}
     for _, old in ipairs(self.needs) do
-      local is_covered = rounded_us >= old[1] and log_needs[2] >= old[2] and log_needs[3] >= old[3]
-      if old[4] > at_us and not is_covered then
+      if old[4] > at_us and (old[1] > rounded_us or old[2] > log_needs[2] or old[3] > log_needs[3]) then
         needs[#needs + 1] = old
         window_us, units, units_admitted = max(window_us, old[1]), max(units, old[2]), max(units_admitted, old[3])
       end
@@ -242,9 +231,8 @@ function ALGORITHMS.log(log)
     return units - left
   end
 end
-local classes = {}
-local function class_of(kind, shape) -- a bucket of another shape than 0 refills like a fixed window
-  local name = kind == 'bucket' and shape > 0 and 'fixed' or kind
+local function class_of(kind, shape) -- built only if needed, because a script builds its functions at each call
+  local name = kind == 'bucket' and shape > 0 and 'fixed' or kind -- refill=interval
   local class = classes[name] or setmetatable({}, {__index = BASE})
   if not classes[name] then ALGORITHMS[name](class) end
   class.__index, classes[name] = class, class
@@ -272,8 +260,7 @@ local function save()
   local saved, until_us, late_us = {}, clock_us, 1e6
   for id, state in pairs(states) do
     local ends_us, values = state:ends(), {}
-    -- With a new state, those go that have not mattered for two windows.
-    local is_stale = has_new and not rules[id] and ends_us <= now_us - 2 * state.period
+    local is_stale = has_new and not rules[id] and ends_us <= now_us - 2 * state.period -- a new state lets it go
     if ends_us > state.last and not is_stale then
       expect(ends_us <= 2 ^ 53, 'a bucket that drains in more than 142 years needs the module')
       until_us, late_us = max(until_us, ends_us + max(0, clock_us - now_us)), max(late_us, floor(state.period / 8))
@@ -336,8 +323,7 @@ local function check(may_change)
   local clears_us = seen and min(seen:falls_to(0, best, seen.last), ends_us) or 0
   local reset_ms = clears_us > read_us and ms_after(clears_us, now_us) or 0
   local wait, remaining = is_denied and best.wait or turn, best.remaining
-  -- A rule ignores a state that lies more than a window ahead of a clock that stepped back. Later it sees it again, and
-  -- may deny once more.
+  -- A state more than a window ahead of a clock that stepped back is ignored until later, and may then deny once.
   for _ = 1, is_denied and wait < NEVER and #rules or 0 do wait = wait + decide(now_us + wait * 1000) end
   return {is_denied and 1 or 0, best.capacity, remaining, wait < NEVER and wait or -1, reset_ms}
 end
@@ -363,15 +349,15 @@ local function number(text, least, most) -- a whole number within bounds, or nil
   return n and n >= least and n <= most and n or nil
 end
 local function parse(text)
-  local function expect_rule(value, expected, ...) return expect(value, 'rule %q: expected ' .. expected, text, ...) end
+  local function ensure(value, what, ...) return value or expect(nil, 'rule %q: expected ' .. what, text, ...) end
   local kind, body = match(text, '^(%a+):(.*)$')
   local limit, count, unit, rest = match(body or text, '^(%d+)/(%d*)([^,]*)(.*)$')
   kind, limit = kind or 'log', number(limit, 0, MOST_UNITS)
-  expect_rule(ALGORITHMS[kind] and limit, 'limit/period of log, window, fixed, bucket, leaky; else it needs the module')
-  expect_rule(kind ~= 'log' or limit <= 100000, 'at most 100000; use window or bucket instead')
+  ensure(ALGORITHMS[kind] and limit, 'limit/period of log, window, fixed, bucket, leaky; else it needs the module')
+  ensure(kind ~= 'log' or limit <= 100000, 'at most 100000; use window or bucket instead')
   local period, is_month = (UNITS[unit] or 0) * (tonumber(count) or 1), unit == 'month'
-  expect_rule(period >= 1e3 and period <= 366 * DAY_US, 'a period 1ms..366d')
-  expect_rule(not is_month or kind == 'fixed' and period == UNITS.month, "'month' without a number, for fixed")
+  ensure(period >= 1e3 and period <= 366 * DAY_US, 'a period 1ms..366d')
+  ensure(not is_month or kind == 'fixed' and period == UNITS.month, "'month' without a number, for fixed")
   -- Numbers have bounds, texts a pattern, the others a list of words. An option is of all algorithms or of one.
   local given, options = {}, rest ~= '' and {
     cost = {0, MOST_UNITS}, res = {of = 'window', 1, 60},
@@ -383,22 +369,21 @@ local function parse(text)
   for option in string.gmatch(rest, ',([^,]*)') do
     local name, value = match(option, '^([^=]*)=?(.*)$')
     local takes = options[name] or {of = 'the module'}
-    expect_rule((takes.of or kind) == kind, 'an option of %s; %q needs %s', kind, name, takes.of)
+    ensure((takes.of or kind) == kind, 'an option of %s; %q needs %s', kind, name, takes.of)
     local found = takes[option] or takes.pattern and match(value, takes.pattern)
       or takes[1] and number(value, takes[1], takes[2])
-    given[name] = expect_rule(not given[name] and #value <= 32 and found, '%s once, and with another value', option)
+    given[name] = ensure(not given[name] and #value <= 32 and found, '%s once, and with another value', option)
   end
-  expect_rule(not is_month or given.align ~= 3, 'align=epoch, or a period in days')
+  ensure(not is_month or given.align ~= 3, 'align=epoch, or a period in days')
   local shape = given.res or kind == 'window' and 1 or 0
   if kind == 'fixed' or given.refill then
     local sign, hours, minutes = match(given.tz or '+00:00', '(.)(..):(..)')
-    local east = expect_rule(number(hours * 60 + minutes, 0, 840), 'tz=-14:00..+14:00') * (sign .. 1)
+    local east = ensure(number(hours * 60 + minutes, 0, 840), 'tz=-14:00..+14:00') * (sign .. 1)
     shape = (east + 840) * 4 + max(given.align or given.refill or 0, is_month and 2 or find(unit, '^w') and 1 or 0)
   end
   local class, room = class_of(kind, shape), kind == 'leaky' and (given.queue or limit) + 1 or given.burst or limit
   local capacity = limit > 0 and room or 0
-  local is_fast = not class.drains or capacity * period <= MOST_US * limit
-  expect_rule(is_fast, 'a bucket that drains in 142 years; a slower one needs the module')
+  ensure(not class.drains or capacity * period <= MOST_US * limit, 'to drain in 142 years; more needs the module')
   return {
     kind = kind, class = class, limit = limit, period = period, shape = shape, capacity = capacity,
     name = given.name or '', cost = given.cost, all = given.count == 'all', shadow = given.shadow,
@@ -430,7 +415,7 @@ local function read_words() -- returns the command, and the units of a refund
     rule.cost = costs[rule.name] or rule.cost or costs['=COST'] or 1
     if rule.kind == 'log' then
       expect(units or rule.cost == (rules.log or rule).cost, 'rule %q: expected the cost of other log rules', ARGV[i])
-      for k, most in ipairs({rule.period, rule.limit, rule.all and 0 or 1}) do log_needs[k] = max(log_needs[k], most) end
+      for k, n in ipairs({rule.period, rule.limit, rule.all and 0 or 1}) do log_needs[k] = max(log_needs[k], n) end
     end
     costs[rule.name], texts[name] = nil, ARGV[i]
     rules[rule.id], rules[#rules + 1] = rule, rule
@@ -439,8 +424,7 @@ local function read_words() -- returns the command, and the units of a refund
   for _, rule in ipairs(rules) do rule.window = rule.kind == 'log' and log_needs[1] or rule.period end
   costs['=AT'], costs['=COST'] = nil, nil
   expect(not next(costs), 'COST %s=: expected a rule with name=%s', next(costs), next(costs))
-  local has_rules = #rules > 0 or units or command == 'RESET'
-  expect(has_rules and #rules <= 32, '%d rules, expected 1 to 32 such as 20/1m', #rules)
+  expect((#rules > 0 or units or command == 'RESET') and #rules <= 32, '%d rules, expected 1 to 32', #rules)
   return command, units
 end
 
