@@ -38,7 +38,7 @@ local function effective_time(at_us, last_us, window_us) return last_us - at_us 
 --   used       the units that count for a rule at a time, rounded up
 --   falls_to   when no more than `left` units count
 --   ends       when nothing counts any more for the rules that consumed; not after its last time: the state is empty
---   consume    adds the rule's cost as far as the algorithm counts; `refund` takes off the newest units, returns how many
+--   consume    adds the rule's cost as far as the algorithm counts; `refund` takes off the newest, returns how many
 local ALGORITHMS, BASE, classes = {}, {}, {}
 function BASE:ends() return self:falls_to(0, self, self.last) end
 function BASE:refund(units, at_us)
@@ -370,9 +370,9 @@ local function parse(text)
     local name, value = match(option, '^([^=]*)=?(.*)$')
     local takes = options[name] or {of = 'the module'}
     ensure((takes.of or kind) == kind, 'an option of %s; %q needs %s', kind, name, takes.of)
-    local found = takes[option] or takes.pattern and match(value, takes.pattern)
-      or takes[1] and number(value, takes[1], takes[2])
-    given[name] = ensure(not given[name] and #value <= 32 and found, '%s once, and with another value', option)
+    local found = takes[option] or takes[1] and number(value, takes[1], takes[2])
+      or takes.pattern and #value <= 32 and match(value, takes.pattern)
+    given[name] = ensure(not given[name] and found, '%s once, and with another value', option)
   end
   ensure(not is_month or given.align ~= 3, 'align=epoch, or a period in days')
   local shape = given.res or kind == 'window' and 1 or 0
