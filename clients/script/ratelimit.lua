@@ -89,7 +89,7 @@ function ALGORITHMS.window(window)
   end
   function window:falls_to(left, _, at_us)
     for i, count in ipairs(self.counts) do
-      if count > left then -- by so many ticks, when it counts in part
+      if count > left then -- until enough ticks of the sub-interval in which it counts in part
         local elapsed = self.period - muldiv(left, self.period, count)
         return max(at_us, muldiv_up(self.newest + self.shape + 1 - i, self.period, self.shape, elapsed))
       end
@@ -126,7 +126,7 @@ function ALGORITHMS.fixed(fixed)
     local local_us = at_us + ahead_us
     if anchor == 3 then return at_us + it.period end
     if anchor < 2 then return at_us + it.period - (local_us - anchor * 4 * DAY_US) % it.period end -- 1970-01-05: Monday
-    local month = floor((local_us / DAY_US + 719468) / 30.5)
+    local month = floor((local_us / DAY_US + 719468) / 30.44) -- a month has 30.436875 days: at most three too early
     while days_until(month) * DAY_US <= local_us do month = month + 1 end
     return days_until(month) * DAY_US - ahead_us
   end
@@ -260,7 +260,7 @@ local function save()
   local saved, until_us, late_us = {}, clock_us, 1e6
   for id, state in pairs(states) do
     local ends_us, values = state:ends(), {}
-    local is_stale = has_new and not rules[id] and ends_us <= now_us - 2 * state.period -- a new state lets it go
+    local is_stale = has_new and not rules[id] and ends_us <= now_us - 2 * state.period -- as a state is added
     if ends_us > state.last and not is_stale then
       expect(ends_us <= 2 ^ 53, 'a bucket that drains in more than 142 years needs the module')
       until_us, late_us = max(until_us, ends_us + max(0, clock_us - now_us)), max(late_us, floor(state.period / 8))
@@ -378,7 +378,7 @@ local function parse(text)
   local shape = given.res or kind == 'window' and 1 or 0
   if kind == 'fixed' or given.refill then
     local sign, hours, minutes = match(given.tz or '+00:00', '(.)(..):(..)')
-    local east = ensure(number(hours * 60 + minutes, 0, 840), 'tz=-14:00..+14:00') * (sign .. 1)
+    local east = ensure(number(hours * 60 + minutes, 0, 840), 'tz=-14:00..+14:00') * tonumber(sign .. 1)
     shape = (east + 840) * 4 + max(given.align or given.refill or 0, is_month and 2 or find(unit, '^w') and 1 or 0)
   end
   local class, room = class_of(kind, shape), kind == 'leaky' and (given.queue or limit) + 1 or given.burst or limit
@@ -432,7 +432,7 @@ local function main()
   local command, units = read_words()
   local saved, time = redis.pcall('GET', KEYS[1]), redis.pcall('TIME')
   local is_ours = not saved or type(saved) == 'string' and string.sub(saved, 1, 2) == 'r\1'
-  if not is_ours then error('WRONGTYPE the key holds no value of this script; a value of the module needs it', 0) end
+  if not is_ours then error("WRONGTYPE the key holds no value of this script; the module's need the module", 0) end
   if command == 'RESET' then return redis.call('DEL', KEYS[1]) end
   clock_us = time.err and now_us or not time.err and time[1] * 1e6 + time[2]
   now_us = expect(now_us or clock_us, 'the server refuses TIME in scripts, expected AT')
