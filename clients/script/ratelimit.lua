@@ -344,6 +344,7 @@ local UNITS = {
   minutes = 6e7, h = 36e8, hour = 36e8, hours = 36e8, d = DAY_US, day = DAY_US, days = DAY_US, w = 7 * DAY_US,
   week = 7 * DAY_US, weeks = 7 * DAY_US, month = 31 * DAY_US,
 }
+local options -- of rules, built for the first rule that has some
 local function number(text, least, most) -- a whole number within bounds, or nil
   local n = find(text or '', '^%d+$') and tonumber(text)
   return n and n >= least and n <= most and n or nil
@@ -355,11 +356,11 @@ local function parse(text)
   kind, limit = kind or 'log', number(limit, 0, MOST_UNITS)
   ensure(ALGORITHMS[kind] and limit, 'limit/period of log, window, fixed, bucket, leaky; else it needs the module')
   ensure(kind ~= 'log' or limit <= 100000, 'at most 100000; use window or bucket instead')
-  local period, is_month = (UNITS[unit] or 0) * (tonumber(count) or 1), unit == 'month'
+  local period, is_month, given = (UNITS[unit] or 0) * (tonumber(count) or 1), unit == 'month', {}
   ensure(period >= 1e3 and period <= 366 * DAY_US, 'a period 1ms..366d')
   ensure(not is_month or kind == 'fixed' and period == UNITS.month, "'month' without a number, for fixed")
   -- Numbers have bounds, texts a pattern, the others a list of words. An option is of all algorithms or of one.
-  local given, options = {}, rest ~= '' and {
+  options = options or rest ~= '' and {
     cost = {0, MOST_UNITS}, res = {of = 'window', 1, 60},
     burst = {of = 'bucket', 1, MOST_UNITS}, queue = {of = 'leaky', 0, MOST_UNITS},
     name = {pattern = '^[%w_.-]+$'}, tz = {of = 'fixed', pattern = '^[+-]%d%d:[0-5]%d$'},
