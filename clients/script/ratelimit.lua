@@ -9,7 +9,7 @@
 -- STATE  is one string: a version, then one state an identity. It expires once nothing in it counts, or up to an eighth
 --        of the longest window (at least a second) later. A denial writes nothing, except for `count=all`.
 -- CLOCK  is the server's; if the server refuses TIME in scripts, AT gives the caller's. A state's time never runs back.
--- EXACT  to 2^53. Times, and the time in which a full bucket drains, are refused beyond 2^52 us: 2112, and 142 years.
+-- EXACT  to 2^53. Times, and the time in which a full bucket drains, are refused beyond 2^52 us (2112; 142 years).
 -- The module's source, in core/src/algorithm, explains each formula. The names here are the same.
 local floor, ceil, min, max, find, match = math.floor, math.ceil, math.min, math.max, string.find, string.match
 local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2 ^ 48 - 1, 86400e6
@@ -21,7 +21,7 @@ local function expect(value, why, ...) return value or error('ERR ' .. string.fo
 -- floor(a * b / d) and the remainder: exact for a up to 2^53, b and d up to 2^48, and a quotient below 2^53.
 local function muldiv(a, b, d)
   if a * b < 2 ^ 53 then return floor(a * b / d), a * b % d end
-  local quotient, rest = muldiv(floor(a / 16), b, d)
+  local quotient, rest = muldiv(floor(a / 16), b, d) -- two limbs: the last hexadecimal digit of a, and those before it
   rest = rest * 16 + a % 16 * b
   return quotient * 16 + floor(rest / d), rest % d
 end
@@ -33,15 +33,15 @@ local function ms_after(us, since_us) return max(0, ceil((us - since_us) / 1000)
 -- When a state is read: not before its own time, unless the clock stepped back by more than the window (false).
 local function effective_time(at_us, last_us, window_us) return last_us - at_us <= window_us and max(at_us, last_us) end
 
--- Each algorithm is a class of states: the saved fields, `of_units`, which makes those of a new state, and methods. The
--- state itself, where a method takes a rule, stands for the rule that consumed last.
+-- Each algorithm is a class of states: `fields` are saved, `of_units` makes those of a new state, the rest are methods.
+-- A state stands for the rule that consumed last where a method takes a rule.
 --   used       the units that count for a rule at a time, rounded up
 --   falls_to   when no more than `left` units count
---   ends       when nothing counts any more for the rules that consumed; not after its last time: the state is empty
+--   ends       when nothing counts any more for the rules that consumed; at its last time or before if it is empty
 --   consume    adds the rule's cost as far as the algorithm counts; `refund` takes off the newest, returns how many
 local ALGORITHMS, BASE, classes = {}, {}, {}
 function BASE:ends() return self:falls_to(0, self, self.last) end
-function BASE:refund(units, at_us)
+function BASE:refund(units, at_us) -- of a state that does not know when its units were consumed
   local used = self:used(self, at_us)
   self.units, self.rem = used > units and self.units - units or 0, used > units and self.rem or 0
   return min(units, used)
@@ -49,7 +49,7 @@ end
 -- bucket, leaky: a debt of units + rem / period, which drains at limit / period.
 function ALGORITHMS.bucket(bucket)
   bucket.fields, bucket.drains = {'kind', 'name', 'shape', 'period', 'last', 'units', 'rem', 'limit'}, true
-  local function owed(self, limit, at_us) -- at a lower limit than its own it drains more slowly, until it ends
+  local function owed(self, limit, at_us) -- units, rem, and both rounded up; at a lower limit it drains until it ends
     local drained, drained_rem = muldiv(at_us - self.last, limit, self.period)
     local units, rem = self.units - drained, self.rem - drained_rem
     if rem < 0 then units, rem = units - 1, rem + self.period end
