@@ -277,7 +277,8 @@ packages: ### rehearse publishing to npm, PyPI and crates.io, without an upload:
 	$(FETCH) clients-node clients-python
 	rm -rf target/packages && mkdir -p target/packages
 	cargo publish --dry-run --allow-dirty --no-verify -p ratelimit-core -p ratelimit-protocol
-	cargo package $(RUST_CLIENT) --target-dir target/clients-rust --allow-dirty --no-verify --exclude-lockfile
+	for client in rust envoy; do cargo package --manifest-path clients/$$client/Cargo.toml --target-dir target/clients-rust \
+		--allow-dirty --no-verify --exclude-lockfile || exit 1; done
 	cd clients/python && python3 -B -m build --no-isolation --outdir ../../target/packages
 	$(if $(REPOSITORY),cd clients/node && npm pkg set repository.type=git repository.url="git+$(REPOSITORY).git")
 	cd clients/node && npm pack --silent --pack-destination ../../target/packages
