@@ -12,9 +12,7 @@ use crate::options::{Options, Redis};
 
 pub fn limiter(options: &Options) -> Result<RateLimiter> {
     let Options { redis, answers, files, .. } = options;
-    let is_one_slot = redis.cache_key_prefix.contains('{');
-    let builder =
-        if redis.is_cluster { cluster(redis)?.separately(!is_one_slot) } else { single(redis)? };
+    let builder = if redis.is_cluster { cluster(redis)? } else { single(redis)? };
     let timeout = redis.redis_timeout;
     let builder = builder.outage(answers.outage).processes(answers.replicas).engine(files.engine);
     let builder = builder.remember_denials(answers.remembered_denials);
@@ -36,18 +34,21 @@ fn cluster(redis: &Redis) -> Result<Builder> {
     if let Some(certificates) = certificates(redis)? {
         builder = builder.certs(certificates);
     }
-    Ok(RateLimiter::cluster(builder.build()?))
+    let tag = redis.cache_key_prefix.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    let is_one_slot = tag.is_some_and(|(tag, _)| !tag.is_empty());
+    Ok(RateLimiter::cluster(builder.build()?).separately(!is_one_slot))
 }
 
 fn info(url: &str, redis: &Redis) -> Result<ConnectionInfo> {
-    let scheme = match url {
-        url if url.contains("://") => "",
-        url if url.starts_with('/') => "unix://",
-        _ if redis.redis_tls => "rediss://",
-        _ => "redis://",
+    let scheme = if redis.redis_tls { "rediss" } else { "redis" };
+    let url = match url.split_once("://") {
+        None if url.starts_with('/') => format!("unix://{url}"),
+        None => format!("{scheme}://{url}"),
+        Some(("redis", rest)) => format!("{scheme}://{rest}"),
+        Some(_) => url.to_string(),
     };
     // Without the URL, which may have a password.
-    let info = format!("{scheme}{url}").into_connection_info().context("REDIS_URL")?;
+    let info = url.into_connection_info().context("REDIS_URL")?;
     if redis.redis_auth.is_empty() {
         return Ok(info);
     }

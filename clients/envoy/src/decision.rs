@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, RedisResult};
+use redis::RedisResult;
 use tower_redis_ratelimit::{
     Check, RateLimiter, Report, RuleReport, Rules, Source, Taken, Verdict,
 };
 
-use crate::leases::Leases;
+use crate::leases::{Leases, Units};
 use crate::request::Asked;
 
 pub struct Decider {
@@ -34,7 +34,6 @@ pub struct Outcome {
     pub is_shadow: bool,
     /// The rule that tells its numbers. None if nobody knows them here, as with a lease.
     pub rule: Option<RuleReport>,
-    pub wait: Option<Duration>,
 }
 
 impl Decider {
@@ -43,18 +42,22 @@ impl Decider {
     }
 
     pub async fn decide(&self, asked: &[Asked]) -> RedisResult<Decision> {
+        for one in asked.iter().filter(|one| one.gives_back) {
+            if let Err(error) = self.limiter.refund(&one.key, one.hits, &one.limit.rules).await {
+                tracing::warn!(%error, "hits did not come back");
+            }
+        }
         let mut taken = Vec::new();
         for (at, one) in asked.iter().enumerate() {
-            let Some(most) = one.limit.lease.filter(|_| !one.gives_back) else { continue };
+            let Some(most) = one.leased() else { continue };
             let (answer, units) = self.leases.take(one, most).await?;
             if !answer.is_allowed() {
                 return Ok(denied_by(at, &answer, asked.len()));
             }
             taken.push(units);
         }
-        let checked = |one: &Asked| one.limit.lease.is_none() && !one.gives_back;
-        let report =
-            self.limiter.check_all(check(asked.iter().filter(|one| checked(one)))?).await?;
+        let checked = |one: &Asked| one.leased().is_none() && !one.gives_back;
+        let report = self.limiter.check_all(check(asked.iter().filter(|one| checked(one)))).await?;
         let outcome = |one| if checked(one) { outcome(&report, one) } else { Outcome::default() };
         let decision = Decision {
             is_allowed: report.is_allowed(),
@@ -63,38 +66,31 @@ impl Decider {
             outcomes: asked.iter().map(outcome).collect(),
         };
         if decision.is_allowed {
-            taken.into_iter().for_each(crate::leases::Units::spend);
-            for one in asked.iter().filter(|one| one.gives_back) {
-                self.limiter.refund(&one.key, one.hits, &one.limit.rules).await?;
-            }
+            taken.into_iter().for_each(Units::spend);
         }
         Ok(decision)
     }
 }
 
 /// The check of keys that each cost their own hits.
-fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> RedisResult<Check> {
-    // Costs of a policy's rules are the command's, those of others can stand in the rule.
-    let mut of_policies = asked.clone().filter(|one| one.limit.is_policy()).map(|one| one.hits);
-    let first = asked.clone().map(|one| one.hits).next().unwrap_or(1);
-    let common = of_policies.next().unwrap_or(first);
-    if of_policies.any(|hits| hits != common) {
-        let why = "policies of one request have different hits_addend, expected one";
-        return Err(RedisError::from((ErrorKind::InvalidClientConfig, why)));
-    }
+fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Check {
+    // Costs of a policy's rules are the command's, and so the same: the highest. Those of others can stand in the rule.
+    let of_policies = asked.clone().filter(|one| one.limit.is_policy()).map(|one| one.hits).max();
+    let first = asked.clone().map(|one| one.hits).next();
+    let common = of_policies.or(first).unwrap_or(1);
     let with_cost = |rule: &String, hits| {
         if rule.contains(",cost=") { rule.clone() } else { format!("{rule},cost={hits}") }
     };
     let none = Check::new("", Rules::default());
     let check = asked.fold(none, |check, Asked { key, limit, hits, .. }| {
-        let rules = if *hits == common {
+        let rules = if *hits == common || limit.is_policy() {
             limit.rules.clone()
         } else {
             limit.rules.texts().iter().map(|rule| with_cost(rule, hits)).collect::<Rules>()
         };
         check.and(&key[..], rules)
     });
-    Ok(check.cost(common))
+    check.cost(common)
 }
 
 /// A denial by a lease: the other limits were not asked.
@@ -102,7 +98,6 @@ fn denied_by(at: usize, answer: &Taken, number: usize) -> Decision {
     let mut outcomes = vec![Outcome::default(); number];
     if let Some(outcome) = outcomes.get_mut(at) {
         outcome.is_denied = true;
-        outcome.wait = answer.wait;
     }
     Decision { is_allowed: false, wait: answer.wait, source: answer.source, outcomes }
 }
@@ -122,5 +117,5 @@ fn outcome(report: &Report, asked: &Asked) -> Outcome {
     let is_shadow = mine.iter().any(|rule| denies(rule, true));
     let own = Report { verdict, rules: mine, ..report.clone() };
     let rule = own.deciding().or(own.rules.first()).cloned();
-    Outcome { is_denied, is_shadow, rule, wait: report.wait.filter(|_| is_denied) }
+    Outcome { is_denied, is_shadow, rule }
 }

@@ -10,7 +10,7 @@ use tower_redis_ratelimit::{Lease, LeaseOptions, RateLimiter, Taken};
 use crate::config::Limit;
 use crate::request::Asked;
 
-/// How many keys may have a lease. Of more the one that was used longest ago ends.
+/// The most keys that have a lease. For another one, the lease that was used longest ago ends.
 const MOST: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 pub struct Leases {

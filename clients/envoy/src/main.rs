@@ -4,7 +4,6 @@
 mod config;
 mod connect;
 mod decision;
-mod http;
 mod leases;
 mod metering;
 mod options;
@@ -33,7 +32,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> anyhow::Result<()> {
-    options.log.start();
+    options.start_log();
     if options.check_config {
         print!("{}", Config::read(&options.files)?);
         return Ok(());

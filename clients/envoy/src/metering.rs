@@ -1,7 +1,10 @@
 //! Numbers for Prometheus, by the names of the reference where they mean the same.
 
+use std::time::Duration;
+
 use metrics::{Counter, Label, counter, describe_counter, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
+use tower_redis_ratelimit::RateLimiter;
 
 /// The bounds of the response time's buckets, in seconds.
 const BUCKETS: [f64; 12] =
@@ -27,6 +30,15 @@ pub fn start() -> Result<PrometheusHandle, BuildError> {
     }
     describe_histogram!("ratelimit_service_response_time_seconds", "How long answers took.");
     Ok(counts)
+}
+
+/// Makes room for new response times, whether anybody reads them or not, and follows what the limiter counts.
+pub async fn keep_up(counts: PrometheusHandle, limiter: RateLimiter) {
+    loop {
+        counts.run_upkeep();
+        counter!("ratelimit_service_outage").absolute(limiter.outages());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
 }
 
 /// What is counted for a limit.

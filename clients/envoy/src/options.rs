@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser};
 use tower_redis_ratelimit::{Engine, Outage};
 use tracing::level_filters::LevelFilter;
@@ -42,8 +42,19 @@ pub struct Options {
     pub answers: Answers,
     #[command(flatten)]
     pub listen: Listen,
-    #[command(flatten)]
-    pub log: Log,
+    #[arg(long, env, default_value = "info")]
+    pub log_level: LevelFilter,
+    #[arg(long = "log-format", env = "LOG_FORMAT", default_value = "text")]
+    #[arg(action = ArgAction::Set, value_parser = one_of(&[("text", false), ("json", true)]))]
+    pub is_json: bool,
+}
+
+impl Options {
+    pub fn start_log(&self) {
+        let log = tracing_subscriber::fmt().with_max_level(self.log_level);
+        let log = log.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
+        if self.is_json { log.json().init() } else { log.init() }
+    }
 }
 
 #[derive(Args, Clone, Debug)]
@@ -59,16 +70,19 @@ pub struct Files {
     #[arg(long, env, default_value = "config")]
     pub runtime_appdirectory: String,
     /// Let several files have limits of one domain.
-    #[arg(long, env)]
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub merge_domain_config: bool,
-    /// Who decides. The script is for servers that cannot load the module.
+    /// Whether the module or the script decides. The script is for servers that cannot load the module.
     #[arg(long, env, default_value = "module", value_parser = one_of(&ENGINES))]
     pub engine: Engine,
 }
 
 impl Files {
     pub fn folder(&self) -> PathBuf {
-        self.runtime_root.join(&self.runtime_subdirectory).join(&self.runtime_appdirectory)
+        let inside = [&self.runtime_subdirectory, &self.runtime_appdirectory];
+        inside.into_iter().fold(self.runtime_root.clone(), |folder, name| {
+            folder.join(name.trim_start_matches('/'))
+        })
     }
 }
 
@@ -87,7 +101,7 @@ pub struct Redis {
     #[arg(long, env, default_value = "", hide_env_values = true)]
     pub redis_auth: String,
     /// Use TLS.
-    #[arg(long, env)]
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub redis_tls: bool,
     /// A file of the authorities to trust, instead of the public ones.
     #[arg(long, env)]
@@ -97,7 +111,7 @@ pub struct Redis {
     pub redis_tls_client_cert: Option<PathBuf>,
     #[arg(long, env, requires = "redis_tls_client_cert")]
     pub redis_tls_client_key: Option<PathBuf>,
-    /// How long a decision may take, with connecting. Keep it below the time-out of Envoy's filter, 20ms by default.
+    /// How long a command may take, with connecting, and before it wait for its turn. Keep it below the time-out of Envoy's filter.
     #[arg(long, env, value_parser = humantime::parse_duration, default_value = "15ms")]
     pub redis_timeout: Duration,
     /// A text before each key. With a hash tag, such as {limits}, a cluster decides over several limits at once.
@@ -118,10 +132,10 @@ pub struct Answers {
     #[arg(long, env, default_value_t = 10_000)]
     pub remembered_denials: usize,
     /// Let every request pass, but ask, count and report as if not.
-    #[arg(long = "shadow-mode", env = "SHADOW_MODE")]
+    #[arg(long = "shadow-mode", env = "SHADOW_MODE", value_parser = BoolishValueParser::new())]
     pub shadow: bool,
     /// Tell clients their limit: `RateLimit-Limit`, `-Remaining` and `-Reset`.
-    #[arg(long, env)]
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub limit_response_headers_enabled: bool,
 }
 
@@ -133,14 +147,14 @@ pub struct Listen {
     #[arg(long, env, default_value_t = 8081)]
     pub grpc_port: u16,
     /// Use TLS for gRPC, with this certificate and key, two files.
-    #[arg(long, env, requires_all = ["grpc_server_tls_cert", "grpc_server_tls_key"])]
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub grpc_server_use_tls: bool,
     #[arg(long, env)]
     pub grpc_server_tls_cert: Option<PathBuf>,
     #[arg(long, env)]
     pub grpc_server_tls_key: Option<PathBuf>,
     /// Accept only clients with a certificate of these authorities, a file.
-    #[arg(long, env, requires = "grpc_server_use_tls")]
+    #[arg(long, env)]
     pub grpc_client_tls_cacert: Option<PathBuf>,
     /// How long a connection of Envoy may last before it is asked to open another.
     #[arg(long, env, value_parser = humantime::parse_duration, default_value = "24h")]
@@ -150,22 +164,4 @@ pub struct Listen {
     pub host: IpAddr,
     #[arg(long, env, default_value_t = 8080)]
     pub port: u16,
-}
-
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Log")]
-pub struct Log {
-    #[arg(long, env, default_value = "info")]
-    pub log_level: LevelFilter,
-    #[arg(long = "log-format", env = "LOG_FORMAT", default_value = "text")]
-    #[arg(action = ArgAction::Set, value_parser = one_of(&[("text", false), ("json", true)]))]
-    pub is_json: bool,
-}
-
-impl Log {
-    pub fn start(&self) {
-        let log = tracing_subscriber::fmt().with_max_level(self.log_level);
-        let log = log.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
-        if self.is_json { log.json().init() } else { log.init() }
-    }
 }

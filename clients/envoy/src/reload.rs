@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::config::{Config, texts};
+use crate::config::{Config, Texts, texts};
 use crate::metering;
 use crate::options::Files;
 
@@ -14,8 +14,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads the files again when their texts have changed, however that came about: by links, as in Kubernetes,
 /// or on a disk that reports no changes. A broken configuration changes nothing.
-pub async fn follow(files: Files, config: watch::Sender<Arc<Config>>) {
-    let mut known = texts(&files).ok();
+pub async fn follow(files: Files, mut known: Option<Texts>, config: watch::Sender<Arc<Config>>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         let found = texts(&files).ok();

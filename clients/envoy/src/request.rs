@@ -13,9 +13,8 @@ use tonic::Status;
 
 use crate::config::{Config, Limit};
 
-/// The most keys of a command.
-const MOST_DESCRIPTORS: usize = 64;
-const MOST_ENTRIES: usize = 64;
+/// The most keys of a command, and entries of a descriptor.
+const MOST: usize = 64;
 /// The most units of a check.
 const MOST_HITS: u64 = 1_000_000_000;
 /// A longer text stands in a key as its hash, so that no client makes keys large.
@@ -42,6 +41,13 @@ pub enum Found {
     Limit(usize),
 }
 
+impl Asked {
+    /// The most units to lease, if a lease answers. It cannot answer a look.
+    pub fn leased(&self) -> Option<u64> {
+        self.limit.lease.filter(|_| self.hits > 0 && !self.gives_back)
+    }
+}
+
 /// A key and its limit. Descriptors that are the same ask once, for all their hits.
 #[derive(Debug)]
 pub struct Asked {
@@ -59,8 +65,8 @@ impl Request {
             return Err(Status::invalid_argument("the domain is empty"));
         }
         let number = descriptors.len();
-        if !(1..=MOST_DESCRIPTORS).contains(&number) {
-            let why = format!("{number} descriptors, expected 1 to {MOST_DESCRIPTORS}");
+        if !(1..=MOST).contains(&number) {
+            let why = format!("{number} descriptors, expected 1 to {MOST}");
             return Err(Status::invalid_argument(why));
         }
         let limits = descriptors.iter().map(|descriptor| limit(config, domain, descriptor));
@@ -72,7 +78,7 @@ impl Request {
         for (descriptor, limit) in descriptors.iter().zip(&limits) {
             let found = match limit {
                 Some(limit) if !replaced.contains(&*limit.name) => {
-                    read.ask(key(prefix, domain, descriptor), limit, descriptor, default)?
+                    read.ask(key(prefix, domain, descriptor, limit), limit, descriptor, default)?
                 }
                 _ => Found::Nothing,
             };
@@ -118,9 +124,8 @@ fn limit(
     descriptor: &RateLimitDescriptor,
 ) -> Result<Option<Arc<Limit>>, Status> {
     let RateLimitDescriptor { entries, limit: brought, .. } = descriptor;
-    if entries.len() > MOST_ENTRIES {
-        let why =
-            format!("{} entries of a descriptor, expected at most {MOST_ENTRIES}", entries.len());
+    if entries.len() > MOST {
+        let why = format!("{} entries of a descriptor, expected at most {MOST}", entries.len());
         return Err(Status::invalid_argument(why));
     }
     match brought {
@@ -133,11 +138,14 @@ fn limit(
     }
 }
 
-/// Different descriptors never have the same key.
-fn key(prefix: &str, domain: &str, descriptor: &RateLimitDescriptor) -> Vec<u8> {
+/// Different descriptors never have the same key, nor do a limit of the configuration and one that a request brings.
+fn key(prefix: &str, domain: &str, descriptor: &RateLimitDescriptor, limit: &Limit) -> Vec<u8> {
     let mut text = format!("{prefix}{}", escaped(domain));
     for Entry { key, value } in &descriptor.entries {
         text.extend(["|", &escaped(key), "=", &escaped(value)]);
+    }
+    if descriptor.limit.is_some() {
+        text.extend(["|", &limit.rules.texts().concat()]);
     }
     text.into_bytes()
 }

@@ -14,21 +14,22 @@ use crate::config::unit_of;
 use crate::decision::{Decision, Outcome};
 use crate::request::{Asked, Found, Request};
 
-pub fn of(request: &Request, decision: &Decision, tells: bool) -> RateLimitResponse {
+pub fn of(request: &Request, decision: &Decision, has_fields: bool) -> RateLimitResponse {
     let status = |found: &Found| match found {
         Found::Nothing => code(Code::Ok),
         Found::Unlimited => DescriptorStatus { limit_remaining: u32::MAX, ..code(Code::Ok) },
-        Found::Limit(place) => request
-            .asked
-            .get(*place)
-            .zip(decision.outcomes.get(*place))
-            .map_or_else(|| code(Code::Ok), |(asked, outcome)| of_limit(asked, outcome)),
+        Found::Limit(place) => {
+            request.asked.get(*place).zip(decision.outcomes.get(*place)).map_or_else(
+                || code(Code::Ok),
+                |(asked, outcome)| of_limit(asked, outcome, decision.wait),
+            )
+        }
     };
     let overall = if decision.is_allowed { Code::Ok } else { Code::OverLimit };
     RateLimitResponse {
         overall_code: overall.into(),
         statuses: request.found.iter().map(status).collect(),
-        response_headers_to_add: fields(decision, tells),
+        response_headers_to_add: fields(decision, has_fields),
         ..RateLimitResponse::default()
     }
 }
@@ -37,9 +38,9 @@ fn code(code: Code) -> DescriptorStatus {
     DescriptorStatus { code: code.into(), ..DescriptorStatus::default() }
 }
 
-fn of_limit(asked: &Asked, outcome: &Outcome) -> DescriptorStatus {
-    let Outcome { is_denied, rule, wait, .. } = outcome;
-    let reset = if *is_denied { *wait } else { rule.as_ref().and_then(|rule| rule.reset) };
+fn of_limit(asked: &Asked, outcome: &Outcome, wait: Option<Duration>) -> DescriptorStatus {
+    let Outcome { is_denied, rule, .. } = outcome;
+    let reset = if *is_denied { wait } else { rule.as_ref().and_then(|rule| rule.reset) };
     DescriptorStatus {
         current_limit: rule.as_ref().map(|rule| RateLimit {
             name: asked.limit.name.clone(),
@@ -62,7 +63,7 @@ fn remaining(rule: &RuleReport) -> u32 {
 }
 
 /// `Retry-After` of a denial, and the fields about the limit that is closest to deny.
-fn fields(decision: &Decision, tells: bool) -> Vec<HeaderValue> {
+fn fields(decision: &Decision, has_fields: bool) -> Vec<HeaderValue> {
     let mut fields = Vec::new();
     let mut add = |key: &str, value: u64| {
         let (key, value) = (key.to_string(), value.to_string());
@@ -70,7 +71,7 @@ fn fields(decision: &Decision, tells: bool) -> Vec<HeaderValue> {
     };
     let is_it = |outcome: &&Outcome| decision.is_allowed || outcome.is_denied;
     let rules = decision.outcomes.iter().filter(is_it).filter_map(|outcome| outcome.rule.as_ref());
-    if let Some(rule) = rules.min_by_key(|rule| rule.remaining).filter(|_| tells) {
+    if let Some(rule) = rules.min_by_key(|rule| rule.remaining).filter(|_| has_fields) {
         add("RateLimit-Limit", rule.limit);
         add("RateLimit-Remaining", if decision.is_allowed { rule.remaining } else { 0 });
         if let Some(reset) = rule.reset {
@@ -83,7 +84,7 @@ fn fields(decision: &Decision, tells: bool) -> Vec<HeaderValue> {
     fields
 }
 
-/// Rounded up: who comes then passes.
+/// Rounded up, so that a client that waits so long passes.
 fn seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use axum::Router;
+use axum::routing::get;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,12 +16,12 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 
-use crate::config::Config;
+use crate::config::{Config, texts};
 use crate::connect;
 use crate::decision::Decider;
 use crate::options::{Listen, Options};
 use crate::service::Service;
-use crate::{http, metering, reload};
+use crate::{metering, reload};
 
 /// The name by which the reference answers checks of its health.
 const HEALTH: &str = "ratelimit";
@@ -30,17 +32,19 @@ const GRACE: Duration = Duration::from_secs(10);
 
 pub async fn serve(options: Options) -> Result<()> {
     let counts = metering::start()?;
+    let known = texts(&options.files).ok();
     let config = Config::read(&options.files)?;
     metering::loaded("success");
     let (changes, config) = watch::channel(Arc::new(config));
-    tokio::spawn(reload::follow(options.files.clone(), changes));
+    tokio::spawn(reload::follow(options.files.clone(), known, changes));
     let limiter = connect::limiter(&options)?;
+    tokio::spawn(metering::keep_up(counts.clone(), limiter.clone()));
     let Options { listen, answers, redis, .. } = options;
     let service = Service {
         config,
         decider: Decider::new(limiter),
-        prefix: redis.cache_key_prefix,
-        tells: answers.limit_response_headers_enabled,
+        prefix: redis.cache_key_prefix.clone(),
+        has_fields: answers.limit_response_headers_enabled,
         shadow: answers.shadow,
     };
     let service = RateLimitServiceServer::new(service).max_decoding_message_size(LARGEST);
@@ -58,11 +62,16 @@ pub async fn serve(options: Options) -> Result<()> {
     let grpc = TcpIncoming::from(grpc).with_nodelay(Some(true));
     let router = server.add_service(checks).add_service(service);
     let grpc = tokio::spawn(router.serve_with_incoming_shutdown(grpc, ended(ending.clone())));
-    let pages = http::routes(counts);
+    let metrics = move || async move { counts.render() };
+    let pages = Router::new().route("/healthcheck", get("OK\n")).route("/metrics", get(metrics));
     let web =
         tokio::spawn(axum::serve(web, pages).with_graceful_shutdown(ended(ending)).into_future());
 
-    asked_to_end().await?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
     tracing::info!("ending");
     health.set_service_status(HEALTH, ServingStatus::NotServing).await;
     health.set_service_status("", ServingStatus::NotServing).await;
@@ -72,6 +81,8 @@ pub async fn serve(options: Options) -> Result<()> {
         grpc??;
         web??;
     }
+    // The leases were dropped, and settle what they used.
+    tokio::time::sleep(redis.redis_timeout.saturating_mul(2)).await;
     Ok(())
 }
 
@@ -85,19 +96,9 @@ fn tls(listen: &Listen) -> Result<ServerTlsConfig> {
     let (cert, key) = files.context("TLS needs a certificate and its key")?;
     let own = Identity::from_pem(connect::read(cert)?, connect::read(key)?);
     let tls = ServerTlsConfig::new().identity(own);
-    Ok(match &listen.grpc_client_tls_cacert {
-        Some(file) => tls.client_ca_root(Certificate::from_pem(connect::read(file)?)),
-        None => tls,
-    })
-}
-
-async fn asked_to_end() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        interrupted = tokio::signal::ctrl_c() => interrupted?,
-    }
-    Ok(())
+    let clients = listen.grpc_client_tls_cacert.as_ref().map(|file| connect::read(file));
+    let clients = clients.transpose()?.map(Certificate::from_pem);
+    Ok(clients.into_iter().fold(tls, ServerTlsConfig::client_ca_root))
 }
 
 async fn ended(mut ending: watch::Receiver<bool>) {

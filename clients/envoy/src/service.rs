@@ -23,7 +23,7 @@ pub struct Service {
     pub decider: Decider,
     pub prefix: String,
     /// Whether clients are told their limit.
-    pub tells: bool,
+    pub has_fields: bool,
     /// Every request passes.
     pub shadow: bool,
 }
@@ -40,7 +40,7 @@ impl RateLimitService for Service {
         let request = request.inspect_err(|_| metering::failed("service_error"))?;
         let decision = self.decider.decide(&request.asked).await.map_err(failed)?;
         count(&request.asked, &decision);
-        let mut response = response::of(&request, &decision, self.tells);
+        let mut response = response::of(&request, &decision, self.has_fields);
         if self.shadow && !decision.is_allowed {
             counter!("ratelimit_service_global_shadow_mode").increment(1);
             response.overall_code = Code::Ok.into();
@@ -64,10 +64,8 @@ fn failed(error: RedisError) -> Status {
 }
 
 fn count(asked: &[Asked], decision: &Decision) {
-    if matches!(decision.source, Source::Outage) {
-        counter!("ratelimit_service_outage").increment(1);
-    }
-    for (Asked { limit, hits, .. }, outcome) in asked.iter().zip(&decision.outcomes) {
+    let asked = asked.iter().zip(&decision.outcomes).filter(|(one, _)| !one.gives_back);
+    for (Asked { limit, hits, .. }, outcome) in asked {
         let counters = &limit.counters;
         counters.hits.increment(*hits);
         if outcome.is_denied || outcome.is_shadow {

@@ -7,8 +7,7 @@ use serde::de::IgnoredAny;
 #[serde(deny_unknown_fields)]
 pub struct File {
     pub domain: String,
-    #[serde(default)]
-    pub descriptors: Vec<Descriptor>,
+    pub descriptors: Option<Vec<Descriptor>>,
 }
 
 #[derive(Deserialize)]
@@ -16,8 +15,7 @@ pub struct File {
 #[allow(clippy::struct_excessive_bools, reason = "a file has them")]
 pub struct Descriptor {
     pub key: String,
-    #[serde(default)]
-    pub value: String,
+    pub value: Option<String>,
     pub rate_limit: Option<RateLimit>,
     pub rules: Option<Vec<String>>,
     pub policy: Option<String>,
@@ -25,8 +23,7 @@ pub struct Descriptor {
     pub lease: Option<u64>,
     #[serde(default)]
     pub shadow_mode: bool,
-    #[serde(default)]
-    pub descriptors: Vec<Self>,
+    pub descriptors: Option<Vec<Self>>,
     // What the reference knows beside these.
     #[serde(default)]
     quota_mode: bool,

@@ -105,13 +105,18 @@ fn fixed(limit: &RateLimit) -> Result<Vec<String>> {
 
 fn validate(rules: &[String], engine: Engine, lease: Option<u64>) -> Result<()> {
     let has_module = engine == Engine::Module;
-    if let Some(slots) = rules.iter().find(|rule| rule.starts_with("slots:")) {
-        bail!("'{slots}' limits what runs at once, which Envoy does not end");
-    }
+    let has = |part: &str| rules.iter().any(|rule| rule.contains(part));
+    ensure!(!has("slots:"), "slots limit what runs at once, which Envoy does not end");
+    ensure!(
+        !has("leaky:"),
+        "under a leaky rule requests wait for their turn, which Envoy does not"
+    );
+    let of_module = [",ban=", ",keep="].into_iter().find(|option| has(option));
+    ensure!(has_module || of_module.is_none(), "ban= and keep= need the module, not the script");
     if let Some(most) = lease {
         ensure!(has_module, "a lease needs the module, not the script");
         ensure!((1..=1_000_000).contains(&most), "lease is {most}, expected 1 to 1000000");
-        ensure!(!rules.is_empty(), "what is unlimited needs no lease");
+        ensure!(!rules.is_empty() && !has(",shadow"), "what limits nobody needs no lease");
     }
     if let Some(policy) = rules.iter().find(|rule| rule.starts_with('@')) {
         ensure!(has_module, "policies and plans need the module, not the script");

@@ -24,7 +24,7 @@ pub use unit::of as unit_of;
 pub struct Config {
     domains: HashMap<String, Level>,
     /// The rules at each place that has a limit.
-    shown: BTreeMap<String, Option<String>>,
+    shown: BTreeMap<Vec<String>, Option<String>>,
 }
 
 /// What may stand at one place of a descriptor, by its key.
@@ -67,7 +67,7 @@ impl Config {
         );
         let mut path = vec![domain.clone()];
         let level = self.domains.entry(domain).or_default();
-        level.add(descriptors, &mut path, engine, &mut self.shown)
+        level.add(descriptors.unwrap_or_default(), &mut path, engine, &mut self.shown)
     }
 
     pub fn has(&self, domain: &str) -> bool {
@@ -84,16 +84,22 @@ impl Config {
     }
 }
 
+pub type Texts = BTreeMap<PathBuf, String>;
+
 /// The files `*.yaml` and `*.yml` of the folder, in the order of their names.
-pub fn texts(from: &Files) -> Result<BTreeMap<PathBuf, String>> {
+pub fn texts(from: &Files) -> Result<Texts> {
     let folder = from.folder();
     let mut texts = BTreeMap::new();
     for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let file = entry?.path();
-        if file.extension().is_some_and(|kind| kind == "yaml" || kind == "yml") {
-            let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            texts.insert(file, text);
+        let (file, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        // Kubernetes has its own there.
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
         }
+        let is_yaml = file.extension().is_some_and(|kind| kind == "yaml" || kind == "yml");
+        ensure!(is_yaml, "{}: expected a file *.yaml", file.display());
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        texts.insert(file, text);
     }
     ensure!(!texts.is_empty(), "{} has no file *.yaml", folder.display());
     Ok(texts)
@@ -105,21 +111,20 @@ impl Level {
         descriptors: Vec<Descriptor>,
         path: &mut Vec<String>,
         engine: Engine,
-        shown: &mut BTreeMap<String, Option<String>>,
+        shown: &mut BTreeMap<Vec<String>, Option<String>>,
     ) -> Result<()> {
         for descriptor in descriptors {
-            let Descriptor { key, value, .. } = &descriptor;
+            let (key, value) = (&descriptor.key, descriptor.value.clone().unwrap_or_default());
             path.push(if value.is_empty() { key.clone() } else { format!("{key}_{value}") });
-            let place = path.join(".");
-            ensure!(!key.is_empty(), "{place}: the key is empty");
-            let limit = Limit::of(path, &descriptor, engine).with_context(|| place.clone())?;
+            let place = || path.join(".");
+            ensure!(!key.is_empty(), "{}: the key is empty", place());
+            let limit = Limit::of(path, &descriptor, engine).with_context(place)?;
             let rules = limit.as_ref().map(|limit| limit.rules.texts().join(" "));
-            ensure!(!shown.contains_key(&place), "{place} stands there twice");
-            shown.insert(place, rules);
+            ensure!(shown.insert(path.clone(), rules).is_none(), "{} stands there twice", place());
             let mut below = Self::default();
-            below.add(descriptor.descriptors, path, engine, shown)?;
+            below.add(descriptor.descriptors.unwrap_or_default(), path, engine, shown)?;
             let node = Node { limit: limit.map(Arc::new), below };
-            self.0.entry(descriptor.key).or_default().put(descriptor.value, node);
+            self.0.entry(descriptor.key).or_default().put(value, node);
             path.pop();
         }
         Ok(())
@@ -151,8 +156,8 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shown.iter().try_for_each(|(place, rules)| match rules.as_deref() {
             None => Ok(()),
-            Some("") => writeln!(f, "{place}: unlimited"),
-            Some(rules) => writeln!(f, "{place}: {rules}"),
+            Some("") => writeln!(f, "{}: unlimited", place.join(".")),
+            Some(rules) => writeln!(f, "{}: {rules}", place.join(".")),
         })
     }
 }

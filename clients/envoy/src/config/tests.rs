@@ -37,7 +37,9 @@ descriptors:
     value: 192.0.2.5
     rate_limit: {unit: second, requests_per_unit: 0}
   - key: directory
+    value:
     rate_limit: {unlimited: true}
+    descriptors:
   - key: service
     descriptors:
       - key: user
@@ -155,6 +157,8 @@ fn what_is_wrong_is_named() {
         (with("rules: ['5/x']"), "5/x"),
         (with("rules: ['5/s', '5/s']"), "same identity"),
         (with("rules: ['slots:5']"), "which Envoy does not end"),
+        (with("rules: ['leaky:5/s']"), "under a leaky rule"),
+        (format!("{}\n    lease: 5", beside("shadow_mode: true").trim_end()), "needs no lease"),
         (beside("lease: 0"), "lease is 0, expected 1 to 1000000"),
         (beside("lease: 1000001"), "expected 1 to 1000000"),
     ];
@@ -162,7 +166,9 @@ fn what_is_wrong_is_named() {
         let error = format!("{:#}", config(&text).unwrap_err());
         assert!(error.contains(expected), "{text}\n{error}");
     }
-    for of_module in ["policy: free", "plan: free", "rules: ['5/s']\n    lease: 5"] {
+    for of_module in
+        ["policy: free", "plan: free", "rules: ['5/s']\n    lease: 5", "rules: ['5/s,ban=1m']"]
+    {
         let error = Config::default().add(&with(of_module), false, Engine::Script).unwrap_err();
         assert!(format!("{error:#}").contains("the module, not the script"), "{error:#}");
     }

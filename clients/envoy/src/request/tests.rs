@@ -117,7 +117,8 @@ proptest! {
     ) {
         let of = |pairs: &[(String, String)]| {
             let pairs = pairs.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>();
-            key("", "shop", &descriptor(&pairs))
+            let limit = Limit::of(&[], &serde_saphyr::from_str("{key: a, rules: ['1/s']}").unwrap(), Engine::Module);
+            key("", "shop", &descriptor(&pairs), &limit.unwrap().unwrap())
         };
         prop_assert_eq!(one == other, of(&one) == of(&other));
     }

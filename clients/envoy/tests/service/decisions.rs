@@ -174,6 +174,50 @@ async fn a_lease_admits_what_the_limit_does_and_comes_back_after_a_denial() {
 }
 
 #[tokio::test]
+async fn a_look_is_no_lease_and_hits_come_back_even_if_another_limit_denies() {
+    let server = Server::start("redis-7.0");
+    let service = Service::start(&server, &format!("{CONFIG}{OF_MODULE}"), &[]);
+    let mut client = service.client().await;
+    let of = |response: Result<_, _>| shown(&response.expect("an answer"));
+    assert_eq!(of(client.send(vec![hits("hot=1", 0)]).await), "ok [ok:100/100]");
+    assert_eq!(of(client.send(vec![hits("user=ann", 3)]).await), "ok [ok:0/3]");
+    let back = RateLimitDescriptor { is_negative_hits: true, ..hits("user=ann", 2) };
+    let denied = client.send(vec![descriptor("banned=1"), back]).await;
+    assert!(of(denied).starts_with("over [over:0/0 "));
+    assert_eq!(of(client.send(vec![hits("user=ann", 0)]).await), "ok [ok:2/3]");
+}
+
+#[tokio::test]
+async fn limits_that_share_entries_or_policies_do_not_disturb_each_other() {
+    let server = Server::start("valkey-9.1");
+    server.send("RL.POLICY SET free 9/d");
+    let service = Service::start(&server, &format!("{CONFIG}{OF_MODULE}"), &[]);
+    let mut client = service.client().await;
+    let of = |response: Result<_, _>| shown(&response.expect("an answer"));
+    let own = RateLimitOverride { requests_per_unit: 7, unit: 3 };
+    let own = RateLimitDescriptor { limit: Some(own), ..descriptor("user=ann") };
+    let both = client.send(vec![descriptor("user=ann"), own]).await;
+    assert_eq!(of(both), "ok [ok:2/3 ok:6/7]");
+    let two = client.send(vec![hits("tier=a", 2), hits("tenant=b", 4)]).await;
+    assert_eq!(of(two), "ok [ok:5/9 ok:5/9]", "policies of a request cost the most of theirs");
+}
+
+#[tokio::test]
+async fn leases_are_settled_before_the_service_ends() {
+    let server = Server::start("redis-7.0");
+    let mut service =
+        Service::start(&server, &format!("{CONFIG}{OF_MODULE}"), &[("REDIS_TIMEOUT", "500ms")]);
+    let mut client = service.client().await;
+    for _ in 0..5 {
+        assert!(client.passes(&["hot=1"]).await);
+    }
+    drop(client);
+    assert!(service.end());
+    let left = server.limiter().peek(("shop|hot=1", "100/d")).await.expect("it runs").remaining;
+    assert_eq!(left, Some(95), "what was leased and not used is back");
+}
+
+#[tokio::test]
 async fn a_denial_is_remembered() {
     let server = Server::start("redis-7.0");
     let service = Service::start(&server, CONFIG, &[]);

@@ -247,7 +247,7 @@ fn a_wrong_option_fails_at_the_start() {
         ("REDIS_TIMEOUT", "fast", "fast"),
         ("REPLICAS", "0", "processes is 0"),
         ("OUTAGE", "maybe", "maybe"),
-        ("GRPC_SERVER_USE_TLS", "true", "grpc-server-tls-cert"),
+        ("GRPC_SERVER_USE_TLS", "1", "TLS needs a certificate"),
         ("REDIS_TLS_CACERT", "/none", "/none"),
     ];
     let folder = tempfile::TempDir::new().expect("a folder");
