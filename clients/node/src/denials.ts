@@ -5,7 +5,7 @@ import { type Limit, list, type Rules } from './request.js';
  * How long to remember a denial that may end at any time: a block, a pause, a wait of -1, or one under a plan, which the
  * customer may change.
  */
-export const SHORT_MS = 1000;
+const SHORT_MS = 1000;
 /** Rules whose denials are not remembered: they may end early, or the server must count them. */
 const NEVER = /^(slots:|@)|,(count=all|ban=)/;
 
@@ -49,8 +49,7 @@ class Denials<Asked, Answer extends Denied> {
 
   /** `since` is when the server was asked. It decided after that, so no denial is remembered too long. */
   keep(since: number, key: string, asked: Asked, cost: number, answer: Answer, followsAPlan = false): void {
-    const { verdict, waitMs } = answer;
-    const ms = verdict === 'limited' && waitMs >= 0 && !followsAPlan && byRule(answer) ? waitMs : Math.min(SHORT_MS, waitMs < 0 ? SHORT_MS : waitMs);
+    const ms = lastsMs(answer, followsAPlan);
     this.#found.delete(key);
     this.#found.set(key, { asked, cost, since, until: since + ms, answer });
     for (const [oldest, { until }] of this.#found) {
@@ -65,6 +64,13 @@ class Denials<Asked, Answer extends Denied> {
 }
 
 /** Whether a rule, not a pause, sets `waitMs`. */
+/** For how long a denial is remembered. */
+export function lastsMs(answer: Denied, followsAPlan: boolean): number {
+  const { verdict, waitMs } = answer;
+  if (verdict === 'limited' && waitMs >= 0 && !followsAPlan && byRule(answer)) return waitMs;
+  return Math.min(SHORT_MS, waitMs < 0 ? SHORT_MS : waitMs);
+}
+
 function byRule({ limit, rules = [], waitMs }: Denied): boolean {
   return limit === undefined ? rules.some((rule) => rule.denies && rule.waitMs === waitMs) : limit > 0;
 }

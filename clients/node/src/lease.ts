@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 
-import { SHORT_MS as SHORT_DENIAL_MS } from './denials.js';
+import { lastsMs } from './denials.js';
 import type { RateLimiter } from './limiter.js';
 import { inOrder, integer, TIME } from './options.js';
-import type { Reply } from './replies.js';
+import type { Reply, Verdict } from './replies.js';
 import { followAPlan, type Rules } from './request.js';
 
 /** After a lease that lasts less than this, the next one asks for twice as many units ... */
@@ -40,7 +40,7 @@ export class Lease implements AsyncDisposable {
   #granted = 0;
   #left = 0;
   #since = 0;
-  #denied = { until: 0, units: 0 };
+  #denied: { until: number; units: number; verdict: Verdict } = { until: 0, units: 0, verdict: 'limited' };
   #asking: Promise<Taken | undefined> | undefined;
   #settling: NodeJS.Timeout | undefined;
 
@@ -64,7 +64,7 @@ export class Lease implements AsyncDisposable {
         return TAKEN;
       }
       const waitMs = Math.ceil(this.#denied.until - now);
-      if (waitMs > 0 && units >= this.#denied.units) return { verdict: 'limited', waitMs, source: 'denial' };
+      if (waitMs > 0 && units >= this.#denied.units) return { verdict: this.#denied.verdict, waitMs, source: 'denial' };
       if (this.#asking) await this.#asking; // one request is enough
       else {
         const answer = await (this.#asking = this.#renew(units).finally(() => (this.#asking = undefined)));
@@ -93,8 +93,8 @@ export class Lease implements AsyncDisposable {
     const reply = await this.#limiter.lease(this.#key, this.#rules, units, Math.max(units, this.#ask), hold);
     if (reply.source !== 'server') return reply;
     if (reply.verdict !== 'allowed') {
-      const ms = reply.waitMs < 0 ? SHORT_DENIAL_MS : reply.waitMs;
-      this.#denied = { until: asked + (followAPlan(this.#rules) ? Math.min(ms, SHORT_DENIAL_MS) : ms), units };
+      const until = asked + lastsMs(reply, followAPlan(this.#rules));
+      this.#denied = { until, units, verdict: reply.verdict };
       return reply;
     }
     if (reply.limit === -1) return reply; // an exempt key has no holds

@@ -308,6 +308,18 @@ onEachServer(test, 'leases hand out what the limit allows, and give back the res
   assert.equal((await slow.take(2000)).waitMs, -1);
 });
 
+test('a lease remembers a block for a second', async (t) => {
+  const redis = connect(t, (await startServer(t)).port);
+  const lease = new Lease(ioredis(redis), 'k', '10/h');
+  await redis.call('RL.BLOCK', 'k', 'EX', '3600');
+  assert.equal((await lease.take()).verdict, 'blocked');
+  const again = await lease.take();
+  assert.deepEqual([again.verdict, again.source], ['blocked', 'denial']);
+  await redis.call('RL.UNBLOCK', 'k');
+  while ((await lease.take()).verdict !== 'allowed') await sleep(50);
+  await lease.close();
+});
+
 test('a lease answers as its limiter while the server is away', async (t) => {
   const server = await startServer(t);
   const lease = new Lease(ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 250 }), 'k', '3/h');

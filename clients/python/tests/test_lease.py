@@ -30,6 +30,13 @@ def test_units_are_handed_out_until_they_are_used_up_or_half_the_time_is_over() 
     assert book.close(2) == ("b", 2)
 
 
+def test_a_block_is_remembered_for_a_second_and_a_denial_until_it_is_over() -> None:
+    for verdict, limit, forgotten_s in [("blocked", 0, 1), ("limited", 0, 1), ("limited", 150, 60)]:
+        book = Book(2, 100)
+        book.open("a", 1, Reply(verdict, limit, 0, 60_000, 60_000), 0)
+        assert book.hand_out(1, forgotten_s - 0.1) and not book.hand_out(1, forgotten_s), verdict
+
+
 @pytest.mark.parametrize(
     "units, used, lasted_s, then",
     [(8, 8, 0.01, 16), (8, 8, 0.1, 8), (8, 8, 0.3, 4), (8, 3, 0.01, 4), (1, 1, 0.3, 1), (80, 80, 0.01, 100)],

@@ -15,7 +15,7 @@ use crate::check::Check;
 use crate::denials::SHORT as SHORT_DENIAL;
 use crate::limiter::RateLimiter;
 use crate::receipt::Receipt;
-use crate::reply::{Reply, Source, Verdict};
+use crate::reply::{Answer, Reply, Source, Verdict};
 use crate::rules::Rules;
 use crate::settlement::Settlement;
 
@@ -269,9 +269,13 @@ impl Shared {
         }
         let mut state = self.state();
         if !taken.is_allowed() {
-            let lasting = match wait {
-                Some(wait) if !self.rules.follow_a_plan() => wait,
-                wait => wait.unwrap_or(SHORT_DENIAL).min(SHORT_DENIAL),
+            let lasting = match (verdict, wait) {
+                (Verdict::Limited, Some(wait))
+                    if reply.is_by_rule() && !self.rules.follow_a_plan() =>
+                {
+                    wait
+                }
+                (_, wait) => wait.unwrap_or(SHORT_DENIAL).min(SHORT_DENIAL),
             };
             let until = asked.checked_add(lasting);
             state.denied = until.map(|until| (until, units, verdict));

@@ -55,13 +55,10 @@ class Denials:
     def keep(
         self, what: Hashable, key: str, answer: Reply | Report, now_ms: float, follows_a_plan: bool = False
     ) -> None:
-        lasts_ms = answer.wait_ms if answer.verdict == "limited" and _by_a_rate(answer) else SHORT_MS
-        if follows_a_plan:
-            lasts_ms = min(lasts_ms, SHORT_MS)
         self._drop(what)
         while len(self._entries) >= self.most:
             self._drop(next(iter(self._entries)))
-        self._entries[what] = Entry(answer, now_ms, now_ms + lasts_ms, key)
+        self._entries[what] = Entry(answer, now_ms, now_ms + lasts_ms(answer, follows_a_plan), key)
         self._of_key.setdefault(key, set()).add(what)
 
     def forget(self, key: str) -> None:
@@ -74,6 +71,13 @@ class Denials:
             others.discard(what)
             if not others:
                 del self._of_key[entry.key]
+
+
+def lasts_ms(answer: Reply | Report, follows_a_plan: bool) -> int:
+    """For how long a denial is remembered."""
+    if answer.verdict == "limited" and _by_a_rate(answer) and not follows_a_plan:
+        return answer.wait_ms
+    return min(answer.wait_ms, SHORT_MS) if answer.wait_ms >= 0 else SHORT_MS
 
 
 def _by_a_rate(answer: Reply | Report) -> bool:

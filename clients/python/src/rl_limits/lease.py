@@ -9,7 +9,6 @@ end.
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from typing import NamedTuple
 from . import _given as given
 from ._commands import LONGEST_S, Held, Rules, follow_a_plan, to_ms
 from ._core import Answer, AsyncRunner, Flow, Runner
-from ._denials import SHORT_MS
+from ._denials import lasts_ms
 from ._errors import is_undecided
 from ._replies import Reply
 
@@ -41,7 +40,7 @@ class Book:
     def __init__(self, ttl_s: float, most: int, follows_a_plan: bool = False) -> None:
         self.ttl_s = ttl_s
         self.most = most
-        self._longest_denial_ms = SHORT_MS if follows_a_plan else math.inf
+        self._follows_a_plan = follows_a_plan
         self.next_units = 1
         self.taken: Taken | None = None
         self.used = 0
@@ -56,8 +55,7 @@ class Book:
         if self._denial:
             reply, least, at_s = self._denial
             ago_ms = int((now_s - at_s) * 1000)
-            lasts_ms = reply.wait_ms if reply.wait_ms >= 0 else SHORT_MS
-            if units >= least and ago_ms < min(lasts_ms, self._longest_denial_ms):
+            if units >= least and ago_ms < lasts_ms(reply, self._follows_a_plan):
                 return reply.later(ago_ms)
         return None
 

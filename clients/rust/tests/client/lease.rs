@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tower_redis_ratelimit::redis::RedisResult;
-use tower_redis_ratelimit::{Lease, LeaseOptions, Outage, RateLimiter, Rules, Source};
+use tower_redis_ratelimit::{Lease, LeaseOptions, Outage, RateLimiter, Rules, Source, Verdict};
 
 use crate::support::server::{ALL, Server};
 use crate::support::until;
@@ -57,7 +57,8 @@ async fn every_server_lets_pass_exactly_what_the_limit_allows() {
 #[tokio::test]
 async fn units_that_were_taken_for_nothing_can_be_taken_again() {
     let server = Server::start("redis-7.0");
-    let lease = of(server.limiter(), "hot", "3/h");
+    let lease =
+        within(server.limiter(), "hot", "3/h", Duration::from_secs(60), 1).expect("options");
     let all = || async {
         let mut taken = 0;
         while lease.take(1).await.expect("it runs").is_allowed() {
@@ -177,6 +178,17 @@ async fn a_denial_is_remembered_and_smaller_requests_are_tried() {
     assert_eq!((first.source, again.source), (Source::Server, Source::Denial));
     assert!(!again.is_allowed() && again.wait <= first.wait);
     assert!(take(2).await.is_allowed(), "what fits passes");
+}
+
+#[tokio::test]
+async fn a_block_is_remembered_for_a_second() {
+    let server = Server::start("redis-7.0");
+    let lease = of(server.limiter(), "k", "10/h");
+    server.send("RL.BLOCK k EX 3600");
+    let take = async || lease.take(1).await.expect("it runs");
+    assert_eq!((take().await.verdict, take().await.source), (Verdict::Blocked, Source::Denial));
+    server.send("RL.UNBLOCK k");
+    until("it is forgotten", async || take().await.is_allowed()).await;
 }
 
 #[tokio::test]
