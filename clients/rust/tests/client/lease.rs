@@ -57,28 +57,14 @@ async fn every_server_lets_pass_exactly_what_the_limit_allows() {
 #[tokio::test]
 async fn units_that_were_taken_for_nothing_can_be_taken_again() {
     let server = Server::start("redis-7.0");
-    let lease =
-        within(server.limiter(), "hot", "3/h", Duration::from_secs(60), 1).expect("options");
-    let all = || async {
-        let mut taken = 0;
-        while lease.take(1).await.expect("it runs").is_allowed() {
-            taken += 1;
-        }
-        taken
-    };
-    assert_eq!(all().await, 3);
-    lease.give_back(2);
-    assert_eq!(all().await, 1, "the last lease had one unit");
-    lease.close().await.expect("it runs");
-    lease_of_nothing(&server).await;
-}
-
-async fn lease_of_nothing(server: &Server) {
-    let lease = of(server.limiter(), "cold", "3/h");
+    let lease = of(server.limiter(), "hot", "3/h");
+    let takes = async |units| lease.take(units).await.expect("it runs").is_allowed();
     lease.give_back(9);
-    lease.close().await.expect("it runs");
-    let left = server.limiter().peek(("cold", "3/h")).await.expect("it runs").remaining;
-    assert_eq!(left, Some(3), "without a lease nothing comes back");
+    assert!(takes(3).await);
+    lease.give_back(2);
+    assert!(takes(2).await && !takes(1).await);
+    lease.give_back(9);
+    assert!(!takes(1).await, "the lease has ended");
 }
 
 #[tokio::test]
