@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::config::Config;
+use crate::config::{Config, texts};
 use crate::options::Options;
 
 #[tokio::main]
@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
 async fn run(options: Options) -> anyhow::Result<()> {
     options.start_log();
     if options.check_config {
-        print!("{}", Config::read(&options.files)?);
+        print!("{}", Config::of(&texts(&options.files)?, &options.files)?);
         return Ok(());
     }
     serve::serve(options).await

@@ -17,12 +17,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub async fn follow(files: Files, mut known: Option<Texts>, config: watch::Sender<Arc<Config>>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let found = texts(&files).ok();
-        if found == known {
+        let found = texts(&files);
+        if found.as_ref().ok() == known.as_ref() {
             continue;
         }
-        known = found;
-        match Config::read(&files) {
+        known = found.as_ref().ok().cloned();
+        match found.and_then(|texts| Config::of(&texts, &files)) {
             Ok(read) => {
                 metering::loaded("success");
                 tracing::info!("the configuration was read again");

@@ -32,11 +32,11 @@ const GRACE: Duration = Duration::from_secs(10);
 
 pub async fn serve(options: Options) -> Result<()> {
     let counts = metering::start()?;
-    let known = texts(&options.files).ok();
-    let config = Config::read(&options.files)?;
+    let known = texts(&options.files)?;
+    let config = Config::of(&known, &options.files)?;
     metering::loaded("success");
     let (changes, config) = watch::channel(Arc::new(config));
-    tokio::spawn(reload::follow(options.files.clone(), known, changes));
+    tokio::spawn(reload::follow(options.files.clone(), Some(known), changes));
     let limiter = connect::limiter(&options)?;
     tokio::spawn(metering::keep_up(counts.clone(), limiter.clone()));
     let Options { listen, answers, redis, .. } = options;

@@ -11,7 +11,7 @@ use crate::reply::{Answer, Source, Verdict};
 
 /// How long to remember a denial that may end at any time: a block, a pause, an endless wait,
 /// or one under a plan, which the customer may change.
-pub const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(1);
 
 /// The last denial of each key.
 #[derive(Debug)]
@@ -57,17 +57,13 @@ impl<A: Answer> Denials<A> {
         rules: impl IntoIterator<Item = &'a str>,
         answer: &A,
     ) {
-        let (verdict, wait, source) = answer.head();
+        let (verdict, _, source) = answer.head();
         let denied = verdict != Verdict::Allowed && source == Source::Server;
         let Some(units) = units(check).filter(|_| denied) else { return };
         if !rules.into_iter().all(lasts) {
             return;
         }
-        let lasting = match (verdict, wait) {
-            (Verdict::Limited, Some(wait)) if answer.is_by_rule() && !follow_a_plan(check) => wait,
-            (_, wait) => wait.unwrap_or(SHORT).min(SHORT),
-        };
-        let Some(until) = since.checked_add(lasting) else { return };
+        let Some(until) = since.checked_add(lasting(answer, follow_a_plan(check))) else { return };
         let limits = check.limits.clone();
         let denial = Denial { limits, units, since, until, answer: answer.clone() };
         let mut map = self.map();
@@ -81,6 +77,14 @@ impl<A: Answer> Denials<A> {
 
     fn map(&self) -> MutexGuard<'_, Bounded<Vec<u8>, Denial<A>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For how long a denial is remembered.
+pub fn lasting(answer: &impl Answer, follows_a_plan: bool) -> Duration {
+    match answer.head() {
+        (Verdict::Limited, Some(wait), _) if answer.is_by_rule() && !follows_a_plan => wait,
+        (_, wait, _) => wait.unwrap_or(SHORT).min(SHORT),
     }
 }
 

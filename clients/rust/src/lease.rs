@@ -12,10 +12,10 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::check::Check;
-use crate::denials::SHORT as SHORT_DENIAL;
+use crate::denials::lasting;
 use crate::limiter::RateLimiter;
 use crate::receipt::Receipt;
-use crate::reply::{Answer, Reply, Source, Verdict};
+use crate::reply::{Reply, Source, Verdict};
 use crate::rules::Rules;
 use crate::settlement::Settlement;
 
@@ -269,15 +269,7 @@ impl Shared {
         }
         let mut state = self.state();
         if !taken.is_allowed() {
-            let lasting = match (verdict, wait) {
-                (Verdict::Limited, Some(wait))
-                    if reply.is_by_rule() && !self.rules.follow_a_plan() =>
-                {
-                    wait
-                }
-                (_, wait) => wait.unwrap_or(SHORT_DENIAL).min(SHORT_DENIAL),
-            };
-            let until = asked.checked_add(lasting);
+            let until = asked.checked_add(lasting(reply, self.rules.follow_a_plan()));
             state.denied = until.map(|until| (until, units, verdict));
         } else if let Some(granted) = reply.granted.filter(|_| reply.limit.is_some()) {
             // An exempt key has no holds.

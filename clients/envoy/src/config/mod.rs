@@ -12,12 +12,12 @@ use std::{fmt, fs};
 
 use anyhow::{Context, Result, ensure};
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use tower_redis_ratelimit::Engine;
 
 use crate::options::Files;
 use file::{Descriptor, File};
 pub use limit::Limit;
 use pattern::Pattern;
-use tower_redis_ratelimit::Engine;
 pub use unit::of as unit_of;
 
 #[derive(Debug, Default)]
@@ -46,11 +46,11 @@ struct Node {
 }
 
 impl Config {
-    /// Reads all files of the folder.
-    pub fn read(from: &Files) -> Result<Self> {
+    /// The limits of these texts.
+    pub fn of(texts: &Texts, from: &Files) -> Result<Self> {
         let mut config = Self::default();
-        for (file, text) in texts(from)? {
-            let added = config.add(&text, from.merge_domain_config, from.engine);
+        for (file, text) in texts {
+            let added = config.add(text, from.merge_domain_config, from.engine);
             added.with_context(|| file.display().to_string())?;
         }
         Ok(config)

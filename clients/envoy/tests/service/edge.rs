@@ -22,7 +22,7 @@ async fn clients_get_a_429_with_fields_at_the_edge() {
             passed.field("x-ratelimit-limit").is_some_and(|limit| limit.starts_with("3, 3;w=60"))
         );
     }
-    // The path is the value of the descriptor: another one has a limit of its own.
+    // Each path has its own limit, since it is the value of the descriptor.
     let denied = envoy.get("/search?q=a", &[]).await;
     assert_eq!(denied.status, 429);
     let wait = denied.field("retry-after").expect("a field").parse::<u64>().expect("seconds");

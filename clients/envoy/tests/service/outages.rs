@@ -1,9 +1,11 @@
 //! What is answered while the server gives no decision.
 
+use std::time::{Duration, Instant};
+
 use tonic::Code;
 
 use crate::server::Server;
-use crate::support::service::{Service, descriptor};
+use crate::support::service::{PATIENCE, Service, descriptor};
 
 const CONFIG: &str = "
 domain: shop
@@ -25,8 +27,10 @@ async fn the_option_answers_while_the_server_is_away_and_the_server_afterwards()
         server.kill();
         assert_eq!(client.codes(&["user=ann"]).await, expected, "{outage}");
         server.restart();
+        let start = Instant::now();
         while client.codes(&["user=bob"]).await != "ok [ok:3/4]" {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            assert!(start.elapsed() < PATIENCE, "{outage}: the server is not asked again");
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }
