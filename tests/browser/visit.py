@@ -8,11 +8,12 @@
     match SELECTOR REGEX   the element's text matches REGEX, or will within twenty seconds
     fill SELECTOR TEXT     types TEXT into a field
     click SELECTOR         clicks the element
-    open URL               visits another page; a path is one of the same server
-    screenshot FILE        saves what is seen as a PNG
+    open URL               visits another page; a path means the same server
+    screenshot FILE        saves what the page shows as a PNG
 
-A selector is one of CSS, or of playwright: 'text=Ask', 'role=button[name=Ask]'. It has to mean one element. Ends with 0 if
-every step succeeded and no script of a page threw an error; else says which step failed, and what was there instead.
+A SELECTOR is one of CSS or of playwright: 'text=Ask', 'role=button[name=Ask]'. It must match exactly one element.
+Exits with 0 if every step succeeded and no script of a page threw an error; else says which step failed, and what the
+page showed.
 `scripts/fetch.py chromium` brings the browser.
 """
 
@@ -39,7 +40,7 @@ STEPS = {
 
 
 def parse(words):
-    """The steps that the words of a command line mean: a name and its arguments each."""
+    """The steps that a command line gives: the name of each and its arguments."""
     words, steps = list(words), []
     while words:
         name = words.pop(0)
@@ -63,7 +64,7 @@ def visit(url, steps):
                 STEPS[name][1](page, *arguments)
             except (AssertionError, Error) as error:
                 return f"{name} {' '.join(arguments)}: {error}"
-        browser.close()  # after which no error is still on its way
+        browser.close()  # from now on no error can arrive
     return errors[0] if errors else None
 
 

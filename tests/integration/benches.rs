@@ -1,4 +1,4 @@
-//! `benches/latency/`, for a second at each rate.
+//! Runs `benches/latency/` for a second at each rate.
 
 use std::process::Command;
 

@@ -68,7 +68,7 @@ fn a_timed_out_command_waits_until_its_connection_closes() {
         assert_eq!(client.outcome(), "Command timed out");
     }
     assert_eq!(waiting(&mut c), 2);
-    // A client that keeps the connection open may get a slot that nothing uses.
+    // The client that keeps its connection open gets the slot, though its command timed out.
     free(&mut c, "open");
     eventually_waiting(&mut c, 1);
     assert_eq!(verdict(&mut c, "RL.PEEK open slots:1"), 1);

@@ -15,7 +15,7 @@ use crate::support::waiters::waiting;
 /// The server that the clients talk to.
 fn server() -> Server {
     let flavor = server::all().into_iter().find(|flavor| flavor.name == "redis-8.2");
-    flavor.expect("of the matrix").start()
+    flavor.expect("redis-8.2 is in the matrix").start()
 }
 
 /// Takes the only slot of a key.

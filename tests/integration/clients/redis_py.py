@@ -1,6 +1,6 @@
 """A redis-py client that waits in line, for redis_py.rs.
 
-    redis_py.py PORT KEY OPTIONS        OPTIONS: those of redis.Redis, as JSON; "retries": how often to send again
+    redis_py.py PORT KEY OPTIONS        OPTIONS: options of redis.Redis, as JSON; "retries": how often to send again
 
 Prints the verdict, or the name of the exception. Keeps its client until its input ends.
 """

@@ -54,7 +54,7 @@ fn a_connection_that_gives_up_is_charged_nothing() {
 }
 
 #[test]
-fn an_asynchronous_connection_waits_as_long_as_it_is_told() {
+fn an_asynchronous_connection_waits_up_to_its_response_timeout() {
     let server = server();
     let mut c = server.connect();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A client in another language: a script that sends one `RL.WAIT`, and prints how that ended.
+//! A client in another language: a script that sends one `RL.WAIT`, and prints the outcome.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -21,7 +21,7 @@ pub struct Script {
 
 impl Script {
     /// Starts `name`, which sends `RL.WAIT key 20000 HOLD id EX 100 slots:1` with the key as
-    /// id. The options are those of its library, as JSON.
+    /// id. `options` are the options of the client library, as JSON.
     pub fn start(
         mut program: Command,
         name: &str,
@@ -43,7 +43,7 @@ impl Script {
         Self { process, input, printed }
     }
 
-    /// The verdict, or the name of the error.
+    /// The verdict, or the error as the script prints it.
     pub fn outcome(&self) -> String {
         self.printed.recv_timeout(PATIENCE).expect("it prints how it ended")
     }

@@ -160,7 +160,7 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.LOAD", &["payload"], &["internal"]),
 ];
 
-/// An id one byte too long.
+/// An id that is one byte too long.
 const ID_OF_65_BYTES: &str = "12345678901234567890123456789012345678901234567890123456789012345";
 
 /// Calls of commands without a key, and what the error must say.
@@ -185,7 +185,7 @@ const WRONG_WITHOUT_KEY: &[(&str, &[&str])] = &[
 /// The key's value, and when it expires.
 fn dump(c: &mut Connection) -> (Vec<u8>, i64) {
     let dump = cmd("DUMP").arg("k").query(c).unwrap();
-    // 6.2 replies only the time left, which changes by itself.
+    // Redis 6.2 has no PEXPIRETIME, and the time left changes by itself.
     let expires = cmd("PEXPIRETIME").arg("k").query(c).unwrap_or(0);
     (dump, expires)
 }
@@ -277,7 +277,7 @@ fn a_key_of_another_type_is_refused_and_stays() {
 }
 
 #[test]
-fn rules_of_any_bytes_are_refused_and_keys_of_any_bytes_taken() {
+fn arbitrary_bytes_are_refused_as_rules_and_accepted_as_keys() {
     server::on_all(|server| {
         let mut c = server.connect();
         let bytes: Vec<Vec<u8>> = vec![

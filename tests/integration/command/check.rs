@@ -86,7 +86,7 @@ fn a_flood_does_not_drain_longer_limits() {
 }
 
 #[test]
-fn a_fixed_window_and_no_log_allows_twice_its_limit() {
+fn fixed_windows_allow_twice_their_limit_at_an_edge_and_logs_do_not() {
     on_all_allowing_at(|c| {
         assert_eq!(passed(c, "fixed", clock(12, 0, 59), "fixed:100/m", 110), 100);
         assert_eq!(passed(c, "fixed", clock(12, 1, 0), "fixed:100/m", 110), 100);
@@ -120,7 +120,7 @@ fn a_leaky_bucket_replies_when_each_turn_comes() {
             assert_eq!(reply, [0, 3, remaining, turn_ms, reset_ms]);
         }
         assert_eq!(check(c, "l", clock(9, 0, 0), rule), [1, 3, 0, 100, 300]);
-        // Without a queue requests are only spaced.
+        // Without a queue, requests are only spaced.
         assert_eq!(check(c, "s", clock(9, 0, 0), "leaky:10/s,queue=0"), [0, 1, 0, 0, 100]);
         assert_eq!(check(c, "s", clock(9, 0, 0), "leaky:10/s,queue=0")[0], 1);
         assert_eq!(check(c, "s", clock(9, 0, 0) + 100_000, "leaky:10/s,queue=0")[0], 0);
@@ -170,7 +170,7 @@ fn a_small_limit_does_not_trim_what_a_large_limit_needs() {
             assert_eq!(check(&mut c, "user", clock(0, 0, second), "5/s")[0], 0);
         }
         assert_eq!(check(&mut c, "user", clock(0, 0, 15), "100/d")[0], 1);
-        // Nor does a restart.
+        // A restart does not trim the log either.
         drop(c);
         server.restart();
         let mut c = server.connect();

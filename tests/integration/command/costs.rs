@@ -18,7 +18,7 @@ fn five(c: &mut Connection, line: &str) -> [i64; 5] {
 }
 
 #[test]
-fn a_request_and_its_tokens_have_a_cost_each() {
+fn a_request_and_its_tokens_each_have_a_cost() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let () = ask(&mut c, &format!("RL.POLICY SET llm {LLM}"));
@@ -64,7 +64,7 @@ fn of_rules<T: FromRedisValue>(full: &Map, field: &str) -> Vec<T> {
 }
 
 #[test]
-fn full_shows_each_cost_and_the_rule_as_it_is_named() {
+fn full_shows_each_cost_in_effect_and_each_rules_own_text() {
     server::on_all(|server| {
         let mut c = server.connect();
         let reply: Map = ask(&mut c, &format!("RL.PEEK k COST 7 COST out=3 FULL {LLM}"));
@@ -117,7 +117,7 @@ fn costs_reach_replicas_and_the_append_only_file() {
         assert_eq!(digest(&mut p), digest(&mut r));
         let aof = fs::read(appended_aof(server)).expect("the append-only file");
         let aof = String::from_utf8_lossy(&aof);
-        // The rule's own text, unless the request gives a cost by name.
+        // An effect has the rule's own text, unless the request gives a cost by name.
         for text in ["50/1m,cost=1", "fixed:9/h\r", "window:5/1h,name=a,cost=1"] {
             assert!(aof.contains(text), "{text}");
         }

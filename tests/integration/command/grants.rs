@@ -1,5 +1,5 @@
-//! `COST a..b`: grants as much as passes. The sixth integer of the reply, what limits a grant,
-//! and holds for a granted cost.
+//! `COST a..b` grants as many units as the rules admit: the sixth integer of the reply, what
+//! limits a grant, and holds with a granted cost.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "less than the least is denied, and nothing is consumed",
+        "a check that the range's least does not pass is denied, and consumes nothing",
         &[
             ("0", "CHECK k COST 200 250/m", "0 250 50 0 60000"),
             ("0", "CHECK k COST 60..100 250/m", "1 250 50 60000 60000 0"),
@@ -29,7 +29,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a hold is for what was granted, and its repeat answers that",
+        "a hold has the granted cost, and a repeat replies that cost",
         &[
             ("0", "CHECK k COST 1..10 HOLD j EX 9 slots:8", "0 8 0 0 9000 8"),
             ("1", "CHECK k COST 5..20 HOLD j EX 8 slots:8", "0 8 0 0 8000 8"),
@@ -40,7 +40,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "the wait is that of the least",
+        "the wait is that for the range's least",
         &[
             ("0", "CHECK k COST 9 bucket:10/s", "0 10 1 0 900"),
             ("0", "CHECK k COST 2..9 bucket:10/s", "1 10 1 100 900 0"),
@@ -49,7 +49,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "rules of a cost of their own admit that cost",
+        "a rule with a cost in its text admits that cost",
         &[
             ("0", "CHECK k COST 1..100 bucket:2/m,cost=1 bucket:50/m,name=t", "0 50 0 0 60000 50"),
             ("0", "PEEK k bucket:2/m,cost=1", "0 2 1 0 30000"),
@@ -68,11 +68,11 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "shadows do not lower a grant",
+        "shadow rules do not lower a grant",
         &[("0", "CHECK k COST 1..100 bucket:5/m,name=s,shadow bucket:50/m", "0 50 0 0 60000 50")],
     ),
     (
-        "count=all charges the least",
+        "count=all charges a denied check the range's least",
         &[
             ("0", "CHECK k COST 2..5 bucket:6/m,count=all", "0 6 1 0 50000 5"),
             ("0", "CHECK k COST 2..5 bucket:6/m,count=all", "1 6 0 20000 60000 0"),
@@ -80,7 +80,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "the least of several keys is granted",
+        "the key that admits the fewest units sets the grant",
         &[
             ("0", "MCHECK 2 a b COST 1..9 bucket:5/m NEXT bucket:7/m", "0 5 0 0 60000 5"),
             ("0", "PEEK b bucket:7/m", "0 7 2 0 42858"),
@@ -99,7 +99,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "what a lease of tokens did not use comes back",
+        "the unused tokens of a lease come back",
         &[
             ("0", "CHECK k HOLD p EX 2 REFUND COST 1..100 bucket:1000/s", "0 1000 900 0 100 100"),
             ("0", "SETTLE k p COST 30", "1"),

@@ -2,8 +2,8 @@
 
     hammer.py PORT SECONDS PAUSE_US "KEY RULE..."...
 
-It prints a line SCENARIO BEFORE AFTER WAIT for each request that passed, in microseconds, and a line FROM UNTIL for each
-time in which it asked without a pause.
+For each request that passed, it prints a line SCENARIO BEFORE AFTER WAIT, in microseconds. For each period in which it
+asked without a pause, it prints a line FROM UNTIL.
 """
 
 import sys
@@ -32,7 +32,7 @@ while time.monotonic() < end:
         asking[-1][1] = time_asked
     for scenario, reply in enumerate(replies[1::2]):
         if reply[0] == 0:
-            # Valkey 9.1 reads its clock once for several commands: only a time later than the next one is surely after.
+            # Valkey 9.1 reads its clock once for several commands. Only a reading later than the next is surely after.
             after = next((later for later in times[scenario + 2 :] if later > times[scenario + 1]), received)
             passes.append((scenario, times[scenario], after, reply[3] * 1000))
 for scenario, before, after, wait in passes:

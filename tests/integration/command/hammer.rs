@@ -102,8 +102,8 @@ fn ask_in_rust(mut c: Connection) -> Seen {
         for (index, reply) in replies.iter().skip(1).step_by(2).enumerate() {
             let reply: [i64; 5] = from_redis_value(reply.clone()).expect("five integers");
             if reply[0] == 0 {
-                // Valkey 9.1 reads its clock once for several commands, so only a time later
-                // than the next one is surely after the decision.
+                // Valkey 9.1 reads its clock once for several commands, so the next TIME may repeat an
+                // older reading. Only a reading later than that is surely after the decision.
                 let [next, rest @ ..] = &times_us[index + 1..] else { panic!("no time after") };
                 let after_us = rest.iter().find(|time| *time > next).copied();
                 seen.passes[index].push(Pass {
@@ -204,7 +204,7 @@ fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
 }
 
 /// Checks that no window of `period_us` has more than `limit` passes. A pass surely belongs to
-/// a window only if both of its times do: they are far apart if the client stood still.
+/// a window only if both of its times lie in it. They lie far apart if the client paused.
 fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
     for (index, first) in passes.iter().enumerate() {
         let end_us = first.before_us + period_us;
@@ -224,7 +224,7 @@ fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64, lost_us: i64) {
 }
 
 /// Checks that each aligned window has at most `limit` passes, and that each whole window
-/// without a silence has exactly that many.
+/// without a silence has exactly `limit`.
 fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64, silences: &[Range<i64>]) {
     let (first, last) =
         (passes[0].after_us / period_us, passes[passes.len() - 1].before_us / period_us);

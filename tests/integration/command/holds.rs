@@ -11,7 +11,7 @@ use redis::{Connection, FromRedisValue, Value, cmd};
 use crate::support::client::{START_US, ask, attempt, command, dump, exists, refusal, verdict};
 use crate::support::server::{self, Builder};
 
-/// A time in seconds after the start, or before it.
+/// The time that is `seconds` after the start, or before it if negative.
 fn at_us(seconds: &str) -> u64 {
     let seconds: f64 = seconds.parse().expect("seconds");
     START_US.checked_add_signed((seconds * 1e6).round() as i64).expect("a time")
@@ -104,7 +104,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a bucket gives back what it still owes",
+        "a bucket gives back units that it has not refilled yet",
         &[
             ("0", "CHECK b HOLD h EX 60 COST 50 bucket:10/s,burst=50", "0 50 0 0 5000"),
             ("2", "SETTLE b h COST 40", "1"),
@@ -112,7 +112,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a bucket that ran empty gives nothing back",
+        "a bucket that has refilled since the hold gives nothing back",
         &[
             ("0", "CHECK b HOLD h EX 60 COST 50 bucket:10/s,burst=50", "0 50 0 0 5000"),
             ("5", "CHECK b COST 30 bucket:10/s,burst=50", "0 50 20 0 3000"),
@@ -121,7 +121,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a bucket gives back the least debt since the hold",
+        "a bucket gives back at most its least debt since the hold",
         &[
             ("0", "CHECK b HOLD h EX 60 COST 50 bucket:10/s,burst=50", "0 50 0 0 5000"),
             ("3", "CHECK b COST 30 bucket:10/s,burst=50", "0 50 0 0 5000"),
@@ -130,7 +130,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "more than charged is consumed beyond the burst",
+        "a settlement above the charge consumes beyond the burst",
         &[
             ("0", "CHECK b HOLD h EX 60 COST 50 bucket:10/s,burst=50", "0 50 0 0 5000"),
             ("2", "SETTLE b h COST 80", "1"),
@@ -156,7 +156,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "more than charged is consumed from the open window",
+        "a settlement above the charge consumes from the open window",
         &[
             ("-10", "CHECK f HOLD h EX 60 COST 400 fixed:1000/d", "0 1000 600 0 10000"),
             ("10", "SETTLE f h COST 500", "1"),
@@ -241,7 +241,7 @@ fn a_repeat_changes_nothing_but_the_end_and_the_length_of_the_hold() {
             assert_eq!(dump(&mut c, "k"), before, "{rules}");
         }
         play(&mut c, &[("20", "CHECK k HOLD r EX 30 100/m", "0 100 99 0 40000")]);
-        assert_ne!(dump(&mut c, "k"), before, "the end is another");
+        assert_ne!(dump(&mut c, "k"), before, "the hold has a new end");
         play(
             &mut c,
             &[("49.999", "SETTLE k r REFUND", "1"), ("49.999", "PEEK k 100/m", "0 100 100 0 0")],
@@ -307,7 +307,7 @@ fn a_refused_hold_changes_nothing() {
 }
 
 #[test]
-fn holds_on_many_rules_are_fewer() {
+fn the_rules_of_all_holds_in_a_key_are_bounded() {
     server::on_all_with(
         |builder| builder.allow_at().module_args(&["max-holds", "2"]),
         |server| {
@@ -332,7 +332,7 @@ fn holds_on_many_rules_are_fewer() {
                 assert_eq!(dump(&mut c, "k"), before, "{line}");
                 assert!(!exists(&mut c, "new"), "{line}");
             }
-            // Lapsed holds need no room. Log rules share a charge, but keep their names.
+            // Lapsed holds need no room. Log rules share a charge, but each keeps its name.
             let named = command_at("9", &held_on("b", 10..17, "99/h"));
             assert_eq!(verdict(&mut c, &named), 0);
             assert_eq!(verdict(&mut c, &command_at("10", "CHECK k HOLD c EX 9 99/h")), 0);

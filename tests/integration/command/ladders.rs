@@ -1,5 +1,5 @@
-//! Ban ladders, `ban=1m:10m:1h`: the rungs, the count in a key, what forgets it, and what
-//! preserves it: replicas, restarts, copies.
+//! Ban ladders, `ban=1m:10m:1h`: the rungs, the count of bans in a key, what deletes this count,
+//! and what keeps it: replicas, restarts, copies.
 
 use redis::{Connection, Value, cmd};
 
@@ -14,7 +14,7 @@ use crate::support::workload::link::quiet;
 
 const EXAMPLES: &[Example] = &[
     (
-        "each ban takes the next rung, and the last again",
+        "each ban takes the next rung, and after the last one the last again",
         &[
             ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
             ("1", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 60000 60000"),
@@ -42,7 +42,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a plain ban counts nothing",
+        "a ban without a ladder does not count",
         &[
             ("0", "CHECK k COST 2 1/m,ban=1m", "1 1 1 -1 60000"),
             ("60", "CHECK k COST 2 1/m,ban=1m:5m", "1 1 1 -1 60000"),
@@ -58,14 +58,14 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a shadow bans nobody",
+        "a shadow rule bans nobody",
         &[
             ("0", "CHECK k COST 9 5/m,ban=1m:1h,shadow 100/h", "0 100 91 0 3600000"),
             ("1", "CHECK k COST 9 5/m,ban=1m:1h,shadow 100/h", "0 100 82 0 3600000"),
         ],
     ),
     (
-        "each key has its count, and a peek looks only",
+        "each key has its own count, and a peek changes no count",
         &[
             ("0", "MCHECK 2 {m}a {m}b COST 9 5/m,ban=1m:1h NEXT 100/m", "1 5 5 -1 60000"),
             ("60", "MCHECK 2 {m}a {m}b COST 9 5/m,ban=1m:1h", "1 5 5 -1 3600000"),
@@ -75,7 +75,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "holds and slots know ladders",
+        "ladders apply to checks with holds and slots",
         &[
             ("0", "CHECK k HOLD a EX 3000 slots:1,ban=1m:10m", "0 1 0 0 3000000"),
             ("1", "CHECK k HOLD b EX 30 slots:1,ban=1m:10m", "1 1 0 2999000 2999000"),
@@ -99,7 +99,7 @@ fn check(c: &mut Connection, key: &str, at_us: u64, rule: &str) -> (i64, i64) {
 const LADDER: &str = "fixed:0/h,ban=1h:2h:3h";
 const HOUR_MS: i64 = 3_600_000;
 
-/// Bans a key now, and again after the ban.
+/// Bans a key an hour ago for an hour, and again now. Returns the present time.
 fn ban_twice(c: &mut Connection, key: &str) -> u64 {
     let start_us = now_us(c);
     let bans = |c: &mut Connection| bans_of(c, key).expect("a key").bans;
@@ -131,7 +131,7 @@ fn info_shows_the_count_and_when_it_is_forgotten() {
 }
 
 #[test]
-fn only_a_pardon_forgets_bans_before_their_time() {
+fn only_an_unblock_forgets_bans_early() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         ban_twice(&mut c, "k");
@@ -146,11 +146,11 @@ fn only_a_pardon_forgets_bans_before_their_time() {
         assert_eq!(verdict(&mut c, "RL.CHECK k 9/h"), 0);
         assert_eq!(ask::<i64>(&mut c, "RL.RESET k"), 1);
         assert_eq!(bans(&mut c), 2, "a reset keeps the count");
-        // Nothing blocks the key, so the pardon only forgets its bans, once.
+        // Nothing blocks the key, so RL.UNBLOCK only forgets its bans, once.
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 1);
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 0);
         assert!(!exists(&mut c, "k"), "the key was empty");
-        // A pardon removes a ban with its count, and keeps an exemption.
+        // RL.UNBLOCK removes a ban with its count, and keeps an exemption.
         ban_twice(&mut c, "k");
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 1);
         assert!(!exists(&mut c, "k"));
@@ -218,7 +218,7 @@ fn wrong_ladders_are_refused_with_what_was_expected() {
     });
 }
 
-/// What happens to some keys, in turn.
+/// Commands on some keys, in order: the second, and the command.
 const SEQUENCE: &[(&str, &str)] = &[
     ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h"),
     ("1", "CHECK k META who 3/m,ban=1m:10m:1h"),
@@ -270,7 +270,7 @@ fn replicas_restarts_and_copies_have_the_same_counts() {
             }
             let _: i64 = ask(&mut p, "RL.UNBLOCK m");
             replicated(&mut p);
-            assert_eq!(digest(&mut r), digest(&mut p), "pardoned");
+            assert_eq!(digest(&mut r), digest(&mut p), "unblocked");
             let before = digest(&mut p);
             drop(replica);
             restart_from_aof(server);

@@ -125,7 +125,7 @@ fn a_long_meta_is_cut_at_a_character_and_the_check_counts() {
             assert_eq!(seen(&mut c).collect::<Vec<_>>(), kept);
             replicated(&mut c);
             assert_eq!(seen(&mut replica.connect()).collect::<Vec<_>>(), kept);
-            // RL.MCHECK cuts it too.
+            // RL.MCHECK cuts a long META, too.
             let many = cmd("RL.MCHECK").arg(&["2", "a", "b", "META", &long, "2/h"]).clone();
             assert_eq!(many.query::<[i64; 5]>(&mut c).unwrap()[0], 0);
             assert_eq!(log(&mut c, "b")[0].3, some("xxxxxxxx"));

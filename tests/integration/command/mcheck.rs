@@ -292,7 +292,7 @@ fn a_denial_charges_rules_that_count_all_under_every_key() {
         assert_eq!(left(&mut c, "x", "bucket:1/d,burst=3"), 2);
         assert_eq!(left(&mut c, "c", "9/h"), 8, "a denial counted without count=all");
 
-        // Behind a block no key is charged. Next to an exempt key the other keys are.
+        // If a key is blocked, no key is charged. If a key is exempt, the others are charged.
         let () = ask(&mut c, "RL.BLOCK blocked");
         let () = ask(&mut c, "RL.EXEMPT exempt");
         let all = format!("AT {START_US} 1/h,count=all");
@@ -321,8 +321,8 @@ fn a_check_takes_64_keys_with_32_rules_each() {
     });
 }
 
-/// A pipeline of checks of this many keys, 192 in all. Pipelines of few and of many keys take equally
-/// long if the time of a check grows linearly: then a busy machine interrupts neither more often.
+/// A pipeline of checks of `keys` keys each, 192 keys in all. If a check's time grows linearly with
+/// its keys, every such pipeline takes equally long, and a busy machine interrupts each equally often.
 fn checks(keys: usize) -> Pipeline {
     let names: Vec<String> = (0..keys).map(|n| format!("k{n}")).collect();
     let rules = "bucket:1000000000/h 1000/s window:1000000000/h fixed:1000000000/h";

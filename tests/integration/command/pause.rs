@@ -13,13 +13,13 @@ use crate::support::waiters::wait_in_line;
 /// A verdict, a limit, what remains, the wait and the reset.
 type Reply = [i64; 5];
 
-/// The milliseconds that a pause or a denial has left, which `most` bounds.
+/// Checks that between `most - 20_000` and `most` milliseconds of a pause or a denial are left.
 #[track_caller]
 fn assert_left(left: i64, most: i64) {
     assert!((most - 20_000..=most).contains(&left), "{left} ms of {most} ms are left");
 }
 
-/// Checks that a time has passed since the start. The server's clocks may be a little ahead.
+/// Checks that `ms` have passed since the start. The server's clocks may be a little ahead.
 #[track_caller]
 fn assert_passed(start: Instant, ms: u64) {
     let passed = start.elapsed();
@@ -76,7 +76,7 @@ fn a_paused_key_denies_every_check_until_it_is_resumed() {
 }
 
 #[test]
-fn a_longer_wait_of_a_rule_is_the_answer_and_bans_nobody() {
+fn a_rules_wait_is_replied_if_it_is_longer_and_bans_nobody() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
@@ -135,7 +135,7 @@ fn a_pause_survives_a_restart_a_copy_and_a_failover() {
 }
 
 #[test]
-fn a_pause_that_does_not_grow_mends_an_expiry_that_a_user_shortened() {
+fn a_pause_that_is_not_prolonged_restores_an_expiry_that_a_user_shortened() {
     server::on_all(|server| {
         let mut c = server.connect();
         let replica = replica_of(server);
@@ -149,7 +149,7 @@ fn a_pause_that_does_not_grow_mends_an_expiry_that_a_user_shortened() {
             assert_left(ask(&mut c, "RL.PAUSE k EX 30 REASON shorter"), 3_000_000);
             let after = expires_ms(&mut c, server.flavor(), "k");
             assert!(after >= now_ms(&mut c) + 2_900_000, "the pause ends later");
-            assert_eq!(after == before, !shortened, "a right expiry stays");
+            assert_eq!(after == before, !shortened, "a correct expiry stays");
             replicated(&mut c);
             assert_eq!(expires_ms(&mut r, server.flavor(), "k"), after);
             assert_eq!(dump(&mut r, "k"), dump(&mut c, "k"));
@@ -159,7 +159,7 @@ fn a_pause_that_does_not_grow_mends_an_expiry_that_a_user_shortened() {
 }
 
 #[test]
-fn a_pause_outlives_an_unblock_and_goes_with_its_key() {
+fn a_pause_outlives_an_unblock_and_moves_with_its_key() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_left(ask(&mut c, "RL.PAUSE k EX 300"), 300_000);
@@ -203,8 +203,8 @@ fn the_longest_block_pause_or_wait_of_several_keys_decides() {
     });
 }
 
-/// As for one key: it charges nothing, bans nobody, and is no denied request of a rule. A block of
-/// one key is recorded on all, and lets the rules of others ban.
+/// A pause of one key charges no other key, bans nobody, and is not counted as a denial. A block of
+/// one key is recorded on all keys, and the rules of the others can ban.
 #[test]
 fn a_pause_of_one_key_leaves_no_trace_on_the_others() {
     const BANNING: &str = "fixed:1/h,align=first,count=all,ban=2h";
@@ -242,7 +242,7 @@ fn a_pause_of_one_key_leaves_no_trace_on_the_others() {
 }
 
 #[test]
-fn a_deadline_in_a_pause_is_kept() {
+fn a_client_whose_deadline_comes_before_the_end_of_a_pause_is_denied_then() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD a EX 3000 slots:1"), 0);
@@ -257,8 +257,8 @@ fn a_deadline_in_a_pause_is_kept() {
     });
 }
 
-/// The contract says at most 5 ms late. Other programs may keep this machine busy, so one client of
-/// many has to pass in time, and none too early.
+/// Other programs may keep this machine busy, so one client of several has to pass soon after its
+/// pause. None may pass before the end.
 #[test]
 fn a_client_in_line_passes_right_after_a_pause() {
     server::on_all(|server| {

@@ -11,7 +11,7 @@ use crate::support::waiters::wait_in_line;
 
 type Reply = [i64; 5];
 
-/// Lets 2 pass a minute as free, 100 as pro.
+/// `free` admits 2 units a minute, `pro` 100.
 const POLICIES: [&str; 2] = ["free 2/m", "pro 100/m"];
 
 /// The time this many milliseconds after `START_US`.
@@ -29,7 +29,7 @@ fn text(value: &str) -> Option<Value> {
 }
 
 #[test]
-fn a_plan_decides_and_without_one_the_default() {
+fn a_plan_decides_and_the_default_decides_without_a_plan() {
     server::on_all(|server| {
         let mut c = server.connect();
         policies::set(&mut c, &POLICIES);
@@ -41,7 +41,7 @@ fn a_plan_decides_and_without_one_the_default() {
         assert_eq!(ask::<i64>(&mut c, "RL.UNPLAN u"), 1);
         assert_eq!(ask::<Reply>(&mut c, line)[..3], [1, 2, 0]);
         assert_eq!(ask::<i64>(&mut c, "RL.UNPLAN u"), 0);
-        // It is never counted by the name of a policy that it did not use.
+        // A check is not counted for a policy that it did not use.
         assert_eq!(policies::counted(&mut c, "pro"), Some((1, 0)));
         assert_eq!(policies::counted(&mut c, "free"), Some((1, 1)));
     });
@@ -112,7 +112,7 @@ fn an_unknown_plan_lets_the_default_decide_and_is_counted() {
             2,
             "a peek counts nothing"
         );
-        // The policy may come later.
+        // The policy may be set later.
         let () = ask(&mut c, "RL.POLICY SET gone 7/m");
         assert_eq!(ask::<Reply>(&mut c, "RL.CHECK u @plan:free")[1], 7);
         // Without a plan, an unknown default is an error.
@@ -123,7 +123,7 @@ fn an_unknown_plan_lets_the_default_decide_and_is_counted() {
 }
 
 #[test]
-fn two_rules_of_one_identity_are_refused_whoever_named_them() {
+fn two_rules_of_one_identity_are_refused_with_and_without_a_plan() {
     server::on_all(|server| {
         let mut c = server.connect();
         policies::set(&mut c, &POLICIES);
@@ -154,11 +154,11 @@ fn each_of_several_keys_has_its_own_plan() {
         let any =
             |c: &mut Connection| -> Vec<i64> { ask(c, "RL.MCHECK 2 {p}a {p}b ANY @plan:free") };
         assert_eq!(any(&mut c)[5], 0);
-        assert_eq!(any(&mut c)[..3], [0, 100, 98], "the first is used up");
+        assert_eq!(any(&mut c)[..3], [0, 100, 98], "the first key's units are used up");
         let mixed: Vec<i64> =
             ask(&mut c, "RL.MCHECK 2 {p}b {p}c COST 0 @plan:free NEXT 9/h @plan:free");
         assert_eq!(mixed[0], 0);
-        // What replicas and files get are rules.
+        // Keys store states by rule, not by policy.
         let copy = dump(&mut c, "{p}b");
         let () = ask(&mut c, "RL.POLICY DEL pro");
         assert_eq!(dump(&mut c, "{p}b"), copy);

@@ -47,7 +47,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a tenant has slots, and all tenants together",
+        "each tenant has slots, and so have all tenants together",
         &[
             ("0", "MCHECK 2 {m}:t7 {m} HOLD j EX 60 slots:1 NEXT slots:10", "0 1 0 0 60000"),
             ("0", "MCHECK 2 {m}:t7 {m} HOLD i EX 60 slots:1 NEXT slots:10", "1 1 0 60000 60000"),
@@ -73,7 +73,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a lowered limit evicts nobody",
+        "a lowered limit ends no hold",
         &[
             ("0", "CHECK k HOLD a EX 10 slots:3", "0 3 2 0 10000"),
             ("0", "CHECK k HOLD b EX 20 slots:3", "0 3 1 0 20000"),
@@ -89,7 +89,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "named pools lie side by side",
+        "named pools are independent",
         &[
             ("0", "CHECK k HOLD a EX 30 slots:1,name=gpu slots:9,name=all", "0 1 0 0 30000"),
             ("0", "CHECK k HOLD b EX 40 slots:9,name=all", "0 9 7 0 40000"),
@@ -112,7 +112,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a denial with a ban blocks, and slots end behind the block",
+        "a denial with a ban blocks the key, and its holds can still end",
         &[
             ("0", "CHECK k HOLD a EX 30 slots:1,ban=1m", "0 1 0 0 30000"),
             ("1", "CHECK k HOLD b EX 30 slots:1,ban=1m", "1 1 0 60000 60000"),
@@ -123,7 +123,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "slots on trial are taken beyond their limit",
+        "slots of a shadow rule are taken beyond its limit",
         &[
             ("0", "CHECK k HOLD a EX 30 slots:1,shadow bucket:9/m", "0 9 8 0 6667"),
             ("0", "CHECK k HOLD b EX 30 slots:1,shadow bucket:9/m", "0 9 7 0 13334"),
@@ -131,7 +131,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "refunds pass slots by, and a reset frees them",
+        "a refund frees no slots, and a reset frees all",
         &[
             ("0", "CHECK k HOLD a EX 30 COST 2 slots:4 bucket:9/m", "0 4 2 0 30000"),
             ("0", "REFUND k 1", "1"),
@@ -245,7 +245,7 @@ fn wrong_slots_are_refused_and_change_nothing() {
     });
 }
 
-/// Changes of slots and grants, in turn. The denied checks notice that holds have lapsed.
+/// Commands on slots and grants, in order. The denied checks find lapsed holds.
 const SEQUENCE: &[(&str, &str)] = &[
     ("0", "CHECK k HOLD a EX 5 slots:2"),
     ("0", "CHECK k HOLD b EX 6 REFUND COST 1..3 slots:2 9/m,cost=1"),

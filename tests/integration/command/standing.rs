@@ -153,7 +153,7 @@ fn blocks_and_exemptions_survive_restarts_and_promotion() {
             let _: String = ask(&mut c, "RL.EXEMPT vip");
             assert_eq!(check(&mut c, "banned COST 9 5/h,ban=10m,name=brute")[0], 1);
             let replica = replica_of(server);
-            // The replica has the earlier ones in its snapshot and gets the later ones as
+            // The replica gets the earlier blocks in its snapshot, and the later ones as
             // effects.
             let _: String = ask(&mut c, "RL.BLOCK late REASON late");
             let _: String = ask(&mut c, "RL.BLOCK lifted");
@@ -200,7 +200,7 @@ fn a_denial_by_a_rule_with_a_ban_blocks_the_key() {
         assert!((590_000..=600_000).contains(&wait_ms), "{wait_ms}");
         let rows = blocks(&mut c, "");
         assert_eq!((rows[0].1.as_str(), rows[0].3.as_str()), ("blocked", "rule brute"));
-        // The reason contains the text of a rule without a name.
+        // If the rule has no name, the reason contains its text.
         check(&mut c, "other COST 9 bucket:5/m,ban=1h");
         assert_eq!(blocks(&mut c, "MATCH other")[0].3, "rule bucket:5/1m,ban=1h");
         assert_eq!(client::info(&mut c, "ratelimit", "ratelimit_bans"), 2.0);

@@ -40,7 +40,7 @@ fn assert_replies(c: &mut Connection, preparation: &[&str], expected: &[(&str, [
 }
 
 #[test]
-fn the_reply_is_that_of_the_readme_of_redis_cell() {
+fn the_reply_equals_the_one_in_the_readme_of_redis_cell() {
     server::on_all(|server| {
         let mut c = server.connect();
         for name in NAMES {
@@ -109,7 +109,7 @@ fn a_rate_of_zero_denies_everything() {
             ("k 4 0 60", [1, 5, 0, NEVER, 0]),
             ("k 4 0 60 0", [0, 5, 0, -1, 0]),
             ("k 4 24 86400 2", [0, 5, 3, -1, 7_200]),
-            // At a rate of zero nothing passes, and the state ends all the same.
+            // At a rate of zero nothing passes, but the state still ends.
             ("k 4 0 60", [1, 5, 0, NEVER, 7_200]),
             ("k 4 0 60 -1", [0, 5, 0, -1, 3_600]),
             ("k 4 24 86400 0", [0, 5, 4, -1, 3_600]),
@@ -186,7 +186,7 @@ fn wrong_arguments_are_refused_and_change_nothing() {
             assert!(refusal(&mut c, name).contains("wrong number of arguments"));
         }
         assert_eq!(ask::<Vec<u8>>(&mut c, "DUMP k"), before);
-        // A key that redis-cell left is of another type.
+        // A key that redis-cell wrote has another type.
         let () = ask(&mut c, "SET theirs 1795282403083671038");
         assert!(refusal(&mut c, "CL.THROTTLE theirs 15 30 60").contains("WRONGTYPE"));
     });

@@ -8,9 +8,8 @@ use crate::support::files::{restart_from_aof, with_synced_aof};
 use crate::support::server::{self, Builder};
 use crate::support::workload::link::quiet;
 
-/// Commands in turn, the second of each, and how many effects it has: two if the check notices
-/// that a hold has lapsed. The time replaces `AT` after the key or, for `RL.SETTLE` and
-/// `RL.RENEW`, at the end.
+/// The second, the command, and how many effects it has: two if the check finds that a hold
+/// has lapsed. [`timed`] puts the time after `AT`.
 const EFFECTS: &[(u64, &str, u64)] = &[
     (0, "RL.CHECK k AT HOLD r EX 30 REFUND COST 40 100/m", 1),
     (0, "RL.CHECK k AT HOLD r EX 30 REFUND COST 40 100/m", 0), // the end is the same

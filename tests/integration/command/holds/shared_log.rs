@@ -18,7 +18,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "nor does a lapsed one",
+        "a lapsed hold does not make room under a longer rule",
         &[
             ("0", "CHECK k 1/m", "0 1 0 0 60000"),
             ("10", "CHECK k HOLD h PX 1000 REFUND 1/5s", "0 1 0 0 1000"),
@@ -26,7 +26,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "nor does one that is settled lower",
+        "a hold settled below its charge does not make room under a longer rule",
         &[
             ("0", "CHECK k COST 5 5/d", "0 5 0 0 86400000"),
             ("1.5", "CHECK k COST 8 HOLD h EX 60 10/s", "0 10 2 0 1000"),
@@ -35,7 +35,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "an excess counts for as long as its rule sees it",
+        "an excess counts during its rule's window, and only for that rule",
         &[
             ("0", "CHECK k COST 0 HOLD h EX 60 100/h", "0 100 100 0 0"),
             ("0", "CHECK k 5/s", "0 5 4 0 1000"),
@@ -63,7 +63,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a cost of 0 takes a name from another algorithm with a hold, and not without",
+        "a cost of 0 takes a name from another algorithm only with a hold",
         &[
             ("0", "CHECK k COST 3 bucket:5/m,name=x", "0 5 2 0 36000"),
             ("1", "CHECK k COST 0 HOLD h EX 9 window:4/m,name=x", "0 4 4 0 0"),
@@ -86,7 +86,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a cost of 0 passes a log full of denials, with a hold and without",
+        "a cost of 0 passes a log full of denials, with or without a hold",
         &[
             ("0", "CHECK k COST 2 HOLD h EX 60 2/m,count=all", "0 2 0 0 60000"),
             ("1", "CHECK k 2/m,count=all", "1 2 0 59000 60000"),
@@ -106,7 +106,7 @@ fn holds_on_a_shared_log_come_out_exactly() {
 }
 
 #[test]
-fn a_key_that_loses_its_only_state_to_a_name_is_gone() {
+fn a_refund_deletes_a_key_whose_only_name_changed_its_algorithm() {
     server::on_all(|server| {
         let mut c = server.connect();
         let _: Vec<i64> = ask(&mut c, "RL.CHECK k bucket:5/m,name=x");

@@ -12,7 +12,7 @@ use crate::support::client::{
 use crate::support::seed;
 use crate::support::server::{self, Builder};
 
-/// The integers that a check of any of these keys replies.
+/// The integers that `RL.MCHECK` of these keys replies, with `ANY` in `rest`.
 fn any(c: &mut Connection, keys: &str, rest: &str) -> Vec<i64> {
     ask(c, &line(keys, rest))
 }
@@ -40,7 +40,7 @@ fn a_quota_comes_before_credits() {
 }
 
 #[test]
-fn a_block_is_a_wait() {
+fn blocks_and_pauses_count_as_waits_and_the_shortest_is_replied() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let () = ask(&mut c, "RL.BLOCK {p}a");
@@ -48,10 +48,10 @@ fn a_block_is_a_wait() {
         assert_eq!(any(&mut c, "{p}a {p}b", &rest)[5], 1);
         let () = ask(&mut c, &format!("RL.BLOCK {{p}}b PXAT {}", at(5_000) / 1_000));
         assert_eq!(any(&mut c, "{p}a {p}b", &rest), [2, 0, 0, 5000, 5000, -1]);
-        // A key that a rule denies for longer: not all are blocked.
+        // A rule denies the third key, so not every key is blocked.
         let rest = format!("AT {} ANY 9/h NEXT 9/h NEXT 0/h", at(0));
         assert_eq!(any(&mut c, "{p}a {p}b {p}c", &rest), [1, 0, 0, 5000, 5000, -1]);
-        // A pause is a wait too, and one for ever is the longest.
+        // A pause counts as a wait, too. The wait for a block for good is the longest.
         let () = ask(&mut c, "RL.BLOCK {p}e EX 200");
         let _: i64 = ask(&mut c, "RL.PAUSE {p}d EX 100");
         let paused = any(&mut c, "{p}a {p}e {p}d", "ANY 9/h");
@@ -68,12 +68,12 @@ fn the_key_with_most_left_is_charged() {
         let most =
             |c: &mut _, rest: &str| any(c, "{p}a {p}b", &format!("AT {now} ANY MOST {rest}"));
         assert_eq!(most(&mut c, "10/m"), [0, 10, 9, 0, 60_000, 1]);
-        // What is left counts, not the limit, and the first of equals is charged.
+        // The remaining units decide, not the limit. The first of equal keys is charged.
         assert_eq!(most(&mut c, "12/m NEXT 8/m"), [0, 12, 8, 0, 60_000, 0]);
         assert_eq!(most(&mut c, "COST 0 10/m NEXT 7/m")[5], 0);
-        // Of a range, what would remain after the grant.
+        // With a range, the units that would remain after the grant decide.
         assert_eq!(most(&mut c, "COST 1..5 10/m"), [0, 10, 4, 0, 60_000, 5, 1]);
-        // Nothing limits a key whose rules are shadows, nor one that is exempt.
+        // No rule limits an exempt key, or a key that has only shadow rules.
         assert_eq!(most(&mut c, "1000/h NEXT 1/m,shadow"), [0, -1, -1, 0, 0, 1]);
         let () = ask(&mut c, "RL.EXEMPT {p}a");
         assert_eq!(most(&mut c, "1000/h NEXT 1/m,shadow"), [0, -1, -1, 0, 0, 0]);
@@ -91,10 +91,10 @@ fn a_hold_is_taken_on_the_charged_key_and_repeated_there() {
         assert_eq!(remaining(&mut c, "RL.PEEK {p}a slots:9"), 8, "it is charged once");
         assert_eq!(hold(&mut c, "g")[5], 1);
         assert_eq!((hold(&mut c, "i")[0], hold(&mut c, "i")[5]), (1, -1));
-        // Of both keys, the second has it.
+        // With `h` settled, the first key has a free slot, but the second key has the hold `g`.
         let settled: i64 = ask(&mut c, "RL.SETTLE {p}a h");
         assert_eq!((settled, hold(&mut c, "g")[5]), (1, 1));
-        // It is never taken twice.
+        // The hold is never taken a second time on another key.
         let () = ask(&mut c, "RL.BLOCK {p}b");
         assert_eq!((hold(&mut c, "g")[0], hold(&mut c, "g")[5]), (2, -1));
         let _: Value = ask(&mut c, "RL.UNBLOCK {p}b");
@@ -189,12 +189,12 @@ fn pick<'a>(random: &mut Rng, of: &[&'a str]) -> &'a str {
     of[random.usize(..of.len())]
 }
 
-/// The words of a line, of which some may be empty.
+/// A line without the surplus spaces that empty words leave.
 fn spaced(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a check of any key should reply: each key is asked by itself, and with no time in between.
+/// What a check with `ANY` should reply: peeks and checks each key by itself, all at one time.
 fn expected(
     c: &mut Connection,
     keys: &[String],
@@ -212,7 +212,7 @@ fn expected(
         if peek[0] != 0 {
             continue;
         }
-        // What would remain is what remains of a copy.
+        // A check of a copy shows how many units would remain.
         let _: Value = ask(c, "DEL {t}copy");
         let _: Value = ask(c, &format!("COPY {key} {{t}}copy"));
         let copy: Vec<i64> = ask(c, &spaced(&format!("RL.CHECK {{t}}copy {all} {rules}")));
@@ -239,7 +239,7 @@ fn expected(
 }
 
 #[test]
-fn any_is_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
+fn any_equals_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
     let seed = seed("RATELIMIT_ANY_SEED");
     println!("RATELIMIT_ANY_SEED={seed}");
     server::on_all_with(Builder::allow_at, |server| {
@@ -259,7 +259,7 @@ fn any_is_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
                 let now_ms = start_ms + ms;
                 let (key, now) = (random.usize(..count), format!("AT {now_ms}000"));
                 let until = now_ms + random.i64(1..20_000);
-                // State is set with the server's time where a command takes none.
+                // Times follow the server's clock, as some of these commands take no `AT`.
                 let aside = match random.u8(..12) {
                     0 => format!("RL.BLOCK KEY PXAT {until}"),
                     1 => "RL.UNBLOCK KEY".into(),
@@ -272,7 +272,7 @@ fn any_is_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
                     _ => String::new(),
                 };
                 if !aside.is_empty() {
-                    // A pause remembers when it was set, so one twin is made of the other.
+                    // A pause stores when it was set, so one twin is changed and the other copied from it.
                     let [any, own] = twins.each_ref().map(|keys| &keys[key]);
                     let _ = attempt(&mut c, &aside.replace("KEY", own));
                     let _: Value = ask(&mut c, &format!("DEL {any}"));
@@ -289,7 +289,7 @@ fn any_is_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
                 let got = any(&mut c, &twins[0].join(" "), &spaced(&asked));
                 assert_eq!(got, wanted, "{:?} {asked}", server.flavor());
                 for (one, other) in twins[0].iter().zip(&twins[1]) {
-                    // A key that was passed over may have stored that its holds have lapsed.
+                    // A key that was not chosen may have stored that its holds have lapsed.
                     for key in [one, other] {
                         let _ = attempt(&mut c, &format!("RL.REFUND {key} 0 {now}"));
                     }
@@ -311,7 +311,7 @@ fn after_the_wait_of_a_denial_some_key_admits_and_none_before() {
         for run in 0..40 {
             let keys: Vec<_> =
                 (0..random.usize(1..=4)).map(|key| format!("{{w}}{run}-{key}")).collect();
-            // The law does not look behind a block.
+            // Rules with bans are left out: the wait of a block is not tested here.
             let rules: Vec<_> = RULES.into_iter().filter(|rule| !rule.contains("ban=")).collect();
             let rules: Vec<&str> = keys.iter().map(|_| pick(&mut random, &rules)).collect();
             let mut ms = 0;

@@ -101,8 +101,8 @@ fn quota_and_next_free_unit_of_each_rule_are_shown() {
         let after =
             [[24, DAY_MS, 87, HOUR_MS], [3, HOUR_MS, 0, HOUR_MS], [0, 60_000, 0, -1], leaky];
         assert_eq!(next(&mut c, &check), after);
-        // A denied check and a peek reply the same, but each wait is a second shorter a second
-        // later.
+        // A second later, a denied check and a peek reply this, but each wait is a second
+        // shorter.
         for command in ["CHECK", "PEEK"] {
             let call = format!("RL.{command} k {} {rules}", at(1_000));
             let later = after.map(|[quota, period_ms, remaining, next_ms]| {

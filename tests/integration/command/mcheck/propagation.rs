@@ -96,7 +96,7 @@ fn a_denial_adds_nothing_to_the_stream() {
         }
         let mut r = replica.connect();
         assert!(refusal(&mut r, "RL.MCHECK 2 a b 5/h").contains("read only replica"));
-        // An allowed check adds to it.
+        // An allowed check adds to the stream.
         let _: Value = ask(&mut c, "RL.MCHECK 2 new b 5/h NEXT 9/h");
         assert!(offset(&mut c) > before);
     });
@@ -185,7 +185,7 @@ fn a_ban_blocks_the_keys_whose_rules_denied() {
         let rows = blocks(&mut c, "");
         let rows: Vec<_> = rows.iter().map(|row| (row.0.as_str(), row.3.as_str())).collect();
         assert_eq!(rows, [("b", "rule log:1/1h,ban=2h"), ("c", "rule x")]);
-        // While they are banned, no key is banned again.
+        // A check of blocked keys bans no key again.
         let before = dumps(&mut c, "a b c d");
         let blocked = mcheck(&mut c, "a b c d", rules);
         assert_eq!(blocked[0], 2);
@@ -235,7 +235,7 @@ fn meta_adds_an_entry_for_the_check_to_every_key() {
 }
 
 #[test]
-fn a_check_counts_once_and_its_denial_for_each_key() {
+fn a_check_counts_once_and_a_denial_once_for_each_key_that_denied() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = ask(&mut c, "RL.EXEMPT exempt");

@@ -130,8 +130,8 @@ impl Key {
             quantity: [None, None, None, Some(0), Some(1), Some(2), Some(7), Some(30)]
                 [rng.usize(..8)],
         };
-        // redis-cell fails if a call gives back more than was taken, or while more is taken
-        // than fits. The two seconds allow for pauses of the machine.
+        // redis-cell fails if a call gives back more than was taken, or if its burst is too
+        // small for the units taken so far. The two seconds allow for pauses of the machine.
         let back = arguments.emission() * 2 + 2 * SECOND;
         if rng.u8(..10) == 0 && self.full_at - now_ns() > back {
             arguments.max_burst = 100;
