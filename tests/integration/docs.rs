@@ -84,7 +84,7 @@ fn transcripts_of_the_page_for_language_models_are_true() {
     replay(LLMS);
 }
 
-/// The packages test the programs of their documents.
+/// Each package tests the programs in its README, so the page must show the lines of these programs.
 #[test]
 fn programs_of_the_page_for_language_models_are_those_of_the_packages() {
     let packages = [
@@ -200,7 +200,7 @@ fn the_table_of_counters_is_that_of_the_server() {
 }
 
 #[test]
-fn the_recipe_by_name_has_the_commands_of_the_category_ratelimit() {
+fn the_acl_recipe_names_the_commands_of_the_category_ratelimit() {
     let by_name = SECURITY.lines().rfind(|line| line.starts_with("ACL SETUSER app "));
     let words = by_name.expect("a recipe").split(' ');
     let mut named: Vec<_> = words.filter_map(|word| word.strip_prefix('+')).collect();

@@ -9,17 +9,17 @@
 //! replication/   replicas, promotion, clusters, failover
 //! server/        settings, ACLs, COMMAND, events, memory, expiry, scripts and transactions
 //! docs.rs        the transcripts of the README and the guides
-//! clients/       client libraries of several languages waiting in RL.WAIT, and their time-outs
+//! clients/       client libraries of several languages that wait in RL.WAIT, and their time-outs
 //! monitoring/    alerts and the dashboard, over a real Prometheus and a real exporter
 //! soak/          long runs under load; seconds here, minutes in `make soak`
-//! twin/          the script for servers without modules, beside the module; a thousand lives here, more in `make twin`
+//! twin/          compares the script for servers without modules with the module; more lives in `make twin`
 //! wire/          what hostile clients, primaries and files send; seconds here, longer in `make fuzz-wire`
 //! benches.rs     the tool that measures latencies
 //! examples/      the programs of examples/, run by clients that count what passes
 //! support/       starts and stops servers, talks to them, generates commands
 //! ```
 //!
-//! `make integration` runs everything; CONTRIBUTING.md says how to run one room or one test.
+//! `make integration` runs everything; CONTRIBUTING.md says how to run one folder or one test.
 
 #![allow(clippy::float_cmp, reason = "the numbers of INFO are whole")]
 #![allow(clippy::match_same_arms, reason = "a table has a row for each case")]

@@ -19,7 +19,7 @@ use crate::support::machine;
 use crate::support::server::{self, Builder, Flavor, Server, eventually};
 use crate::support::waiters::{wait_in_line, wait_on, wait_unread, waiting};
 
-/// A rule that no client passes by waiting while a test runs, and a hold whose end frees it.
+/// A hold on the only slot. It outlives each test, so clients in line pass only when it is settled.
 const HELD: &str = "RL.CHECK k HOLD held EX 3000 slots:1";
 
 fn millis(ms: u64) -> Duration {
@@ -31,7 +31,7 @@ fn counted(c: &mut Connection, name: &str) -> f64 {
 }
 
 #[test]
-fn a_wait_too_long_is_denied_at_once_and_another_waits() {
+fn a_client_waits_only_if_its_turn_comes_before_its_deadline() {
     on_all_with_clock(|server, clock| {
         let mut c = server.connect();
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.CHECK k 1/3000s"), [0, 1, 0, 0, 3_000_000]);
@@ -131,16 +131,16 @@ fn a_large_request_is_not_overtaken() {
 }
 
 #[test]
-fn what_no_waiting_changes_is_answered_at_once() {
+fn a_reply_that_waiting_cannot_change_comes_at_once() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 5/m"), [0, 5, 4, 0, 60000]);
         assert_eq!(ask::<[i64; 6]>(&mut c, "RL.WAIT new 60000 COST 2..9 5/m")[5], 4);
-        // The reply is never, whether other clients wait or not.
+        // The wait is -1, with and without other clients in line.
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 COST 6 5/m")[3], -1);
         let first = wait_in_line(server, "RL.WAIT new 60000 5/m");
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 COST 6 5/m")[3], -1);
-        // Clients in line are answered as well when the key is blocked.
+        // A block of the key also answers the clients in line.
         assert_eq!(ask::<String>(&mut c, "RL.BLOCK new"), "OK");
         assert_eq!(first.verdict(), 2);
         assert_eq!(counted(&mut c, "waits_refused"), 1.0);
@@ -174,7 +174,7 @@ fn a_deadline_counts_as_one_denied_check() {
         clock.advance_s(&mut c, 100);
         let reply: [i64; 5] = waiter.answer();
         assert_eq!([reply[0], reply[1], reply[2]], [1, 1, 0]);
-        assert!(reply[3] > 2_500_000 && reply[3] <= 2_600_000, "an honest wait: {}", reply[3]);
+        assert!(reply[3] > 2_500_000 && reply[3] <= 2_600_000, "the true wait: {}", reply[3]);
         assert_eq!(ask::<[i64; 5]>(&mut c, PEEK)[2], 3, "the denial is charged once");
         assert_eq!(counted(&mut c, "limited"), limited + 1.0);
         assert_eq!(counted(&mut c, "waits_expired"), 1.0);
@@ -196,9 +196,9 @@ fn a_client_behind_others_is_denied_at_its_deadline() {
         clock.advance_s(&mut c, 300);
         let [code, limit, remaining, wait_ms, _] = small.answer::<[i64; 5]>();
         assert_eq!([code, limit, remaining], [1, 4, 1]);
-        assert!(wait_ms > 2_600_000 && wait_ms <= 2_700_000, "as the first waits: {wait_ms}");
+        assert!(wait_ms > 2_600_000 && wait_ms <= 2_700_000, "the wait of the first client: {wait_ms}");
         let now = ask::<[i64; 5]>(&mut c, "RL.WAIT k 0 HOLD c EX 30 slots:4");
-        assert_eq!(now[0], 1, "it waits for nothing, so it is denied at once");
+        assert_eq!(now[0], 1, "with a deadline of 0 it is denied at once");
         assert!(large.waits());
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k held"), 1);
         assert_eq!(large.verdict(), 0);
@@ -207,7 +207,7 @@ fn a_client_behind_others_is_denied_at_its_deadline() {
 }
 
 #[test]
-fn client_unblock_ends_a_wait_as_its_deadline_or_with_an_error() {
+fn client_unblock_ends_a_wait_like_its_deadline_or_with_an_error() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 3000 slots:1 9/h,count=all"), 0);
@@ -255,7 +255,7 @@ fn a_client_that_hangs_up_leaves_the_line_and_is_charged_nothing() {
 }
 
 #[test]
-fn a_client_that_cannot_wait_is_answered_as_by_a_check() {
+fn a_client_that_cannot_wait_gets_the_reply_of_a_check() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
@@ -335,7 +335,7 @@ fn a_bounded_number_waits() {
                 assert_eq!(verdict(&mut c, HELD), 0);
                 let line = "RL.WAIT k 20000 HOLD a EX 9 slots:1";
                 let first = wait_in_line(server, line);
-                // Its arguments, its key once more, and its rules.
+                // The client's arguments, another copy of its key, and its rules.
                 let bytes: usize = line.split(' ').map(str::len).sum();
                 let rule = Rule::from_text(b"slots:1").unwrap();
                 let bytes = bytes + "k".len() + Rules::of(&[rule]).bytes();
@@ -424,7 +424,7 @@ fn shape(value: &Value) -> String {
 }
 
 #[test]
-fn a_connection_goes_on_after_a_wait() {
+fn a_connection_works_after_a_wait() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k 5/s"), 0);
@@ -445,8 +445,8 @@ fn a_connection_goes_on_after_a_wait() {
     });
 }
 
-/// Denials by the rules are charged and ban, even for a client that cannot wait and has others
-/// in front of it.
+/// A denial by the rules is charged and bans, even if the client cannot wait and others are in line
+/// before it.
 #[test]
 fn a_client_that_cannot_wait_behind_others_is_denied_by_the_rules() {
     const RULE: &str = "bucket:1/h,burst=1,count=all,ban=1h,name=x";

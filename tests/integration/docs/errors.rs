@@ -28,7 +28,7 @@ const ELSEWHERE: [&str; 6] = [
     "ERR internal error, see the server's log",
 ];
 
-/// Wrong input, after what [`wrong_input`] has prepared.
+/// Commands that fail after the preparation in [`wrong_input`].
 const WRONG: &[&str] = &[
     "RL.NOSUCH k",
     "RL.CHECK string 5/m",
@@ -199,13 +199,13 @@ fn on_a_replica(server: &Server) -> Vec<String> {
     raw.must(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
     let readonly = raw.error("RL.CHECK k 5/m");
     raw.must("CONFIG SET replica-serve-stale-data no");
-    // Nothing listens there.
+    // No server listens on this port.
     raw.must("REPLICAOF 127.0.0.1 1");
     vec![readonly, raw.error("RL.PEEK k 5/m")]
 }
 
 fn while_loading(server: &Server) -> Vec<String> {
-    // Servers answer clients after every two megabytes of a file.
+    // A loading server answers clients after every two megabytes of a file.
     let builder = server.flavor().builder().config("rdbcompression", "no");
     let mut server = builder.config("key-load-delay", "1000").start();
     let () = ask(&mut server.connect(), "DEBUG POPULATE 2000 k 5000");
@@ -235,7 +235,7 @@ fn in_a_cluster(server: &Server) -> Vec<String> {
     vec![down, crosses()[1..].to_string()]
 }
 
-/// The texts in the first cells of the tables, except those that no server says.
+/// The error texts in the first cells of the tables, except those that no server sends.
 fn documented() -> Vec<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/errors.md");
     let text = fs::read_to_string(path).expect("the document");
@@ -270,7 +270,7 @@ fn each_documented_error_is_replied() {
                 in_a_cluster(server),
             ]
             .concat();
-            // The most precise row counts, which is the longest one.
+            // If several rows match, the longest one counts, which is the most precise.
             let mut replied = BTreeSet::from(ELSEWHERE);
             for error in &errors {
                 let of = forms.iter().filter(|form| fits(form, error));

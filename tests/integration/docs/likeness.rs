@@ -1,7 +1,7 @@
 //! Compares what a server replied with what a document shows.
 //!
-//! Text and numbers must be equal. If the command does not give the time with `AT`, these may differ,
-//! since no document can know them:
+//! Text and numbers must be equal. If the command does not give the time with `AT`, these numbers may
+//! differ, since no document can know them:
 //!
 //! ```text
 //! waits, TTLs, bytes     may differ by a tenth; times also by the time that the command took
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How long the longest of the command's windows is that begin by the clock.
+/// The length of the longest of the command's windows that begin by the clock.
 fn longest_window_ms(command: &str) -> Option<u64> {
     let rules =
         command.split(' ').filter(|word| word.contains("fixed:") || word.contains("window:"));

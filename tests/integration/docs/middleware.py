@@ -59,13 +59,13 @@ async def main(document, port):
 
     busy = middleware["RateLimit"](application, "50/h", url=f"redis://127.0.0.1:{port}")
     answers = await asyncio.gather(*(get(busy, "192.0.2.4") for _ in range(600)))
-    assert [status for status, _ in answers].count(200) == 50, "more at once than connections"
+    assert [status for status, _ in answers].count(200) == 50, "more requests than connections"
     await busy.redis.aclose()
 
     in_vain = middleware["RateLimit"](application, "50/h", url=f"redis://127.0.0.1:{port}")
     in_vain.redis.connection_pool.timeout = 0.001
     answers = await asyncio.gather(*(get(in_vain, "192.0.2.6") for _ in range(600)))
-    assert [status for status, _ in answers].count(200) <= 50, "who finds no connection in time does not pass"
+    assert [status for status, _ in answers].count(200) <= 50, "a request without a connection in time is denied"
     assert (429, {b"retry-after": b"1"}) in answers
     await in_vain.redis.aclose()
 

@@ -36,7 +36,7 @@ class Terminal:
         self.read_until(lambda: self.printed.endswith(self.at(0)) or self.printed.endswith(self.prompt))
 
     def at(self, length):
-        """What the client prints last after a number of typed characters: it moves the cursor after them."""
+        """What the client prints last after `length` typed characters: a move of the cursor behind them."""
         return f"\r\x1b[{len(self.prompt) + length}C"
 
     def read_until(self, holds):

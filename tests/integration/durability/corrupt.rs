@@ -1,5 +1,5 @@
 //! Damaged and forged `DUMP` payloads: each gives an error or a working value, never a crash,
-//! and takes no more memory than it justifies.
+//! and loads without more memory than its size justifies.
 
 mod forge;
 mod values;
@@ -157,8 +157,8 @@ fn a_truncated_payload_is_refused() {
 
 #[test]
 fn a_truncated_value_is_refused() {
-    // The version and the checksum follow the value. If no more is missing, the server takes
-    // the last bytes for them.
+    // The version and the checksum follow the value. If at most these are cut, the server takes
+    // the last bytes of the value for them.
     const FOOTER: usize = 10;
     on_all_with_values(|server, c, values| {
         let cut = |from: usize, to: usize, dump: &Dump| -> Vec<Vec<u8>> {
@@ -291,7 +291,7 @@ const RANGES: [&str; 16] = [
 #[test]
 fn forged_numbers_allocate_nothing() {
     on_all_with_values(|server, c, values| {
-        // The server allocates memory for many commands at once, so let it do that first.
+        // The server allocates buffers when it first gets many commands at once, so do that first.
         restore(c, &vec![values[0].bytes(); 200]);
         let peaks = |c: &mut Connection| {
             // The largest address space so far, with pages touched or not.

@@ -1,6 +1,6 @@
 //! SIGKILL under load: the server remembers every acknowledged check and counts none twice.
 //!
-//! Clients pipeline checks on keys whose limits do not come back while the test runs. Then the
+//! Clients pipeline checks on keys whose units do not come back while the test runs. Then the
 //! server is killed and started again, and the test sends checks until the server denies:
 //!
 //! ```text
@@ -134,8 +134,8 @@ fn allowed_after(c: &mut Connection, key: &str, rule: &str) -> u64 {
     total
 }
 
-/// Starts the server again and compares what it remembers with what clients know. `lasts`
-/// decides whether a check that was answered at a time must not be lost.
+/// Starts the server again and compares what it remembers with what clients know. `lasts` says
+/// whether a check that was answered at this time must not be lost.
 fn assert_remembered(
     server: &mut Server,
     round: u32,

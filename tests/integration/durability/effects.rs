@@ -9,7 +9,7 @@
 //! .rdb         the snapshot that a replica received after the first half of the commands
 //! .stream      the stream that it received afterwards
 //! .expected    replies of that server: COMMAND -> REPLY, expiries, counts of bans, blocks and exemptions
-//! .script      the commands of the last form, which are sent again; those of others are comments in .expected
+//! .script      the commands of the newest form, which a test sends again; .expected has those of older forms
 //! ```
 //!
 //! All times are in the year 2100, so that no key expires while a test runs. FROM 0.1.0-rc.1
@@ -53,7 +53,7 @@ fn append_only_files_of_every_version_load() {
     }
 }
 
-/// A replica that has read a whole recording.
+/// A replica that has read a recording of this length to its end.
 fn replica_of(player: &Player, builder: Builder, length: usize) -> Server {
     let replica = builder.allow_at().config("replicaof", &player.address()).start();
     let mut c = replica.connect();

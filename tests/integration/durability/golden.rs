@@ -8,15 +8,15 @@
 //! # what was done to it
 //! payload HEX                                                its next bytes
 //! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
-//! paused until UNIX-US for US [reason BYTES]                 its pause, if any, and how long it is
+//! paused until UNIX-US for US [reason BYTES]                 its pause, if any: its end and its length
 //! planned NAME until UNIX-US|for good                        its plan, if any
 //! trail keep N until UNIX-US                                 its history, if any: oldest entry first
 //! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
-//! bans N until UNIX-US span US                               its count of bans, if any: until they are forgotten
+//! bans N until UNIX-US span US                               its count of bans, if any, and when it is forgotten
 //! hold "ID" until UNIX-MS units N [refund]                   its holds as of the first line with an
 //!                                                            arrow, the next to lapse first
 //! at UNIX-US cost N rule RULE [RULE ...] -> VERDICT LIMIT REMAINING WAIT_MS RESET_MS
-//! check UNIX-US cost N rule RULE [RULE ...] -> the same of a check, which consumes
+//! check UNIX-US cost N rule RULE [RULE ...] -> the five integers of a check, which consumes
 //! settle UNIX-US ID [REFUND | COST N | COST NAME=N ...] -> 1 or 0
 //! ```
 //!
@@ -26,9 +26,9 @@
 //! that the code misreads users' data, and the code has to change. A new version of the payload
 //! gets a new file, and a line in `AT_LEAST`.
 //!
-//! A program outside of this repository makes the paragraphs. It depends on this crate, makes a
+//! A program outside of this repository writes the paragraphs. It depends on this crate, builds a
 //! limiter with `Limiter::check_within`, `settle` and `set_standing` at given times, and writes
-//! its `encode` to the payload and the replies of `Limiter::peek`, `check` and `settle` after
+//! the result of `encode` as the payload and the replies of `Limiter::peek`, `check` and `settle` after
 //! the arrows. Each line was then checked by hand against the definition of its algorithm. No
 //! program in the repository writes these files, because it would one day overwrite them.
 
@@ -215,7 +215,7 @@ pub fn all() -> Vec<Golden> {
         let name = path.file_name().expect("a name").to_string_lossy();
         let digits = name.strip_prefix('v').and_then(|name| name.strip_suffix(".txt"));
         let version = digits.and_then(|digits| digits.parse().ok());
-        let version = version.unwrap_or_else(|| panic!("{name} is no version"));
+        let version = version.unwrap_or_else(|| panic!("{name} is not a version"));
         let text = fs::read_to_string(path).expect("a text");
         let paragraphs = text.split("\n\nname ").skip(1);
         paragraphs.map(|paragraph| Golden::read(paragraph, version)).collect::<Vec<_>>()
@@ -223,7 +223,7 @@ pub fn all() -> Vec<Golden> {
     paths.iter().flat_map(of_version).collect()
 }
 
-/// Restores every payload as a key of its name. Returns them with what was restored.
+/// Restores every payload in a key of its name. Returns the payloads and their dumps.
 pub fn restored(c: &mut Connection) -> Vec<(Golden, Dump)> {
     let () = cmd("RL.CHECK").arg("k").arg("5/m").query(c).unwrap();
     let ours = Dump::of(c, "k");
@@ -240,7 +240,7 @@ pub fn restored(c: &mut Connection) -> Vec<(Golden, Dump)> {
     all().into_iter().map(restore).collect()
 }
 
-/// The version that is written.
+/// The version that `encode` writes.
 fn current() -> u8 {
     let rules = [Rule::from_text(b"5/m").expect("a rule")];
     let mut limiter = Limiter::default();

@@ -34,8 +34,8 @@ fn holds_survive_a_restart_from_an_rdb_file() {
     });
 }
 
-/// Restarts from commands, and from a file that was rewritten while some holds lived and more
-/// were taken.
+/// Restarts from an AOF of commands, and from one that was rewritten while the test took half of the
+/// holds.
 fn assert_aof_keeps_holds(preamble: bool) {
     server::on_all_with(
         |builder| with_aof(builder.allow_at(), preamble),

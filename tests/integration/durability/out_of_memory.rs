@@ -1,6 +1,6 @@
-//! A server ends when an allocation fails. Whichever allocation that is, the files on disk load
-//! afterwards, with the effect of each command that was answered. The command that was not
-//! answered takes effect completely or not at all.
+//! A server ends when an allocation fails. Whichever allocation fails, the files on disk load
+//! afterwards, with the effect of each answered command. An unanswered command takes effect
+//! completely or not at all.
 //!
 //! Here only some allocations fail. `make out-of-memory` lets each allocation of the scenario
 //! fail; `RATELIMIT_STRIDE=10` lets every tenth fail.
@@ -44,7 +44,7 @@ const SCENARIO: [&str; 22] = [
     "SAVE",
 ];
 
-/// What is compared of a server: limits, slots, blocks and policies, but no times.
+/// The part of a server's state that is compared: limits, slots, blocks and policies, but no times.
 type State = (Vec<[i64; 3]>, Vec<(String, String, String)>, Policies);
 
 fn state(c: &mut Connection) -> State {
@@ -149,7 +149,7 @@ fn in_parallel(numbers: &[i64], of: impl Fn(i64) -> usize + Sync) -> Vec<usize> 
 }
 
 #[test]
-fn what_is_on_the_disk_loads_whichever_allocation_failed() {
+fn the_files_on_disk_load_whichever_allocation_failed() {
     for flavor in all().into_iter().filter(|flavor| flavor.has_shared_malloc()) {
         let (states, allocations) = undisturbed(flavor);
         assert!(allocations > 200, "{allocations} allocations");

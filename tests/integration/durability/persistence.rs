@@ -170,7 +170,7 @@ fn commands_that_change_nothing_are_not_written_to_the_aof() {
             }
             assert_eq!(growth("RL.REFUND", &[rule, "1", "AT", &at, "fixed:9/w"]), 0);
             assert_eq!(growth("RL.REFUND", &["other", "1", "AT", &at]), 0);
-            // By then all units have come back. The refund below has an earlier time.
+            // At `later`, all units have come back. The refund below has an earlier time.
             assert_eq!(growth("RL.REFUND", &[rule, "1", "AT", &later, rule]), 0);
             assert_eq!(growth("RL.RESET", &["other"]), 0);
             for lift in ["RL.UNBLOCK", "RL.UNEXEMPT"] {
@@ -209,7 +209,7 @@ fn a_ban_that_ends_after_the_last_time_survives_in_the_aof() {
     server::on_all_with(
         |builder| with_aof(builder.allow_at(), true),
         |server| {
-            // The last time that AT takes: a ban that starts then ends later.
+            // The last time that AT accepts. A ban that starts at this time ends after it.
             const LAST_US: &str = "253402300799999999";
             let state = |c: &mut Connection| -> (Vec<String>, [i64; 5]) {
                 let digest = cmd("DEBUG").arg("DIGEST-VALUE").arg("k").query(c).unwrap();

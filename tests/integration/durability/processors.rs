@@ -51,8 +51,8 @@ fn fill_all(c: &mut Connection) -> Filler {
     filler
 }
 
-/// Fills a server, which then goes four times to the other processor, by `restart`. `before` is
-/// called before each of them.
+/// Fills a server and moves it four times to the other processor with `restart`. Calls `before` before
+/// each move.
 fn assert_files_travel(
     configure: impl Fn(Builder) -> Builder,
     before: impl Fn(&mut Server, usize),
@@ -80,7 +80,7 @@ fn assert_files_travel(
     });
 }
 
-/// Both processors load the other's commands, then its rewritten AOF.
+/// Each processor loads the other's AOF of commands, then the other's rewritten AOF.
 fn assert_aof_travels(preamble: bool) {
     let rewrite = |server: &mut Server, journey| {
         if journey >= 2 {

@@ -41,7 +41,7 @@ fn the_gateways_page_streams_stops_and_shows_what_is_left() {
         &gateway,
         &[
             &["see", STREAMS, "1 of 1", "see", REQUESTS, "3 of 3", "see", TOKENS, "2000 of 2000"],
-            // Three words in, and an answer of 3.4 seconds. Until the answer ends, the call
+            // A prompt of three words, and an answer of 3.4 seconds. Until the answer ends, the call
             // holds its slot and its largest cost.
             &["fill", "#prompt", "one two three", "fill", "#most", "85", "click", "#ask"],
             &["see", STREAMS, "0 of 1", "see", TOKENS, "1912 of 2000"],

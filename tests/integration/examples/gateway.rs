@@ -61,7 +61,7 @@ struct Trial<'a> {
     next: AtomicU64,
 }
 
-/// How a client treats its answer.
+/// How a client reads its answer.
 #[derive(Clone, Copy)]
 enum Manner {
     Whole,
@@ -89,7 +89,7 @@ fn two_gateways_never_exceed_slots_requests_and_tokens() {
     trial.run();
 }
 
-/// One key of the model refuses all calls, the other may be asked three times a minute, and the
+/// The model refuses all calls with one key, and allows three calls a minute with the other. The
 /// tenant's plan changes meanwhile.
 #[test]
 fn a_refused_key_pauses_for_all_gateways_and_a_tenant_has_the_limits_of_its_plan() {
@@ -122,9 +122,9 @@ fn a_refused_key_pauses_for_all_gateways_and_a_tenant_has_the_limits_of_its_plan
     let (status, policy, seconds) = call(5);
     assert_eq!((status, policy), (503, None), "a tenant learns nothing of the model's keys");
     assert!(seconds.is_some_and(|seconds: u64| (1..=30).contains(&seconds)), "{seconds:?}");
-    assert_eq!(remaining(&mut c, "RL.PEEK llm:t7 @plan:free"), 6, "it costs the tenant nothing");
+    assert_eq!(remaining(&mut c, "RL.PEEK llm:t7 @plan:free"), 6, "a refusal costs the tenant nothing");
 
-    assert_eq!(verdict(&mut c, "RL.PEEK {model}:1 3/m"), 1, "it is paused");
+    assert_eq!(verdict(&mut c, "RL.PEEK {model}:1 3/m"), 1, "the refused key is paused");
     assert_eq!(remaining(&mut c, "RL.PEEK {model}:2 3/m"), 0);
     let log = fs::read_to_string(log).expect("a log");
     let events = log.lines().filter_map(|line| line.split(' ').nth(1)).collect::<Vec<_>>();
@@ -238,7 +238,7 @@ impl Trial<'_> {
     /// lapse.
     fn kill(&self, first: &Program, second: Program) -> Vec<String> {
         let mut c = self.server.connect();
-        eventually("nothing counts but in the day", || {
+        eventually("only the limits of the day to count charges", || {
             let mut left = |rule| remaining(&mut c, &format!("RL.PEEK llm:t7 {rule}"));
             left(REQUEST_RULE) == REQUESTS as i64 && left(TOKEN_RULE) == BURST as i64
         });
@@ -248,8 +248,8 @@ impl Trial<'_> {
         let mut answers = calls.clone().map(|asked| self.stream(&asked, second.port()));
         assert_eq!(self.free_slots(&mut c), 2);
         drop(second);
-        assert!(answers.iter_mut().any(|answer| answer.tokens(200).is_err()), "both were cut off");
-        // The streams have ended, but what they hold stays held until their leases end.
+        assert!(answers.iter_mut().any(|answer| answer.tokens(200).is_err()), "no stream was cut off");
+        // The streams have ended, but their holds live until the leases end.
         eventually("the model notices", || Ledger::read(&self.log).running() == 0);
         assert_eq!(self.free_slots(&mut c), 2);
         let again = self.send(&calls[0], first.port()).expect("an answer");
@@ -261,7 +261,7 @@ impl Trial<'_> {
         calls.map(|asked| asked.id).to_vec()
     }
 
-    /// Tests that renewing keeps a stream that lasts longer than a lease.
+    /// Tests that renewals keep the hold of a stream that lasts longer than a lease.
     fn keeps_a_long_stream(&self, gateway: &Program) {
         let asked = self.asked(330, true);
         assert!(asked.length * PAUSE_MS > LEASE_MS);
@@ -301,7 +301,7 @@ impl Trial<'_> {
         });
     }
 
-    /// Tests that the day's budget has lost exactly what the model saw of the settled calls.
+    /// Tests that the day's budget has lost exactly the units that the model logged for settled calls.
     fn settled_exactly(&self, settled: &[Served]) {
         let mut c = self.server.connect();
         let mut left = |rule| {

@@ -1,5 +1,5 @@
-//! `examples/pool/`: workers of two tenants wait in line for an upstream that says stop now and
-//! then. One of them is killed, and the upstream counts requests.
+//! `examples/pool/`: workers of two tenants wait in line for an upstream that tells them to stop now
+//! and then. One of them is killed, and the upstream counts requests.
 //!
 //! The upstream refuses what exceeds its limits, and logs what it saw. Requests can arrive
 //! late, so the workers' period is longer than the upstream's: 5 a second for 5 in 0.3
@@ -28,9 +28,9 @@ const RULES: [&str; 2] = ["slots:3", "5/s"];
 const BIG: (usize, usize) = (40, 10);
 const SMALL: (usize, usize) = (6, 2);
 const JOBS: usize = BIG.0 + SMALL.0;
-/// The most jobs of `big` between two of `small`. Without turns there are as many as `big` has waiting.
+/// The most jobs of `big` between two of `small`. Without turns, all waiting jobs of `big` can come.
 const BETWEEN: usize = 5;
-/// The upstream answers each n-th request with 429, and wants no more for some seconds.
+/// The upstream answers each n-th request with 429, and refuses all requests for some seconds.
 const STOP_EVERY: u64 = 20;
 const STOP_S: u64 = 2;
 /// How long the upstream takes for a request: long enough that all slots are taken, and short
@@ -49,7 +49,7 @@ struct Seen {
     running: usize,
     most_at_once: usize,
     refused: usize,
-    /// For each stop, how many requests came before the upstream wanted any again.
+    /// For each stop, the number of requests that came before its seconds were over.
     early: Vec<usize>,
 }
 
@@ -90,7 +90,7 @@ impl Seen {
         self.begun_us.iter().map(within).max().unwrap_or(0)
     }
 
-    /// The most jobs of `big` that began between two of `small`, which has more in line.
+    /// The most jobs of `big` that began between two of `small`, while `small` had more jobs in line.
     fn most_between_small_ones(&self) -> usize {
         let small = self.begun.iter().enumerate().filter(|(_, job)| job.starts_with("small"));
         let places: Vec<usize> = small.map(|(place, _)| place).collect();
@@ -128,7 +128,7 @@ fn a_pool_of_workers_keeps_to_the_limits_of_its_upstream() {
         Program::start("pool/pool.py", &[&line[..], &of_flow, &RULES].concat())
     };
     let pools = [pool("big", BIG.1), pool("small", SMALL.1)];
-    eventually("the line to be flooded", || {
+    eventually("the line to be full of jobs of big", || {
         info(&mut c, "ratelimit", "ratelimit_waiting_clients") as usize >= BIG.1 - SLOTS - 1
     });
     let () = ask(&mut c, &format!("RPUSH upstream:small:jobs {}", small.join(" ")));

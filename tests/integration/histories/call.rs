@@ -1,4 +1,4 @@
-//! What clients ask, as a command.
+//! The calls of clients, and their commands.
 
 use super::timed::{self, SPAN_MS};
 use crate::support::client::START_US;
@@ -13,7 +13,7 @@ pub const PAUSE_DAYS: i64 = 60;
 /// How long a caller waits in line, in milliseconds.
 const WAIT_MS: u64 = 30;
 
-/// When a rule admits more units, once it has denied some.
+/// When a rule that denies admits units again.
 #[derive(Clone, Copy, Debug)]
 pub enum Frees {
     /// It admits all its units again after this number of days.
@@ -30,8 +30,8 @@ pub struct Rule {
     pub frees: Frees,
 }
 
-/// The rules of a history; its policy stands in the place of `POLICY`, slots in that of `SLOTS`. No two of
-/// their waits are equal.
+/// The rules of a history. The entry `POLICY` stands for the policy, the entry `SLOTS` for slots. No two
+/// rules have equal waits.
 pub const RULES: [Rule; 6] = [
     Rule { text: "log:5/90d", most: 5, frees: Frees::AtOnce(90) },
     Rule { text: "fixed:6/200d,align=first", most: 6, frees: Frees::AtOnce(200) },
@@ -58,7 +58,7 @@ pub const PLANNED: i64 = 10;
 /// The rules of a check that takes a hold.
 pub const HELD: [usize; 4] = [0, 1, 2, SLOTS];
 
-/// The cost of a hold: a call with its id repeats it.
+/// The cost of a hold. It depends on the id alone, so that a second call with the id repeats the hold.
 pub const fn cost_of_hold(id: u8) -> i64 {
     1 + id as i64 % 3
 }
@@ -66,17 +66,17 @@ pub const fn cost_of_hold(id: u8) -> i64 {
 /// Which calls a history has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
-    /// Checks of all keys or any, refunds, resets, blocks, pauses, plans, and a policy that changes.
+    /// Checks of all keys and through any key, refunds, resets, blocks, pauses, plans, and a policy that changes.
     Rates,
     /// Holds, settlements, and callers that wait in line.
     Holds,
     /// Checks of one rule, which the fast path decides.
     One,
-    /// Checks that give their times, which move on, but now and then step back.
+    /// Checks with `AT`. Their times move on, and now and then step back.
     Timed,
 }
 
-/// What a client asks. `key` is an index, `rules` are indices of `RULES`.
+/// A call of a client. `key` is an index, `rules` are indices of `RULES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     Check {
@@ -93,7 +93,7 @@ pub enum Call {
         cost: i64,
         rules: Vec<usize>,
     },
-    /// A check through any key.
+    /// `RL.MCHECK` with `ANY`.
     CheckAny {
         cost: i64,
         rules: Vec<usize>,
@@ -103,7 +103,7 @@ pub enum Call {
         key: usize,
         id: u8,
     },
-    /// A hold that is waited for.
+    /// An `RL.WAIT` with a hold.
     Wait {
         key: usize,
         id: u8,
@@ -152,7 +152,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The call at a position between 0 and 1 of a client's calls.
+    /// A random call. `position` is from 0 for a client's first call to 1 for its last.
     pub fn random(theme: Theme, position: f64, random: &mut fastrand::Rng) -> Self {
         let (key, cost) = (random.usize(..KEYS), random.i64(1..=3));
         let id = random.u8(..8);

@@ -1,7 +1,7 @@
 //! What a failover loses. Replication is asynchronous, so a promoted replica may lack calls that its
 //! primary had answered, and no order explains the replies of both. The documents promise that it
-//! lacks only the last ones, and none that `WAIT` confirmed. So the checker looks for an order of the
-//! primary's calls and for a place in it, the cut: the replica goes on from the state there.
+//! lacks only the last calls, and no call that `WAIT` confirmed. So the checker looks for an order of the
+//! primary's calls, and for a cut in this order: the replica goes on from the state at the cut.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,8 +14,8 @@ use super::model::{Model, Reply, State};
 use super::record::Failover;
 use super::verdict::lines;
 
-/// What the primary had answered and the replica never heard of, at most: of several cuts that explain
-/// the replies the search finds the earliest.
+/// The most that the primary had answered and the replica did not receive. If several cuts explain the
+/// replies, the search finds the earliest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Loss {
     /// Units of each key, under the rule that lost the most.
@@ -33,7 +33,7 @@ struct Servers {
     cut: Option<State>,
     /// How many confirmed calls came before the cut.
     confirmed: usize,
-    /// What calls since the cut changed, if they were answered.
+    /// The changes by answered calls since the cut.
     units: [Vec<i64>; KEYS],
     holds: BTreeSet<(usize, u8)>,
     calls: usize,
@@ -46,9 +46,9 @@ enum Step {
         reply: Option<Reply>,
         confirmed: bool,
     },
-    /// Where the replica stops hearing of calls: after this number of confirmed ones.
+    /// The replica receives no call after this one. The number of confirmed calls before it is given.
     Cut(usize),
-    /// The replica takes over. The last promotion that the search tries is that of the order it finds.
+    /// The replica takes over. Each try of the search writes its loss here, the order it finds last.
     Promotion(Rc<RefCell<Loss>>),
 }
 
@@ -121,14 +121,14 @@ impl Specification for FailoverModel {
     }
 }
 
-/// What a failover lost, or why that is not what the documents allow.
+/// What a failover lost, or an error if the documents allow no loss that explains the replies.
 pub fn loss(Failover { calls, killed }: &Failover) -> Result<Loss, String> {
     let loss = Rc::default();
     let confirmed = || calls.iter().filter(|seen| seen.confirmed);
     let mut steps: Vec<(u64, u64, Step)> = Vec::new();
     for seen in calls {
         let (end, reply) = match &seen.end {
-            // A reply may be read after the server that sent it is dead.
+            // A client may read a reply after the server that sent it is dead.
             Some((end, reply)) if seen.begin < *killed => (*end.min(killed), Some(reply.clone())),
             Some((end, reply)) => (*end, Some(reply.clone())),
             None => (*killed, None),
@@ -163,7 +163,7 @@ mod tests {
         Reply::Decision { verdict: 0, limit: 5, remaining, wait_days: 0, chosen: None }
     }
 
-    /// A confirmed unit, then two that are not, and what the replica then says is left of five.
+    /// One unit is confirmed, then two more are, or not. Then the replica says that `left` of five are left.
     fn failover(last_is_confirmed: bool, left: i64) -> Result<Loss, String> {
         let key = 1;
         let check = |cost| Call::Check { key, cost, rules: vec![0] };

@@ -5,9 +5,9 @@
 //! begin and its end, and each reply is that of the model (Herlihy and Wing 1990; the search is that
 //! of Wing and Gong, with Lowe's cache). A call without a reply may have happened, or not.
 //!
-//! The model in `model.rs` knows no clock: the rules last for months, so nothing comes back by itself
-//! while a test runs, or calls give the time (`timed.rs`). It is written from the documents, and shares
-//! no code with the module.
+//! The model in `model.rs` knows no clock: either the rules last for months, so nothing comes back by
+//! itself while a test runs, or the calls give the time (`timed.rs`). The model is written from the
+//! documents, and shares no code with the module.
 //!
 //! ```text
 //! call     what clients ask, as a command
@@ -18,8 +18,8 @@
 //! loss     the search after a failover, and what the new primary lacks
 //! ```
 //!
-//! A history is of two keys in one slot, since a search takes longer the more calls it has. A few
-//! run in `make test`; `make histories` runs as many as fit into `RATELIMIT_HISTORIES_S` seconds.
+//! A history has only two keys, in one slot: the more calls it has, the longer a search takes. A few
+//! histories run in `make test`; `make histories` runs as many as fit into `RATELIMIT_HISTORIES_S` seconds.
 
 mod call;
 mod loss;
@@ -132,8 +132,8 @@ fn calls_on_keys_whose_slot_moves_have_an_order() {
     });
 }
 
-/// A promoted replica goes on from a state that its primary had, which no call that `WAIT` confirmed
-/// comes after: `docs/operate/durability.md`.
+/// A promoted replica goes on from a state that its primary had. All calls that `WAIT` confirmed come
+/// before this state: `docs/operate/durability.md`.
 #[test]
 fn a_failover_loses_only_the_last_calls_and_no_confirmed_one() {
     let seed = seed("RATELIMIT_HISTORIES_SEED");
@@ -170,8 +170,8 @@ fn a_failover_loses_only_the_last_calls_and_no_confirmed_one() {
     });
 }
 
-/// A reply that is one unit too high, as after a lost charge. Another order explains a few such replies
-/// to calls that overlap.
+/// Raises a reply by one unit, as a lost charge would. If calls overlap, another order explains a few of
+/// these replies.
 #[test]
 fn a_wrong_reply_has_no_order() {
     let mut server = start(server::one());

@@ -11,22 +11,22 @@ use super::call::{
 };
 use super::timed::{self, Charges};
 
-/// What a client saw of a reply. Waits are in days, rounded up.
+/// The part of a reply that is compared. Waits are in days, rounded up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Ok,
     Number(i64),
-    /// Milliseconds that are left of a length of days.
+    /// The milliseconds that a pause has left, as days.
     Days(i64),
     Decision {
         verdict: i64,
         limit: i64,
         remaining: i64,
         wait_days: i64,
-        /// The key that a check of any passed through, or -1.
+        /// The key that `ANY` chose, or -1.
         chosen: Option<i64>,
     },
-    /// All of the reply to a call that gives its time.
+    /// The five integers of a call that gives its time.
     Timed([i64; 5]),
 }
 
@@ -39,23 +39,23 @@ enum Expected {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one thing that a key is")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of a key")]
 struct Key {
     /// Units consumed under each rule, without slots.
     used: [i64; SLOTS],
-    /// What the rules with times were charged.
+    /// The charges under each rule of `timed.rs`.
     timed: [Charges; timed::COUNT],
-    /// Whether anything was consumed since the last reset. What was given back leaves an empty
-    /// state, or none.
+    /// Whether anything was consumed since the last reset. A state whose units were all given back may
+    /// be deleted, or stay.
     touched: bool,
-    /// The ids of holds.
+    /// The cost of each hold, by its id.
     holds: BTreeMap<u8, i64>,
     blocked: bool,
     paused: bool,
     planned: bool,
 }
 
-/// The value of what a history is about.
+/// The state of all that a history uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     keys: [Key; KEYS],
@@ -65,7 +65,7 @@ pub struct State {
 /// Units by rule.
 pub type Counts = [Vec<i64>; KEYS];
 
-/// What one rule of one key says.
+/// How one rule of one key decides.
 struct Opinion {
     limit: i64,
     remaining: i64,
@@ -87,7 +87,7 @@ impl Expected {
     }
 }
 
-/// Decisions of a check of any key.
+/// Decisions of `RL.MCHECK` with `ANY`, which chose this key.
 fn with_chosen(mut replies: Vec<Reply>, index: i64) -> Vec<Reply> {
     for reply in &mut replies {
         if let Reply::Decision { chosen, .. } = reply {
@@ -215,7 +215,7 @@ impl State {
         reply
     }
 
-    /// A check through the first key that admits it, or through the one with the most left.
+    /// A check through the first key that admits it, or through the key with the most units left.
     fn check_any(&mut self, rules: &[usize], cost: i64, most: bool) -> Expected {
         let mut chosen = None::<(i64, usize)>;
         let mut denials = Vec::new();
@@ -235,7 +235,7 @@ impl State {
             self.keys[key].change(rules, cost);
             return Expected::OneOf(with_chosen(expected.replies(), key as i64));
         }
-        // Waits of one number of days may differ by less.
+        // Two waits of the same number of days may differ by hours.
         let least = denials.iter().map(|(days, _)| *days).min();
         let denials = denials.into_iter().filter(|(days, _)| Some(*days) == least);
         Expected::OneOf(with_chosen(denials.flat_map(|(_, replies)| replies).collect(), -1))
@@ -255,7 +255,7 @@ impl State {
         reply
     }
 
-    /// Does a call; `reply` is what the client saw, if it saw any.
+    /// Executes a call. `reply` is the reply that the client got, if any.
     fn perform(&mut self, call: &Call, reply: Option<&Reply>) -> Expected {
         let bit = |is: bool| Expected::This(Reply::Number(is.into()));
         match call {
@@ -266,7 +266,7 @@ impl State {
             }
             Call::CheckAny { cost, rules, most } => self.check_any(rules, *cost, *most),
             Call::Hold { key, id } => self.hold(*key, *id),
-            // At its deadline a client behind others is denied, even if its rules admit it.
+            // A client behind others is denied at its deadline, even if its rules admit it.
             Call::Wait { .. } if matches!(reply, Some(Reply::Decision { verdict: 1, .. })) => {
                 Expected::Any
             }

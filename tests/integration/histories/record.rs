@@ -17,7 +17,7 @@ const CLIENTS: usize = 5;
 const CALLS: usize = 24;
 /// How often the connections of all clients are cut.
 const CUTS: usize = 4;
-/// So that a history lasts as long as its slot moves.
+/// A client's longest pause before a call while a slot moves: the calls last as long as the move.
 const MOVE_PAUSE_MS: u64 = 120;
 /// How long a client waits for a replica to confirm a call.
 const CONFIRM_MS: u64 = 30;
@@ -27,20 +27,20 @@ const DAY_MS: i64 = 86_400_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
     None,
-    /// Their connections are cut, and they send again what had no reply.
+    /// The clients' connections are cut, and the clients repeat calls that got no reply.
     Disconnect,
     /// The server is killed and starts again from its append-only file.
     Kill,
 }
 
-/// One call. Numbers order the begins and ends of all calls.
+/// One call. The begins and ends of all calls are numbered in their order.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub call: Call,
     pub begin: u64,
     /// The end and the reply; `None` if the connection broke before.
     pub end: Option<(u64, Reply)>,
-    /// Whether it wrote, and a replica then confirmed it: `WAIT`.
+    /// Whether the call wrote, and a replica confirmed the write to `WAIT`.
     pub confirmed: bool,
 }
 
@@ -48,14 +48,14 @@ pub struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Up,
-    /// It was cut some calls earlier.
+    /// The link was cut some calls earlier.
     Cut,
 }
 
 /// A history of a primary, and of the replica that was promoted after the primary was killed.
 pub struct Failover {
     pub calls: Vec<Seen>,
-    /// When the primary was dead, in the order of begins and ends.
+    /// When the primary was dead, as a number in the order of begins and ends.
     pub killed: u64,
 }
 
@@ -92,7 +92,7 @@ pub fn record(
     })
 }
 
-/// Records a history of keys whose slot moves, in `meanwhile`.
+/// Records a history of keys while `meanwhile` moves their slot.
 pub fn record_moves(
     cluster: &Cluster,
     group: &str,
@@ -101,7 +101,7 @@ pub fn record_moves(
 ) -> Vec<Seen> {
     let client = cluster.client();
     let connect: &Connect = &|| Ok(Box::new(client.get_connection()?));
-    // Policies are a node's; a connection to a cluster has no transactions.
+    // Each node has its own policies, and a connection to a cluster cannot send transactions.
     let theme = Theme::Holds;
     let callers = Callers {
         connect,
@@ -114,7 +114,7 @@ pub fn record_moves(
     callers.record(&mut random, |_| meanwhile())
 }
 
-/// Records a history of clients that go on with the replica of a server that is killed. They ask
+/// Records a history in which the primary is killed, and its clients go on with the replica. Clients ask
 /// the replica to confirm a third of their calls.
 pub fn record_failover(
     primary: &mut Server,
@@ -149,12 +149,12 @@ pub fn record_failover(
         let () = ask(&mut replica.connect(), "REPLICAOF NO ONE");
         promoted.store(true, Ordering::SeqCst);
     });
-    // What a client sent to the dead primary has not happened.
+    // Calls that clients sent to the dead primary did not happen.
     calls.retain(|seen| seen.end.is_some() || seen.begin < killed);
     Failover { calls, killed }
 }
 
-/// Waits until this number of calls have begun or ended. That may take less than a millisecond.
+/// Waits until this number of calls have begun or ended, which may take less than a millisecond.
 fn reaches(clock: &AtomicU64, number: u64) {
     let start = Instant::now();
     while clock.load(Ordering::SeqCst) < number {
@@ -212,7 +212,7 @@ impl Callers<'_> {
                     unanswered = Some(call.clone());
                     None
                 }
-                // Its slot has moved while it waited: it is not decided.
+                // The slot moved while the client waited, so the server did not decide the call.
                 Err(error) if error.code() == Some("UNBLOCKED") => continue,
                 Err(error) => panic!("{call:?}: {error}"),
             };

@@ -1,7 +1,7 @@
-//! Rules whose answers depend on the time that a call gives, and what they say of a list of charges.
+//! Rules whose replies depend on the time that a call gives, as functions of a list of charges.
 //!
-//! A rule here is a formula of `docs/guide/rules.md` over all charges that it has had, and waits are
-//! searched for, so that little can be wrong.
+//! Each rule is a formula of `docs/guide/rules.md` over all its charges, and a search finds its waits, so
+//! that little can be wrong.
 
 use std::cmp::Reverse;
 
@@ -45,8 +45,8 @@ pub const RULES: [Rule; COUNT] = [
     rule("leaky:6/21s,queue=4", Counts::Leaky, 6, 21_000, 5),
 ];
 
-/// All times are within twice the shortest period, since a check that adds a state drops those that
-/// have not mattered for longer.
+/// All times are within twice the shortest period. A check that adds a state drops the states that have
+/// not mattered for longer than that.
 pub const SPAN_MS: i64 = 40_000;
 
 /// What one rule of a key was charged: times and units, oldest first.
@@ -54,13 +54,13 @@ pub const SPAN_MS: i64 = 40_000;
 pub struct Charges(Vec<(i64, i64)>);
 
 impl Rule {
-    /// The time at which a call at `at` reads the charges; `None` if it sees none.
+    /// The time at which a call at `at` reads the charges; `None` if it sees no charge.
     fn reads_at(&self, charges: &Charges, at: i64) -> Option<i64> {
         let &(last, _) = charges.0.last()?;
         (last - at <= self.period_ms).then_some(at.max(last))
     }
 
-    /// What counts at a time, as a fraction, whose denominator is the second number.
+    /// The units that count at a time, as a numerator and a denominator.
     fn used(&self, charges: &Charges, at: i64) -> (i64, i64) {
         let Some(at) = self.reads_at(charges, at) else { return (0, 1) };
         let sum = |counts: &dyn Fn(i64) -> bool| -> i64 {
@@ -102,7 +102,7 @@ impl Rule {
         until(|ms| self.used(charges, at + ms).0 == 0)
     }
 
-    /// When the turn of a call comes that is charged at `at`.
+    /// How long a call that is charged at `at` waits for its turn.
     fn turn_ms(&self, charges: &Charges, at: i64) -> i64 {
         match self.counts {
             Counts::Leaky => self.reset_ms(charges, at),
@@ -136,7 +136,7 @@ pub fn decide(
     charge: i64,
 ) -> ([i64; 5], Vec<(usize, Charges)>) {
     let wait_ms = |(rule, charges): &(usize, Charges), at| RULES[*rule].wait_ms(charges, at, cost);
-    // A rule that a step back leaves untouched now may deny later.
+    // After a step back a rule may not see its charges yet: it denies later, when it sees them.
     let mut wait = 0;
     while let Some(more) =
         rules.iter().map(|one| wait_ms(one, at + wait)).max().filter(|&ms| ms > 0)
@@ -160,7 +160,7 @@ pub fn decide(
     ([verdict, rule.capacity, remaining, wait, reset], next)
 }
 
-/// After how many milliseconds something holds that goes on holding.
+/// The number of milliseconds after which `holds` becomes true. It stays true from then on.
 fn until(holds: impl Fn(i64) -> bool) -> i64 {
     if holds(0) {
         return 0;

@@ -1,4 +1,4 @@
-//! The dashboard: Grafana's own builders make it.
+//! The dashboard. `dashboard.py` makes it with Grafana's own builders.
 
 use std::process::Command;
 

@@ -36,7 +36,7 @@ impl Daemon {
         daemon
     }
 
-    /// The body of the answer to a request, and its head.
+    /// The head and the body of the answer to a request.
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads");
@@ -79,7 +79,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts Prometheus on these exporters. The label `instance` is the name next to each.
+    /// Starts Prometheus on these exporters. The name of each is its label `instance`.
     pub fn start(exporters: &[(&str, Exporter)]) -> Self {
         let dir = TempDir::with_prefix("prometheus-").expect("a temporary folder");
         let port = free_port();

@@ -1,9 +1,9 @@
-"""Runs a program in a terminal without a screen, and says what would stand there.
+"""Runs a program in a terminal without a screen, and prints what a screen would show.
 
     screen.py ROWS COLUMNS PROGRAM ARGUMENT...
 
-Each line of the input is answered with the rows of the screen and a line with nothing but a form feed. At the end of the input
-it types Ctrl-C, and prints the status of the program and whether it gave the screen and the cursor back.
+For each line of its input, it prints the rows of the screen and a line that is a form feed. At the end of the input it
+types Ctrl-C, and prints the exit status of the program and whether the program restored the screen and the cursor.
 """
 
 import fcntl

@@ -103,7 +103,7 @@ fn once_fails_without_a_server_a_password_or_the_module() {
     server.remove_module();
     server.edit_config(|lines| lines.retain(|line| !line.starts_with("user ")));
     server.resume();
-    // Without the module its commands have no names.
+    // A server without the module does not know the module's commands, so no ACL can name them.
     let () = ask(&mut server.connect(), "ACL SETUSER monitor on >secret +ping +info");
     fails(&server, "secret", "the server has not loaded the module ratelimit");
 }
@@ -186,7 +186,7 @@ fn a_terminal_shows_what_happens_across_a_restart() {
         verdict(&mut c, &format!("RL.CHECK other{key} 0/m"));
         let () = ask(&mut c, &format!("RL.BLOCK blocked{key}"));
     }
-    // A small screen shows some of each.
+    // A small screen shows some rows of each list.
     top.eventually_shows("blocks (30)");
     let screen = top.screen();
     assert!(

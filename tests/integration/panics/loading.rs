@@ -1,4 +1,4 @@
-//! A panic while something is loaded: a file is refused, and not loaded in part.
+//! A panic while something is loaded: a file is refused as a whole, and never loaded in part.
 
 use redis::{RedisResult, cmd};
 
@@ -60,7 +60,7 @@ fn a_replica_does_not_serve_a_part_of_a_snapshot() {
                 let mut r = replica.connect();
                 let () = ask(&mut r, &format!("REPLICAOF 127.0.0.1 {}", primary.port()));
             });
-            // It ends, as with any snapshot that does not load.
+            // The replica ends, as with any snapshot that does not load.
             eventually("the replica's end", || replica.has_ended());
             replica
                 .edit_config(|lines| lines.push(format!("replicaof 127.0.0.1 {}", primary.port())));

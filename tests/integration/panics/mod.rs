@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! saving    RDB files, the append-only file, DUMP, full synchronizations
-//! loading   these being loaded, and the module itself
+//! loading   the loading of all these, and of the module itself
 //! serving   commands, INFO, settings, the server's upkeep of values
 //! waiting   clients that are answered later
 //! ```
@@ -49,7 +49,7 @@ const TESTED: [&str; 25] = [
     "server::waiting_clients::unblocked",
 ];
 
-/// The functions of the source that the server can call, as `room::file::function`.
+/// The functions of the source that the server can call, as `folder::file::function`.
 fn callbacks(folder: &Path, path: &str, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let file = entry.expect("a file").path();

@@ -1,4 +1,4 @@
-//! A panic while the server saves makes the save fail, so the good file from before stays.
+//! A panic while the server saves makes the save fail, so the previous file stays.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! A panic while the server serves: the caller gets an error if there is one, and nothing else
-//! is affected.
+//! A panic while the server serves: if there is a caller, it gets an error. Nothing else is
+//! affected.
 
 use redis::{RedisResult, Value, cmd};
 
@@ -36,7 +36,7 @@ fn a_command_that_panics_replies_once_and_each_panic_is_counted() {
 }
 
 #[test]
-fn a_panic_before_propagation_loses_a_change_on_replicas_alone() {
+fn a_panic_before_propagation_loses_a_change_only_on_replicas() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         let replica = replica_of(server);
@@ -62,7 +62,7 @@ fn a_panic_before_propagation_loses_a_change_on_replicas_alone() {
 }
 
 #[test]
-fn unknown_keys_are_refused_to_users_of_some_keys() {
+fn a_command_whose_keys_cannot_be_found_is_refused_to_users_of_some_keys() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         let () = ask(&mut c, "ACL SETUSER app on nopass ~app:* +rl.mcheck");
@@ -92,7 +92,7 @@ fn upkeep_that_panics_leaves_values_as_they_are() {
                 while_panicking(server, moment, callback, || raw_reply(&mut c, line))
             };
             let usage = during("datatype::upkeep::mem_usage", "MEMORY USAGE k");
-            // Valkey 8.1.1, which Debian has, counts nothing but what the module says.
+            // Valkey 8.1.1, which Debian has, counts only the bytes that the module reports.
             let own: String = ask(&mut c, "INFO server");
             let least = i64::from(!own.contains("valkey_version:8.1.1\r"));
             assert!(matches!(usage, Value::Int(bytes) if bytes >= least), "{usage:?}");
@@ -197,7 +197,7 @@ fn a_setting_whose_change_panics_is_an_error() {
 }
 
 #[test]
-fn a_setting_whose_reading_panics_is_told_and_written_as_it_is() {
+fn a_setting_whose_reading_panics_is_still_shown_and_written() {
     server::on_all_with(Builder::faulty, |server| {
         if !server.flavor().is_7_or_later() {
             return; // 6.2 has no settings of modules.

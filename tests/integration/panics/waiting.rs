@@ -42,7 +42,7 @@ fn an_unblocked_client_gets_an_error_and_leaves_the_line() {
             },
         );
         assert_eq!(waiting(&mut c), 1);
-        // It took nothing, and the second client is now the first.
+        // The first client took nothing, and the second client is now the first.
         let () = ask(&mut c, "DEL k");
         assert_eq!(second.verdict(), 0);
         assert_eq!(remaining(&mut c, "RL.PEEK k 2/50s"), 1);
@@ -81,7 +81,7 @@ fn a_client_that_cannot_leave_the_line_holds_up_the_next_only_as_long_as_its_tur
             let fault = Fault::begin(server.dir(), moment, &GONE.join("\n"));
             until_panic(server, GONE[0], || until_panic(server, GONE[1], || drop(first)));
             drop(fault);
-            // If neither could end its wait, it waits on, and its turn is charged.
+            // If neither could end the wait, the client stays in line, and its turn is charged.
             let is_in_line = moment == Moment::BeforeItsBody;
             assert_eq!(waiting(&mut c), 1 + usize::from(is_in_line), "{moment:?}");
             clock.advance_s(&mut c, 1_000);

@@ -25,8 +25,8 @@ fn every_server_loads_policies_that_another_saved() {
         let file = saved_rdb(writer);
         for (reader, own) in servers.iter().zip(&own) {
             let pair = format!("{} -> {}", writer.flavor().name, reader.flavor().name);
-            // If a server refuses the version of the file, it gets the file with its own
-            // version.
+            // A server that refuses the version of the file gets the file with the version of its own
+            // files.
             let file = match takes(reader.flavor(), of_file(own), of_file(&file)) {
                 true => file.clone(),
                 false => in_file(&file, own),

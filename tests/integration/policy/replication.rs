@@ -1,4 +1,4 @@
-//! Policies on replicas: a replica follows the policies of its primary, and effects name none.
+//! Policies on replicas: a replica follows the policies of its primary, and no effect names a policy.
 
 use redis::{Connection, Pipeline, Value, pipe};
 use rustix::process::{Pid, Signal, kill_process};
@@ -176,7 +176,7 @@ fn a_full_synchronization_replaces_all_policies() {
             let expected = policies(&["free log:7/1h", "pro log:9/1h"]);
             assert_eq!(known_by_replica(&replica), expected, "{diskless} {load}");
             assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 6);
-            // From then on it follows changes.
+            // From then on, the replica follows changes.
             set(&mut p, &["free 8/h"]);
             in_step(primary, &replica);
             assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 7);
@@ -310,7 +310,7 @@ fn policies_of_a_load_whose_connection_broke_are_dropped() {
             return; // It has no second connection.
         }
         let mut r = replica.connect();
-        lock_out(&mut r); // otherwise it would begin again at once
+        lock_out(&mut r); // otherwise the replica would load again at once
         kill_child(primary);
         eventually("the load to fail", || has_stopped_loading(replica));
         assert!(!exists(&mut r, "filler0"), "the load succeeded: {}", replica.log());

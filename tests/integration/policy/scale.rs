@@ -47,7 +47,7 @@ fn many() -> Policies {
     policies(&lines.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Far more than any step takes, and far less than if each command scanned all policies.
+/// Far longer than any step takes, and far shorter than a scan of all policies in each command.
 const BOUND: Duration = Duration::from_secs(5);
 
 fn timed<T>(what: &str, act: impl FnOnce() -> T) -> T {

@@ -1,4 +1,4 @@
-//! A cluster whose slots move and whose masters change while clients send checks, and
+//! Clients send checks to a cluster while its slots move and its masters change, and follow
 //! redirections.
 //!
 //! Each scenario has new keys: some spent, some half spent, some unused. Clients check them

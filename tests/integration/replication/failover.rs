@@ -74,7 +74,7 @@ struct Death {
     replicated: Option<Instant>,
     /// What passed for the clients that `WAIT`.
     passes_waited: Vec<Pass>,
-    /// The last time when the replica surely was a replica.
+    /// The last time when the replica surely was still a replica.
     was_replica: Instant,
 }
 

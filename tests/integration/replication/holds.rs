@@ -159,7 +159,7 @@ fn slots_of_evicted_keys_are_free() {
                 assert!(!ask::<bool>(&mut c, &format!("RL.SETTLE {name} a")), "{policy}");
                 assert!(allowed(&mut c, &format!("RL.CHECK {name} HOLD c EX 60 {held}")));
             }
-            // Its second check found that the key had been evicted.
+            // Whether the key was evicted between its checks, so that it has only the second hold.
             let torn = |c: &mut Connection, name: &str| {
                 remaining(c, &format!("RL.PEEK {name} slots:2")) == 1
             };
@@ -174,8 +174,8 @@ fn slots_of_evicted_keys_are_free() {
     });
 }
 
-/// Kills a primary under the load of clients that `WAIT` for its replica, once it has confirmed
-/// this much. Returns what the clients know.
+/// Kills a primary under the load of clients that `WAIT` for its replica, once the replica has
+/// confirmed `enough` commands. Returns what the clients know.
 fn kill_under_load(primary: &mut Server, enough: usize) -> Vec<Held> {
     let names: Vec<String> = (0..3).map(|key| format!("held{key}")).collect();
     let progress = AtomicUsize::new(0);

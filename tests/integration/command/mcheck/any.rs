@@ -272,7 +272,7 @@ fn any_equals_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
                     _ => String::new(),
                 };
                 if !aside.is_empty() {
-                    // A pause stores when it was set, so one twin is changed and the other copied from it.
+                    // A pause stores when it was set, so change one twin, and copy the other from it.
                     let [any, own] = twins.each_ref().map(|keys| &keys[key]);
                     let _ = attempt(&mut c, &aside.replace("KEY", own));
                     let _: Value = ask(&mut c, &format!("DEL {any}"));

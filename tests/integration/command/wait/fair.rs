@@ -7,7 +7,7 @@ use crate::support::clock::let_server_act;
 use crate::support::server::{self, Server, eventually};
 use crate::support::waiters::{WaitingClient, wait_in_line, waiting};
 
-/// Clients that share one slot, which `first` holds. Each holds it under its number.
+/// Clients in line for one slot, which the hold `first` has. Each client's hold has a number as id.
 struct Line<'a> {
     server: &'a Server,
     c: Connection,
@@ -30,7 +30,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Settles the slot this many times, and tells which flows got it.
+    /// Settles the current hold this many times, and returns the flows that got the slot.
     fn served(&mut self, times: usize) -> String {
         (0..times).map(|_| self.serve()).collect()
     }
@@ -61,7 +61,7 @@ impl<'a> Line<'a> {
 }
 
 #[test]
-fn flows_take_turns_and_newcomers_begin_at_the_present() {
+fn flows_take_turns_and_a_newcomer_gets_no_turns_for_the_past() {
     server::on_all(|server| {
         let mut line = Line::new(server);
         line.join(6, 'a', "FLOW a ");
@@ -93,7 +93,7 @@ fn two_workers_who_ask_again_do_not_starve_a_third_flow() {
 }
 
 #[test]
-fn a_rule_that_only_watches_keeps_nobody_back() {
+fn a_shadow_rule_keeps_nobody_back() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD x EX 3000 slots:1,name=a"), 0);
@@ -105,7 +105,7 @@ fn a_rule_that_only_watches_keeps_nobody_back() {
 }
 
 #[test]
-fn a_flow_of_weight_3_gets_three_of_four() {
+fn a_flow_of_weight_3_gets_three_of_four_turns() {
     server::on_all(|server| {
         let mut line = Line::new(server);
         line.join(5, 'a', "FLOW a ");

@@ -38,9 +38,9 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
         |builder: Builder| builder.config("maxclients", "10500"),
         |server| {
             let mut c = server.connect();
-            // The first round lets the server allocate the memory that it keeps for clients. Later its
-            // tables of clients may halve or double, and a busy machine lets it keep more; but a leak
-            // by waiting clients would show in each round.
+            // In the first round the server allocates memory that it keeps for clients. Later its
+            // tables of clients may halve or double, and on a busy machine it may keep more. A leak by
+            // waiting clients would show in each round, so one round without growth is enough.
             let mut left: Vec<f64> = Vec::new();
             let leaves_none =
                 |left: &[f64]| left.windows(2).any(|pair| pair[1] - pair[0] < 900_000.0);
@@ -97,7 +97,7 @@ fn a_wait_of_an_hour_uses_no_cpu() {
         drop(first);
         eventually("one to wait", || waiting(&mut c) == 1);
         let busy = cpu_in_two_seconds(&mut c);
-        // Processor time, which other processes do not use; a server under a tool uses more of it.
+        // Other processes add nothing to this processor time. A tool that runs the server does.
         let most = 0.06 * server::DEADLINE.as_secs_f64() / 20.0;
         assert!(busy < most, "{busy:.3} s of 2 s");
         drop(second);
@@ -110,8 +110,8 @@ fn cpu_in_two_seconds(c: &mut Connection) -> f64 {
     cpu_seconds(c) - before
 }
 
-/// A look at a key with thousands of holds takes milliseconds, and many clients can be due at
-/// once.
+/// A decision on a key with thousands of holds takes milliseconds, and the deadlines of many clients
+/// can come at once.
 #[test]
 fn slow_decisions_of_waiters_leave_time_for_others() {
     const HEAVY: usize = 256;

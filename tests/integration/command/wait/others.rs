@@ -1,11 +1,11 @@
-//! Clients outside the line consume from its key, or the server lacks memory or replicas. A
-//! client that has joined stays until it passes or its deadline comes.
+//! A client that has joined the line stays until it passes or its deadline comes, even if clients
+//! outside the line consume from its key, or the server lacks memory or replicas.
 
 use super::{counted, wait_in_line, waiting};
 use crate::support::client::{ask, refusal, verdict};
 use crate::support::clock::on_all_with_clock;
 
-/// One unit is used up, and a client waits for the next, which comes in time.
+/// Waits for a bucket whose only unit is used up. The next unit comes before the deadline.
 const WAIT: &str = "RL.WAIT k 1500000 bucket:1/1000s,name=x,ban=1h";
 
 #[test]
@@ -22,13 +22,13 @@ fn a_burst_by_another_caller_bans_no_client_in_line_early() {
         assert_eq!(waiter.verdict(), 1);
         assert_eq!(counted(&mut c, "waits_expired"), 1.0);
         assert_eq!(counted(&mut c, "waits_admitted"), 0.0);
-        // Its deadline is a denial, which bans.
+        // The denial at the deadline bans the key.
         assert_eq!(verdict(&mut c, "RL.CHECK k bucket:1/1000s,name=x"), 2);
     });
 }
 
 #[test]
-fn a_client_in_line_passes_if_what_others_took_comes_back() {
+fn a_client_in_line_passes_if_others_give_units_back() {
     on_all_with_clock(|server, clock| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k bucket:1/1000s,name=x"), 0);
@@ -45,14 +45,14 @@ fn a_client_in_line_passes_if_what_others_took_comes_back() {
 }
 
 #[test]
-fn a_settlement_that_helps_too_little_ends_no_wait() {
+fn a_settlement_that_gives_back_too_little_ends_no_wait() {
     const RULE: &str = "bucket:1/2000s,burst=1,name=x,ban=1h";
     on_all_with_clock(|server, clock| {
         let mut c = server.connect();
         let hold = format!("RL.CHECK k HOLD h EX 60000 {RULE}");
         assert_eq!(verdict(&mut c, &hold), 0);
         assert_eq!(verdict(&mut c, "RL.CHECK k COST 2 bucket:1/2000s,burst=9,name=x"), 0);
-        // It waits because of the hold; without it the denial would be told at once.
+        // It joins the line because the hold may be refunded. Without the hold it is denied at once.
         let waiter = wait_in_line(server, &format!("RL.WAIT k 1000000 {RULE}"));
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k h"), 1);
         clock.advance_s(&mut c, 900);

@@ -1,4 +1,4 @@
-//! Changes of a busy key, at any rate, keep no client from its answer.
+//! Changes of a busy key, however frequent, do not keep a client from its answer.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::support::client::attempt;
 use crate::support::machine;
 use crate::support::server::{self, Server};
 
-/// Changes, each of which wakes all or some heads, and one that wakes none.
+/// Commands of which some wake the first clients of all or some flows, and one wakes nobody.
 const CHANGES: [&str; 4] = [
     "RL.POLICY SET unused 1/s",
     "RL.CHECK k HOLD passing EX 9 bucket:100000000/s,burst=100000000,name=all",
@@ -64,7 +64,7 @@ fn newcomers_are_admitted(holds: usize, options: &str, flows: usize) {
                     thread::sleep(Duration::from_millis(1));
                 }
             });
-            // Looks at all heads take milliseconds.
+            // A look at the first clients of all flows takes milliseconds.
             let patience_ms = (*server::DEADLINE / 4).as_millis();
             let verdicts = (0..5).map(|n| {
                 let asks = format!("RL.WAIT k {patience_ms} FLOW new HOLD n{n} EX 3000");

@@ -9,7 +9,7 @@ use crate::support::clock::let_server_act;
 use crate::support::server;
 use crate::support::waiters::{wait_in_line, waiting};
 
-/// Commands that get a client answered which waits for `k` under one request an hour, and its
+/// Commands that answer a client that waits for `k` under one request an hour, and the client's
 /// verdict.
 const WAKES: &[(&str, i64)] = &[
     ("DEL k", 0),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! payload | version: 1 byte | length of the states | states | block or exemption | history | tail |
-//! history | how many entries to keep | end of its use | length of the entries | entries |
+//! history | how many entries to keep | until when it is kept | length of the entries | entries |
 //! tail    | length of the holds | holds | count of bans |
 //! ```
 //!

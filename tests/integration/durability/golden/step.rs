@@ -49,7 +49,7 @@ impl Step {
         Some(Self { line: line.to_string(), what, answer })
     }
 
-    /// When it is asked.
+    /// The time of the question.
     pub fn at_us(&self) -> u64 {
         match self.what {
             What::Ask { at_us, .. } | What::Settle { at_us, .. } => at_us,

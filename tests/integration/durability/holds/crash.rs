@@ -14,8 +14,8 @@ use crate::support::server::{self, Server, eventually};
 const CLIENTS: usize = 3;
 const KEYS: usize = 3;
 
-/// Kills the server while clients work on holds, once it has answered this many commands.
-/// Returns what the clients know.
+/// Kills the server while clients work on holds, once it has answered `enough` commands. Returns
+/// what the clients know.
 fn kill_under_load(server: &mut Server, round: u32, enough: usize) -> Vec<Held> {
     let keys: Vec<String> = (0..KEYS).map(|key| format!("{round}:{key}")).collect();
     let progress = AtomicUsize::new(0);

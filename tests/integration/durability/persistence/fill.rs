@@ -27,8 +27,8 @@ pub const SCENARIOS: [(&str, &[&str]); 15] = [
     ("all", &["log:90/h", "window:80/d,res=24", "fixed:70/d,keep=2", "bucket:60/h", "leaky:50/h"]),
 ];
 
-/// Commands that make a key with only a block, an exemption or a history, and the verdict that
-/// it then gives.
+/// Commands that make a key with only a block, an exemption or a history, and the verdict that a
+/// peek at this key then gives.
 const WITHOUT_STATES: [(&str, i64); 6] = [
     ("RL.BLOCK blocked-for-good", 2),
     ("RL.BLOCK blocked EX 7200 REASON abuse", 2),
@@ -57,7 +57,7 @@ impl Filler {
         let at = if live { vec![] } else { vec!["AT".to_string(), self.at_us.to_string()] };
         let copy = format!("{scenario}:copy");
         let cost = self.rng.u32(..=4);
-        // Any bytes, or none.
+        // Arbitrary bytes, or none.
         let text: Vec<u8> = (0..self.rng.usize(..20)).map(|_| self.rng.u8(..)).collect();
         let script = "return redis.call('RL.CHECK', KEYS[1], unpack(ARGV))";
         match self.rng.u32(..100) {
