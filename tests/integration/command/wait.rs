@@ -196,7 +196,7 @@ fn a_client_behind_others_is_denied_at_its_deadline() {
         clock.advance_s(&mut c, 300);
         let [code, limit, remaining, wait_ms, _] = small.answer::<[i64; 5]>();
         assert_eq!([code, limit, remaining], [1, 4, 1]);
-        assert!(wait_ms > 2_600_000 && wait_ms <= 2_700_000, "the wait of the first client: {wait_ms}");
+        assert!(wait_ms > 2_600_000 && wait_ms <= 2_700_000, "not the first's wait: {wait_ms}");
         let now = ask::<[i64; 5]>(&mut c, "RL.WAIT k 0 HOLD c EX 30 slots:4");
         assert_eq!(now[0], 1, "with a deadline of 0 it is denied at once");
         assert!(large.waits());

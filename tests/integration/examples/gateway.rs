@@ -122,7 +122,7 @@ fn a_refused_key_pauses_for_all_gateways_and_a_tenant_has_the_limits_of_its_plan
     let (status, policy, seconds) = call(5);
     assert_eq!((status, policy), (503, None), "a tenant learns nothing of the model's keys");
     assert!(seconds.is_some_and(|seconds: u64| (1..=30).contains(&seconds)), "{seconds:?}");
-    assert_eq!(remaining(&mut c, "RL.PEEK llm:t7 @plan:free"), 6, "a refusal costs the tenant nothing");
+    assert_eq!(remaining(&mut c, "RL.PEEK llm:t7 @plan:free"), 6, "it costs the tenant nothing");
 
     assert_eq!(verdict(&mut c, "RL.PEEK {model}:1 3/m"), 1, "the refused key is paused");
     assert_eq!(remaining(&mut c, "RL.PEEK {model}:2 3/m"), 0);
@@ -248,7 +248,7 @@ impl Trial<'_> {
         let mut answers = calls.clone().map(|asked| self.stream(&asked, second.port()));
         assert_eq!(self.free_slots(&mut c), 2);
         drop(second);
-        assert!(answers.iter_mut().any(|answer| answer.tokens(200).is_err()), "no stream was cut off");
+        assert!(answers.iter_mut().any(|answer| answer.tokens(200).is_err()), "no cut stream");
         // The streams have ended, but their holds live until the leases end.
         eventually("the model notices", || Ledger::read(&self.log).running() == 0);
         assert_eq!(self.free_slots(&mut c), 2);

@@ -66,7 +66,7 @@ pub const fn cost_of_hold(id: u8) -> i64 {
 /// Which calls a history has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
-    /// Checks of all keys and through any key, refunds, resets, blocks, pauses, plans, and a policy that changes.
+    /// Checks of all keys or any key, refunds, resets, blocks, pauses, plans, and policy changes.
     Rates,
     /// Holds, settlements, and callers that wait in line.
     Holds,

@@ -1,7 +1,7 @@
 //! What a failover loses. Replication is asynchronous, so a promoted replica may lack calls that its
 //! primary had answered, and no order explains the replies of both. The documents promise that it
-//! lacks only the last calls, and no call that `WAIT` confirmed. So the checker looks for an order of the
-//! primary's calls, and for a cut in this order: the replica goes on from the state at the cut.
+//! lacks only the last calls, and no call that `WAIT` confirmed. So the checker looks for an order
+//! of the primary's calls, and for a cut in this order: the replica goes on from the state there.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -163,7 +163,7 @@ mod tests {
         Reply::Decision { verdict: 0, limit: 5, remaining, wait_days: 0, chosen: None }
     }
 
-    /// One unit is confirmed, then two more are, or not. Then the replica says that `left` of five are left.
+    /// A unit is confirmed, then two more are, or not. The replica says that `left` of five are left.
     fn failover(last_is_confirmed: bool, left: i64) -> Result<Loss, String> {
         let key = 1;
         let check = |cost| Call::Check { key, cost, rules: vec![0] };

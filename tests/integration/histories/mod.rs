@@ -19,7 +19,7 @@
 //! ```
 //!
 //! A history has only two keys, in one slot: the more calls it has, the longer a search takes. A few
-//! histories run in `make test`; `make histories` runs as many as fit into `RATELIMIT_HISTORIES_S` seconds.
+//! run in `make test`; `make histories` runs as many as fit into `RATELIMIT_HISTORIES_S` seconds.
 
 mod call;
 mod loss;

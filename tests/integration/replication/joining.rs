@@ -58,7 +58,7 @@ fn save_in_background(c: &mut Connection) {
 fn eventually_without_replicas(server: &Server) {
     let mut c = server.connect();
     let backlog = |c: &mut Connection| info(c, "replication", "repl_backlog_active");
-    eventually("the backlog to be given up", || backlog(&mut c) == 0.0);
+    eventually("the backlog to be freed", || backlog(&mut c) == 0.0);
     save_in_background(&mut c);
 }
 

@@ -1,4 +1,4 @@
-//! Clients in line become due while the server may not write: during `CLIENT PAUSE` and during
+//! The turns of clients in line come while the server may not write: during `CLIENT PAUSE` and during
 //! `FAILOVER`. Each is answered once, as soon as the server may write, and is charged once.
 
 use std::thread::{self, JoinHandle};
@@ -14,8 +14,8 @@ use crate::support::server::{self, Builder, Flavor, Server, eventually};
 use crate::support::waiters::waiting;
 use crate::support::workload::link::in_step;
 
-/// A client that waits, and has already sent its next command: a second reply to the first would
-/// be read as the reply to that.
+/// A client that waits, and has already sent its next command. If `RL.WAIT` were answered twice, the
+/// second reply would be read as the reply to that command.
 struct Waiter(JoinHandle<[RedisResult<Value>; 2]>);
 
 impl Waiter {
@@ -85,8 +85,8 @@ impl Line {
         }
     }
 
-    /// Checks that 3000 s after the line formed one client has passed for the rate and one for the
-    /// slot, none of them before this time, and that the others wait.
+    /// Checks that 3000 s after the line formed, one client has passed for the rate and one for the
+    /// slot, neither before `not_before_ms`, and that the second clients still wait.
     fn assert_served_once(self, server: &Server, not_before_ms: i64) {
         let mut c = server.connect();
         let Self { rate: [rate_a, rate_b], slot: [slot_a, slot_b], late } = self;
@@ -115,7 +115,7 @@ impl Line {
     }
 }
 
-/// A primary and a replica with one clock, whose link outlives its steps.
+/// A primary and a replica with one clock. Steps of the clock do not end their link.
 fn with_replica(flavor: Flavor) -> (Clock, Server, Server) {
     let clock = Clock::new();
     let lasting = |builder: Builder| clock.of(builder).config("repl-timeout", "10000000");
@@ -125,8 +125,8 @@ fn with_replica(flavor: Flavor) -> (Clock, Server, Server) {
     (clock, primary, replica)
 }
 
-/// Checks that the replica got each change once: five charges before, then each of four clients
-/// that passed.
+/// Checks that the replica got each change once: three before the line, one for each of the four
+/// clients that passed, and two more.
 fn assert_replicated_once(primary: &Server, replica: &Server) {
     let (mut c, mut r) = (primary.connect(), replica.connect());
     assert_eq!(verdict(&mut c, "RL.CHECK last 9/h"), 0);
@@ -145,7 +145,7 @@ fn clients_due_in_a_pause_are_answered_once_when_it_ends() {
             let ends_ms = now_ms(&mut c) + 3_000_000;
             let () = ask(&mut c, &format!("CLIENT PAUSE 3000000 {what}"));
             clock.step_s(2_900);
-            // Nobody may ask a server whose clients are all paused. It has time to do wrong.
+            // The test cannot ask a server whose clients are all paused. It only gives it time to err.
             thread::sleep(Duration::from_millis(300));
             let all = line.rate.iter().chain(&line.slot).chain([&line.late]);
             assert!(all.into_iter().all(Waiter::waits), "{} {what}", flavor.name);

@@ -41,8 +41,8 @@ fn each_admission_reaches_the_replica_and_the_aof_once() {
                     waiters.push(wait_in_line(primary, &line));
                 }
             }
-            // On each key two clients are admitted, two are unblocked as by their deadline, and
-            // two wait on.
+            // On each key two clients are admitted, two are unblocked like at their deadline,
+            // and two go on waiting.
             for key in 0..KEYS {
                 for id in ["a", "b"] {
                     assert_eq!(ask::<i64>(&mut c, &format!("RL.SETTLE k{key} {id}")), 1);
@@ -131,7 +131,7 @@ fn a_migrating_key_admits_no_client_at_its_source() {
 }
 
 #[test]
-fn clients_whose_slot_is_not_served_are_told() {
+fn clients_whose_slot_is_no_longer_served_get_an_error() {
     cluster::on_all(|cluster| {
         let master = cluster.masters()[0].clone();
         let mut c = cluster.connect(&master);

@@ -158,7 +158,7 @@ fn the_category_ratelimit_holds_what_applications_need() {
             let expected = LIMITING.map(ToString::to_string);
             assert_eq!(listed.unwrap(), expected.into_iter().filter(|_| lists).collect());
         } else {
-            let error = listed.expect_err("a category on a server without").to_string();
+            let error = listed.expect_err("a category on a server that has none").to_string();
             assert!(error.contains("Unknown category"), "{error}");
         }
     });
@@ -319,7 +319,7 @@ fn internal_commands_are_refused_to_every_client() {
             }
         }
         let exists: i64 = cmd("EXISTS").arg("rl:1").query(&mut c).unwrap();
-        assert_eq!(exists, 0, "a refused command left something");
+        assert_eq!(exists, 0, "a refused command made a key");
     });
 }
 

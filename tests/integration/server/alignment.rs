@@ -1,4 +1,4 @@
-//! Servers built without `malloc_usable_size` align allocations to 8 bytes and no more.
+//! Servers built without `malloc_usable_size` align allocations only to 8 bytes.
 
 use redis::Value;
 
@@ -11,7 +11,7 @@ use crate::support::server::all;
 use crate::support::workload::Workload;
 
 #[test]
-fn the_module_works_with_blocks_at_8_mod_16() {
+fn the_module_works_with_allocations_at_8_mod_16() {
     for flavor in all().into_iter().filter(|flavor| flavor.has_shared_malloc()) {
         // This build checks the alignment of each pointer that it follows.
         let builder = with_blocks_at_8_mod_16(flavor.builder().faulty().allow_at());

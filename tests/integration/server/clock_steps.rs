@@ -35,8 +35,8 @@ const RULES: [&str; 6] = [
 /// The longest wait under any of the rules: two windows, and one more to catch up.
 const LONGEST_MS: i64 = 3 * 2_000;
 
-/// Lets the clock show a time, and waits until the server sees it: Valkey 9 reads the clock some times
-/// a second and counts on in between.
+/// Sets the clock, and waits until the server sees the new time: Valkey 9 reads the clock only some
+/// times a second, and adds the time that has passed since.
 fn step_to(c: &mut Connection, clock: &Clock, unix_s: i64) {
     clock.set_s(unix_s);
     let shown = unix_s.cast_unsigned() * 1_000_000;
@@ -70,8 +70,8 @@ fn steps_of_the_clock_neither_lock_out_nor_flood() {
                 let (more, wait_ms) = passed(&mut c, rule, rule);
                 assert!(more <= 4, "{what}: {more} passed");
                 assert!((1..=LONGEST_MS).contains(&wait_ms), "{what}: waits {wait_ms} ms");
-                // The server deletes keys by its clock, and no key lives for longer than it
-                // matters.
+                // The server deletes keys by its clock. A key must not live much longer than it
+                // is needed.
                 let ttl_ms: i64 = ask(&mut c, &format!("PTTL {rule}"));
                 assert!(ttl_ms <= LONGEST_MS + 2_000, "{what}: stays for {ttl_ms} ms");
             }
@@ -123,7 +123,7 @@ fn pause_and_hold(c: &mut Connection) {
 fn a_clock_set_right_ends_pauses_and_frees_slots() {
     on_all_with_clock(|server, clock| {
         let mut c = server.connect();
-        // With the same clock, since a key whose expiry has passed is not shown on a replica.
+        // The replica has the same clock, since it does not show a key whose expiry has passed.
         let replica = clock.of(server.flavor().builder()).replica_of(server).start();
         eventually_linked(&replica);
         for ahead_s in [86_400, YEARS_S] {
@@ -143,7 +143,7 @@ fn a_clock_set_right_ends_pauses_and_frees_slots() {
             assert!(ttl_ms <= 62_000, "the key stays for {ttl_ms} ms");
             replicated(&mut c);
             assert_eq!(dump(&mut replica.connect(), "k"), dump(&mut c, "k"));
-            // A pause ahead of the clock would come back with the clock.
+            // A pause from a clock that was ahead is over, but RL.RESUME must still remove it.
             step_to(&mut c, clock, TIMES_S[4] + ahead_s);
             assert_eq!(ask::<i64>(&mut c, "RL.PAUSE up EX 30"), 30_000);
             step_to(&mut c, clock, TIMES_S[4]);
@@ -165,7 +165,7 @@ fn a_step_back_prolongs_a_pause_and_a_hold_by_at_most_their_length() {
         }
         let [verdict, _, _, wait_ms, _]: [i64; 5] = ask(&mut c, "RL.CHECK k HOLD b EX 9 slots:1");
         assert_eq!((verdict, (40_000..=51_000).contains(&wait_ms)), (1, true), "{wait_ms}");
-        // Renewed and grown, they last as long as they say.
+        // A renewed hold and a prolonged pause last as long as the commands say.
         assert_eq!(ask::<i64>(&mut c, "RL.RENEW k a EX 90"), 1);
         assert_eq!(ask::<i64>(&mut c, "RL.PAUSE k EX 90"), 90_000);
         step_to(&mut c, clock, TIMES_S[4] - 20 - 100);
@@ -173,7 +173,7 @@ fn a_step_back_prolongs_a_pause_and_a_hold_by_at_most_their_length() {
     });
 }
 
-/// Without a step: the clocks of two servers differ.
+/// No clock steps here: the clocks of two servers differ.
 #[test]
 fn a_promoted_replica_whose_clock_is_behind_frees_slots() {
     for flavor in server::all() {
@@ -192,7 +192,7 @@ fn a_promoted_replica_whose_clock_is_behind_frees_slots() {
         let name = flavor.name;
         assert_eq!(verdict(&mut r, "RL.CHECK k HOLD b EX 30 slots:1"), 0, "{name}");
         assert_eq!(ask::<i64>(&mut r, "RL.SETTLE k b"), 1, "{name}");
-        assert!(!exists(&mut r, "k"), "{name}: what the clock ahead has left stays");
+        assert!(!exists(&mut r, "k"), "{name}: the key of the clock that was ahead stays");
     }
 }
 

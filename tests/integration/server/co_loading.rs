@@ -1,5 +1,5 @@
-//! This module beside another in one server: both answer rightly under traffic of both, and files
-//! of both load with both. A server that lacks one module refuses that module's data and loses nothing.
+//! This module beside another in one server: both answer correctly under traffic of both, and files
+//! with data of both load. A server that lacks one module refuses its data and loses nothing.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -17,24 +17,24 @@ const LIMIT: usize = 1_000;
 
 struct Neighbour {
     path: PathBuf,
-    /// Makes a call, given how many came before, and checks the answer.
+    /// Makes the call of this number, and checks the answer.
     call: fn(&mut Connection, usize),
     /// All that its calls have stored.
     data: fn(&mut Connection) -> Vec<Value>,
-    /// What a server without it says of its data; `None` if it stores plain strings.
+    /// What a server without the module logs about its data; `None` if it stores plain strings.
     refusal: Option<&'static str>,
     /// The files that preserve its data.
     files: [File; 3],
 }
 
 impl Neighbour {
-    /// Calls in an AOF would count again at the time of loading.
+    /// Its calls in an AOF would count again when the server loads the AOF.
     fn redis_cell() -> Self {
         let files = [File::Rdb, File::Preamble, File::Rewritten];
         Self { path: redis_cell(), call: throttle, data: buckets, refusal: None, files }
     }
 
-    /// It cannot rewrite its data as commands: the server's rewrite fails.
+    /// This module cannot rewrite its data as commands: the server's rewrite fails.
     fn falkordb() -> Self {
         let files = [File::Rdb, File::Preamble, File::Appended];
         Self { path: falkordb(), call: grow, data: nodes, refusal: Some("graph"), files }
@@ -211,7 +211,7 @@ fn assert_both_work(flavor: Flavor, neighbour: &Neighbour, file: File, theirs_fi
     assert_kept(&server);
 }
 
-/// Starts a stopped server without the neighbour: it has all our data, or refuses with this text.
+/// Starts a stopped server without the neighbour. The server has all our data, or logs the refusal.
 fn assert_without_theirs(
     server: &mut Server,
     neighbour: &Neighbour,
@@ -227,8 +227,8 @@ fn assert_without_theirs(
     }
 }
 
-/// The neighbour has no key, and the server may miss it. `FalkorDB` writes into each RDB file all
-/// the same.
+/// Without keys of the neighbour, the server loads our data without the neighbour. But `FalkorDB`
+/// writes into each RDB file, even then.
 fn assert_ours_load_alone(flavor: Flavor, neighbour: &Neighbour, file: File) {
     let mut server = with_both(flavor, neighbour, file);
     traffic(&server, &[check]);

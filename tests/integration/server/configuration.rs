@@ -127,7 +127,7 @@ fn a_wrong_line_of_the_file_keeps_the_server_from_starting() {
                 assert!(log.contains(part), "{}: «{log}» does not say «{part}»", flavor.name);
             }
         }
-        // Servers do not say which line no module takes.
+        // Servers do not say which line belongs to no module.
         let log = flavor.builder().config("ratelimit.no-such-setting", "1").refusal();
         assert!(log.contains("Module Configuration detected without"), "{}: {log}", flavor.name);
     }

@@ -26,7 +26,7 @@ fn each_outcome_is_counted() {
         verdict(&mut c, "RL.CHECK c 2/h");
         let _: Value = ask(&mut c, "RL.PEEK a 2/h");
         let _: i64 = ask(&mut c, "RL.REFUND a 2");
-        // One hold is taken, repeated, renewed twice and settled; 0 counts nothing.
+        // One hold is taken, repeated, renewed twice and settled; a reply of 0 is not counted.
         for (line, reply) in
             [("RL.RENEW a r EX 9", 0), ("RL.RENEW d r EX 9", 0), ("RL.SETTLE d r", 0)]
         {

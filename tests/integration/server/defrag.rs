@@ -18,7 +18,7 @@ struct Kind {
     apart_us: u64,
 }
 
-/// Together they have every kind of allocation.
+/// Together, these values have every kind of allocation.
 const KINDS: [Kind; 9] = [
     Kind { rules: "900/h", cost: 1, checks: 12, apart_us: 1_000 },
     // Many entries in one allocation.
@@ -63,7 +63,7 @@ fn can_defragment(server: &Server) -> bool {
 
 fn eager(builder: Builder) -> Builder {
     let builder = builder.allow_at().config("hz", "100");
-    // The most effort, for any gain.
+    // Defragments with the most effort, for any gain.
     [("ignore-bytes", 1), ("threshold-lower", 0), ("threshold-upper", 1), ("cycle-min", 50)]
         .into_iter()
         .fold(builder, |builder, (name, to)| {
@@ -81,7 +81,7 @@ fn riddle_with_holes(c: &mut Connection, key: &str, prefix: &str, copies: u32) {
     let () = eval.arg(script).arg(1).arg(key).arg(prefix).arg(copies).query(c).unwrap();
 }
 
-/// How many times the memory in use the allocator holds.
+/// The memory that the allocator holds, as a multiple of the memory in use.
 fn fragmentation(c: &mut Connection) -> f64 {
     info(c, "memory", "allocator_frag_ratio")
 }
@@ -97,7 +97,7 @@ fn content(c: &mut Connection, kind: &Kind) -> (String, Vec<Value>) {
 }
 
 #[test]
-fn every_kind_of_block_can_move() {
+fn every_kind_of_allocation_can_move() {
     const COPIES: u32 = 24_000;
     server::on_all_with(eager, |server| {
         if !can_defragment(server) {
@@ -134,7 +134,7 @@ fn every_kind_of_block_can_move() {
 }
 
 #[test]
-fn checks_decide_alike_while_blocks_move() {
+fn checks_decide_alike_while_allocations_move() {
     const ROUNDS: u64 = 40;
     const BUSY: u64 = 100;
     server::on_all_with(eager, |server| {

@@ -1,4 +1,4 @@
-//! A state ends at the instant that the last rule to consume gave it, whichever rule asks.
+//! A state ends at the time that the last consuming rule set, whichever rule asks.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use crate::support::server::{self, Builder, eventually};
 
 type Reply = [i64; 5];
 
-/// A time that a key cannot have expired at.
+/// A time so far ahead that no key can have expired.
 const START_US: u64 = 4_102_444_800_000_000;
 
-/// What uses a rule up, another rule that reads the same state, and the end of the state, in
-/// milliseconds.
+/// A rule and, if needed, a cost, which together use the rule up; another rule that reads the same
+/// state; and the end of the state, in milliseconds.
 const ENDS: [(&str, &str, i64); 10] = [
     ("bucket:1/1s,name=n", "bucket:1/1h,name=n", 1_000),
     ("leaky:1/1s,queue=0,name=n", "leaky:1/1h,queue=0,name=n", 1_000),
@@ -67,9 +67,9 @@ fn no_wait_reaches_beyond_the_end_of_a_state() {
     });
 }
 
-/// By the server's own clock, and under a policy that changes.
+/// The same with the server's clock, and with a policy whose period changes.
 #[test]
-fn a_longer_period_makes_no_empty_threat() {
+fn a_longer_period_makes_no_wait_longer() {
     server::on_all(|server| {
         let mut c = server.connect();
         for (key, used_up, asked, most_ms) in [

@@ -122,8 +122,8 @@ fn emptying_a_key_sends_del_on_a_replica() {
     });
 }
 
-/// Commands on the key `k` in turn, and their events. A command that blocks or exempts sends
-/// one event if it changes anything.
+/// Commands on the key `k`, in order, and their events. A command that blocks or exempts sends one
+/// event if it changes anything.
 const ACCESS_STEPS: [(&str, &[&str]); 36] = [
     ("RL.RESUME k", &[]),
     ("RL.PAUSE k EX 100", &["new k", "rl.pause k"]),
@@ -159,7 +159,7 @@ const ACCESS_STEPS: [(&str, &[&str]); 36] = [
     ("RL.UNBLOCK k", &["rl.unblock k"]),
     ("RL.CHECK k META who COST 5 5/h,ban=1h", &["rl.ban k"]),
     ("DEL k", &["del k"]),
-    // A key can hold a block or an exemption alone.
+    // A key can consist of a block or an exemption alone.
     ("RL.CHECK k 0/h,ban=1h", &["new k", "rl.ban k"]),
     ("RL.UNBLOCK k", &["del k", "rl.unblock k"]),
     ("RL.UNBLOCK k", &[]),

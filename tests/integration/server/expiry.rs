@@ -89,7 +89,7 @@ fn an_expiry_set_by_a_client_holds_until_a_check_consumes() {
     });
 }
 
-/// Blocks and pauses know only the server's clock, on which a replay's states ended long ago.
+/// Blocks and pauses use the server's clock, by which the states of a replay ended long ago.
 #[test]
 fn a_command_without_at_keeps_the_states_of_a_replay() {
     const AT_US: u64 = 1_500_000_000_000_000;

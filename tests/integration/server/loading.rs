@@ -249,7 +249,7 @@ fn the_module_cannot_be_unloaded_or_loaded_again_under_traffic() {
         attempt(&mut c, "RL.PEEK k 5/s 9/m").expect("the settings of the first load");
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE line held"), 1);
         assert_eq!(waiter.verdict(), 0);
-        // The data type counts, not its values.
+        // The data type prevents the unload, even without values.
         let () = ask(&mut c, "FLUSHALL");
         let why = refusal(&mut c, "MODULE UNLOAD ratelimit");
         assert!(why.contains("data types"), "{why}");

@@ -11,7 +11,7 @@ fn used_memory(c: &mut Connection) -> f64 {
     info(c, "memory", "used_memory")
 }
 
-/// How many values a background thread freed, and not the command that removed them.
+/// How many values a background thread freed, instead of the command that removed them.
 fn freed_by_thread(c: &mut Connection) -> f64 {
     server::eventually("the thread to free what it has to", || {
         info(c, "memory", "lazyfree_pending_objects") == 0.0
@@ -64,7 +64,7 @@ const REMOVALS: [(&str, bool); 4] =
     [("UNLINK k", true), ("DEL k", false), ("RENAME other k", false), ("PEXPIRE k 1", false)];
 
 #[test]
-fn a_thread_frees_a_value_of_many_blocks() {
+fn a_thread_frees_a_value_of_many_allocations() {
     on_all_with_large_values(|server| {
         let mut c = server.connect();
         warm_up(&mut c, many_states);
@@ -91,7 +91,7 @@ fn a_thread_frees_a_value_of_many_blocks() {
 }
 
 #[test]
-fn a_long_value_of_few_blocks_is_freed_at_once() {
+fn a_long_value_of_few_allocations_is_freed_at_once() {
     // The server lets a thread free values of more than 64 allocations.
     on_all_with_large_values(|server| {
         let mut c = server.connect();
@@ -341,7 +341,7 @@ fn each_value_takes_no_more_memory_than_documented() {
 
 /// After its oldest entries are gone, a log begins inside its allocation, not at the start.
 #[test]
-fn memory_usage_of_a_log_that_wrapped_is_that_of_its_blocks() {
+fn memory_usage_of_a_log_that_wrapped_is_that_of_its_allocations() {
     server::on_all(|server| {
         let mut c = server.connect();
         for cost in [1, 2] {

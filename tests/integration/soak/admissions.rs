@@ -1,7 +1,7 @@
 //! On each server, fifty clients check, wait in flows, hold, pause and sync as fast as they can.
 //! Meanwhile the server saves and rewrites, a replica comes and goes, settings change, clients are
-//! killed, and keys are flushed and evicted. Each admission is judged by the server's `TIME` before
-//! and after it, and what a sync consumed is judged as one.
+//! killed, and keys are flushed and evicted. The test judges each admission by the server's `TIME`
+//! before and after it. The units that a sync consumes count as one admission.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

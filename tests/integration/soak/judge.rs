@@ -1,9 +1,9 @@
-//! Judges from what clients saw whether more was admitted than the rules allow.
+//! Judges whether more was admitted than the rules allow, from what clients saw.
 //!
 //! The server forgets consumption when keys are deleted and, in part, when a replica takes
 //! over. So time is cut into periods, during which keys only fill as the rules allow. A request
-//! counts only if it was sent and answered in one period. Ignoring the others can hide a fault,
-//! but cannot make one up.
+//! counts only if it was sent and answered in one period. To ignore other requests can hide a
+//! fault, but cannot invent one.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ pub struct Judge(Mutex<Ledger>);
 
 #[derive(Debug)]
 struct Ledger {
-    /// Odd in the gap between two periods.
+    /// The number of the period, or of a gap between two periods, which is odd.
     number: u64,
     /// A moment before the period.
     began: Instant,
@@ -37,7 +37,7 @@ struct Ledger {
     holders: BTreeMap<String, Vec<(Ticket, Instant)>>,
     /// How many units were consumed, by key.
     consumed: BTreeMap<String, f64>,
-    /// By key, from when until when it surely is paused.
+    /// By key, the start and the end of the times in which it surely is paused.
     pauses: BTreeMap<String, Vec<(Instant, Instant)>>,
     admitted: u64,
     faults: Vec<String>,
@@ -65,7 +65,7 @@ impl Judge {
         Period(self.ledger().number)
     }
 
-    /// Does something that makes the server forget, in a gap between two periods.
+    /// Runs `forget`, which makes the server forget, in a gap between two periods.
     pub fn between_periods<T>(&self, forget: impl FnOnce() -> T) -> T {
         self.ledger().number += 1;
         let began = Instant::now();

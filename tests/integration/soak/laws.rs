@@ -7,7 +7,7 @@
 //! ```text
 //! log:L/W              in no window (t - W, t] more than L units
 //! fixed:L/W            in no window of the epoch, [n W, n W + W), more than L units
-//! window:L/W           units of the window before, weighted by what is left of it, and of this one: at most L
+//! window:L/W           units of the window before, weighted by its part that still counts, and of this one: at most L
 //! bucket:R/W,burst=B   in no interval of length d more than B + R d / W units
 //! leaky:R/W,queue=Q    as bucket, with B = Q + 1
 //! slots:N              at no time more than N units held
@@ -21,7 +21,7 @@ pub struct Admission {
     pub units: i64,
     /// For `slots`: the time until which the units are surely held.
     pub held_until_us: i64,
-    /// Consumed by a sync, which a pause does not deny.
+    /// Whether a sync consumed the units. A pause does not deny a sync.
     pub synced: bool,
 }
 
@@ -51,7 +51,7 @@ impl Law {
     }
 }
 
-/// The times around too many units.
+/// How many units are too many, and the time around which they were admitted.
 type Breach = Option<(i64, i64)>;
 
 fn log(sorted: &[Admission], limit: i64, window_us: i64) -> Breach {
@@ -144,7 +144,7 @@ fn at(times_us: &[i64]) -> Vec<Admission> {
 }
 
 #[test]
-fn a_unit_too_many_is_a_breach_and_no_unit_less() {
+fn one_unit_too_many_is_a_breach_and_exactly_the_limit_is_none() {
     let window_us = 1_000;
     let (limit, burst, units) = (3, 3, 3);
     for (law, right, wrong) in [

@@ -9,7 +9,7 @@ use super::laws::{Admission, Law};
 pub struct Ledger {
     /// By the index of the key.
     admissions: Mutex<BTreeMap<usize, Vec<Admission>>>,
-    /// By the index of the key, from when until when it surely was paused, unless it was deleted.
+    /// By the index of the key, the start and the end of its pauses, unless the key was deleted.
     pauses: Mutex<BTreeMap<usize, Vec<(i64, i64)>>>,
     /// The start and end of each time in which keys were deleted, by the server's clock, in
     /// order.

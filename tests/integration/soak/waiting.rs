@@ -1,6 +1,6 @@
-//! Clients wait in line, in flows, settle, hang up, and are killed and unblocked, while keys are
-//! paused and follow an upstream, and the server forgets keys and hands over to its replica. No
-//! client is admitted beyond the rules or in a pause, and each gets its answer.
+//! Clients wait in line, in flows, settle, hang up, and are killed and unblocked. Meanwhile keys are
+//! paused and synced, and the server forgets keys and fails over to its replica. No client is
+//! admitted beyond the rules or in a pause, and each gets its answer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -35,7 +35,7 @@ struct Stage {
     over: Flag,
 }
 
-/// The rule of keys of units.
+/// The rule of the keys that count units.
 fn units() -> String {
     format!("bucket:{RATE}/s,burst={BURST}")
 }
@@ -44,7 +44,7 @@ fn units() -> String {
 type Tally = BTreeMap<&'static str, u64>;
 
 #[test]
-fn waiters_are_neither_lost_nor_admitted_too_many() {
+fn no_waiter_is_lost_or_admitted_beyond_the_rules() {
     let seed = super::seed();
     println!("RATELIMIT_SOAK_SEED={seed}");
     server::on_each_at_once(|flavor| run(flavor, super::length(), seed));
@@ -133,7 +133,7 @@ impl Client<'_> {
         Ok((connection, watchdog.line(format!("client {}", self.number))))
     }
 
-    /// Sends one request, and does what follows it.
+    /// Sends one request. If it is admitted, notes this and, for a slot, settles it later.
     fn ask(&mut self, c: &mut Connection, watched: &Line) -> RedisResult<()> {
         let judge = &self.stage.judge;
         let patience_ms = self.random.u64(..PATIENCE_MS);
@@ -165,7 +165,7 @@ impl Client<'_> {
         let slot = judge.took_slot(&key, period, sent);
         thread::sleep(Duration::from_millis(self.random.u64(..10)));
         judge.gives_slot_back(&key, slot);
-        // A client that dies leaves its slot to the end of its hold.
+        // A client that dies keeps its slot until its hold lapses.
         if self.random.u8(..10) > 0 {
             let line = format!("RL.SETTLE {key} {id}");
             watched.during(&*line, || attempt(c, &line))?;
@@ -173,7 +173,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// The verdict of a request. Panics if it is late.
+    /// The verdict of a request. An answer that comes too late is a fault.
     fn answer(
         &self,
         c: &mut Connection,
@@ -266,7 +266,7 @@ fn disturb(
     tally
 }
 
-/// The upstream refuses, or serves again.
+/// Pauses a key, like after a refusal by an upstream, or resumes it.
 fn pause_or_resume(stage: &Stage, c: &mut Connection, random: &mut fastrand::Rng) {
     let key = format!("{}{}", if random.bool() { "rate" } else { "slots" }, random.usize(..KEYS));
     if random.u8(..3) == 0 {

@@ -51,7 +51,7 @@ impl Countdown {
         self.begin(0);
     }
 
-    /// What is left of the number given to `begin`.
+    /// The number given to `begin`, less the allocations since.
     pub fn left(&self) -> i64 {
         let (file, mut bytes): (&File, _) = (self.file.as_file(), [0; 8]);
         file.read_exact_at(&mut bytes, 0).expect("read");

@@ -135,8 +135,8 @@ pub fn expiries_ms(c: &mut Connection, flavor: Flavor, keys: &[impl ToRedisArgs]
         }
         return asked.query(c).expect("times");
     }
-    // 6.2 replies only the time left, which is right if the clock reads the same before and
-    // after.
+    // 6.2 replies only the time left. The sum with the clock is right if the clock reads the same
+    // before and after.
     for key in keys {
         asked.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
     }
@@ -215,7 +215,7 @@ pub fn least_usec_per_call<const N: usize>(
     least
 }
 
-/// The average since the last `CONFIG RESETSTAT`.
+/// The server's microseconds per call, on average since the last `CONFIG RESETSTAT`.
 fn usec_per_call(c: &mut Connection, name: &str) -> f64 {
     command_stat(c, name, "usec_per_call=").expect("it was called").parse().expect("a number")
 }

@@ -1,5 +1,5 @@
-//! Clocks that tests move, for real servers: a library that is preloaded into a server adds what a
-//! file holds to the wall clock and to monotonic clocks.
+//! Clocks that tests move, for real servers: a library that is preloaded into a server adds the
+//! offsets in a file to the wall clock and to monotonic clocks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -14,9 +14,9 @@ use crate::support::client::{ask, now_us};
 use crate::support::preloaded;
 use crate::support::server::{self, Builder, Server, eventually};
 
-/// How many bytes the file has for each clock.
+/// How many bytes an offset has in the file.
 const I64: usize = size_of::<i64>();
-/// Where the file has what is added to the wall clock, and to monotonic clocks.
+/// The positions in the file of the offset of the wall clock and of that of monotonic clocks.
 const WALL: usize = 0;
 const MONOTONIC: usize = I64;
 
@@ -43,14 +43,14 @@ impl Clock {
         builder.env("LD_PRELOAD", library()).env("RATELIMIT_CLOCK", self.file())
     }
 
-    /// Lets the wall clock show a Unix time, from which it goes on.
+    /// Sets the wall clock to a Unix time, from which it goes on.
     pub fn set_s(&self, unix_s: i64) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
         let now_us = i64::try_from(now.as_micros()).expect("before 294247");
         self.write(WALL, unix_s * 1_000_000 - now_us);
     }
 
-    /// Lets time pass, without a word to the server.
+    /// Lets time pass, and does not wait for the server.
     pub fn step_s(&self, seconds: i64) {
         for clock in [WALL, MONOTONIC] {
             self.write(clock, self.read(clock) + seconds * 1_000_000);
@@ -72,7 +72,7 @@ impl Clock {
 
     fn write(&self, clock: usize, moved_us: i64) {
         let file = File::options().write(true).open(self.file()).expect("the file opens");
-        // At once, so that the server never sees half of it.
+        // In one write, so that the server never sees half of it.
         file.write_at(&moved_us.to_ne_bytes(), clock as u64).expect("written");
     }
 }

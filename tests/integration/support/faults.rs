@@ -23,7 +23,7 @@ pub struct Fault {
 
 impl Fault {
     /// Names the callback by the path of its function, such as `datatype::saved::save`. Several
-    /// are named one a line.
+    /// are named one per line.
     pub fn begin(dir: &Path, moment: Moment, callback: &str) -> Self {
         let file = dir.join(match moment {
             Moment::BeforeItsBody => "panic-before",

@@ -1,5 +1,5 @@
 //! Clients that take, renew and settle holds until their server is gone, and what they know of
-//! each hold. A server with their data must agree, to the unit.
+//! each hold. A server with their data must agree exactly.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::support::client::{ask, remaining};
 
 /// More units than any test consumes.
 const LIMIT: i64 = 100_000;
-/// Rules for which a settlement returns everything, and nothing comes back by itself.
+/// Under these rules, a settlement gives all units back, and no unit comes back by itself.
 const RULES: [&str; 6] = [
     "slots:100000",
     "log:100000/h",
@@ -37,11 +37,11 @@ pub struct Held {
 enum Known {
     /// The check was sent.
     Taking,
-    /// It was answered.
+    /// The check was answered.
     Alive,
     /// `RL.SETTLE` was sent.
     Settling(Charged),
-    /// It was answered.
+    /// `RL.SETTLE` was answered.
     Settled(Charged),
 }
 
@@ -52,11 +52,11 @@ struct Charged {
     requests: i64,
 }
 
-/// When a client counts on a reply to last.
+/// When a client counts a reply as lasting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
     Answered,
-    /// A replica confirmed it, with `WAIT`.
+    /// A replica confirmed the command, with `WAIT`.
     Replicated,
 }
 
@@ -157,7 +157,7 @@ fn assert_granted(hold: &Held, reply: &Value) {
     assert!(granted, "{} {:?}: {reply:?}", hold.id, hold.known);
 }
 
-/// Marks what was answered as lasting. Returns how much that was.
+/// Marks the answered commands as lasting. Returns their number.
 fn learn(holds: &mut [Held], answered: &mut Vec<usize>) -> usize {
     let count = answered.len();
     for number in answered.drain(..) {

@@ -1,5 +1,5 @@
-// An allocator in front of glibc's, for LD_PRELOAD, that a test makes fail or misaligns. It has all that Debian's servers take
-// from jemalloc's library: a block of one allocator, freed or measured by the other, crashes them.
+// An allocator in front of glibc's, for LD_PRELOAD. A test makes it fail or misalign. It has all functions that
+// Debian's servers use of jemalloc: a block of one allocator crashes a server if the other frees or measures it.
 //
 //   MALLOC_COUNTDOWN=file   the file begins with a 64 bit integer that a test writes: each allocation counts it down, and
 //                           the one that makes it 0 fails. 0 and below: all succeed.
@@ -91,7 +91,7 @@ void *realloc(void *block, size_t size) {
     return start ? (char *)start + before : NULL;
 }
 
-// Such a block begins at a multiple of 16, so free takes it as it is.
+// A block of memalign begins at a multiple of 16, so free takes it as it is.
 void *memalign(size_t alignment, size_t size) {
     return fails() ? NULL : __libc_memalign(alignment, size);
 }
@@ -105,7 +105,7 @@ int posix_memalign(void **block, size_t alignment, size_t size) {
     return *block ? 0 : ENOMEM;
 }
 
-// A function of jemalloc alone.
+// Only jemalloc has this function.
 void sdallocx(void *block, size_t size, int flags) {
     (void)size, (void)flags;
     free(block);
@@ -114,7 +114,7 @@ void sdallocx(void *block, size_t size, int flags) {
 size_t malloc_usable_size(void *block) {
     static size_t (*of_glibc)(void *);
     if (!of_glibc) {
-        // The next one may be jemalloc's.
+        // RTLD_NEXT may find jemalloc's.
         of_glibc = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "malloc_usable_size");
     }
     return block ? of_glibc((char *)block - offset_of(block)) - offset_of(block) : 0;

@@ -56,7 +56,7 @@ impl Network {
         std::array::from_fn(|index| &self.hosts[index])
     }
 
-    /// Drops each packet from one host to another, without telling either.
+    /// Drops each packet from one host to another, and reports no error to either.
     pub fn cut(&self, from: &Host, to: &Host) {
         self.rule("add", from, to);
     }
@@ -125,9 +125,9 @@ impl Namespace {
         })
     }
 
-    /// The namespace of this process, once it is in there: when it answers.
+    /// The namespace of this process. It has entered the namespace when it answers.
     fn held_by(mut holder: Child) -> Result<Self, String> {
-        // If it has ended already, what is read shows that.
+        // If the process has ended already, the empty reply shows that.
         let _ = holder.stdin.as_mut().expect("piped").write_all(b"there\n");
         let mut line = String::new();
         let _ = BufReader::new(holder.stdout.as_mut().expect("piped")).read_line(&mut line);

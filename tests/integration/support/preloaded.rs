@@ -6,8 +6,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Compiles a source beside this file, with gcc or with what `RATELIMIT_CC` names: for servers of
-/// another processor. The library is gone with its folder.
+/// Compiles a source beside this file with gcc or, for servers of another processor, with the
+/// compiler that `RATELIMIT_CC` names. The library is deleted with its folder.
 pub fn library(source: &str) -> (TempDir, PathBuf) {
     let folder = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
     let path = folder.path().join("preloaded.so");

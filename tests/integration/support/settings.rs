@@ -137,7 +137,7 @@ pub const SETTINGS: [Setting; 12] = [
             ("yes", &["RL.PEEK k AT 5 5/s"], "int(0), int(5), int(5)"),
         ],
     },
-    // It takes effect only at a restart: `policy/config.rs`.
+    // This setting takes effect only at a restart: `policy/config.rs`.
     Setting { name: "policies", default: "saved", values: Word(["saved", "config"]), effects: &[] },
 ];
 

@@ -120,7 +120,7 @@ impl<'a> Caller<'a> {
                 if was_not_served(&error) {
                     return Answer::Unserved;
                 }
-                // `Client` is an error of its search for the slots.
+                // `Client` is an error of the client's search for the slots.
                 let is_lost = matches!(error.kind(), ErrorKind::Io | ErrorKind::Client);
                 assert!(is_lost, "{}: {error}", limit.key);
                 Answer::Lost
@@ -141,7 +141,7 @@ impl<'a> Caller<'a> {
         Ok(self.connection.insert(connection))
     }
 
-    /// Takes these shares of the limits in turn, and returns what passed.
+    /// Takes a share of each limit, the shares in turn, and returns what passed.
     pub fn spend(&mut self, limits: &[Limit], shares: &[f64]) -> Vec<Pass> {
         let mut passes = Vec::new();
         for (index, (limit, share)) in limits.iter().zip(shares.iter().cycle()).enumerate() {

@@ -21,12 +21,12 @@ pub fn waiting(c: &mut Connection) -> usize {
     info(c, "ratelimit", "ratelimit_waiting_clients") as usize
 }
 
-/// Sends a command that must wait from a new connection. Returns once it waits.
+/// Sends, from a new connection, a command that must wait. Returns once it waits.
 pub fn wait_in_line(server: &Server, line: &str) -> WaitingClient {
     wait_on(server, server.connect(), line)
 }
 
-/// Sends a command that must wait from this connection. Returns once it waits.
+/// Sends, from this connection, a command that must wait. Returns once it waits.
 pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> WaitingClient {
     let mut c = server.connect();
     let before = waiting(&mut c);
@@ -72,7 +72,7 @@ impl WaitingClient {
         self.answer::<[i64; 5]>()[0]
     }
 
-    /// The error that the client is told.
+    /// The error that the client gets.
     pub fn refusal(self) -> String {
         let line = self.line.clone();
         match self.reply() {

@@ -1,5 +1,5 @@
 //! Random lives of keys: calls at explicit times, under rules that change, on a clock that may step
-//! back. They are drawn as the traffic of the core's laws is.
+//! back. They are drawn like the traffic in the tests of the core's laws.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use ratelimit_core::rule::{Kind, MAX_UNITS};
 
 const MS_US: u64 = 1_000;
 const DAY_US: u64 = 86_400_000_000;
-/// The latest time that the script takes.
+/// The latest time that the script accepts.
 const LATEST_US: u64 = 1 << 52;
 /// Every unit, the shortest period, the longest one, and one that a log rounds.
 const PERIODS: [(&str, u64); 14] = [
@@ -40,13 +40,13 @@ pub struct Life {
 pub struct Call {
     pub name: &'static str,
     pub at_us: u64,
-    /// Before `AT`.
+    /// The words before `AT`.
     pub options: Vec<String>,
     pub rules: Vec<String>,
 }
 
 impl Call {
-    /// The words after the key, at a time; `RESET` has none.
+    /// The words after the key, with `AT` and a time, which `RESET` does not take.
     pub fn words_at(&self, at_us: u64) -> Vec<String> {
         let at = ["AT".into(), at_us.to_string()];
         let at = if self.name == "RESET" { &[][..] } else { &at };
@@ -113,8 +113,8 @@ impl Life {
     }
 }
 
-/// A time at which a part of a window since the epoch ends, or a microsecond before or after: what is
-/// rounded wrongly shows there.
+/// The end of a part of a window since the epoch, or a microsecond before or after it. Wrong rounding
+/// shows there.
 fn boundary(rng: &mut Rng, at_us: u64, window_us: u64) -> u64 {
     let parts = if rng.bool() { rng.u64(1..=4) } else { rng.u64(1..=60) };
     let ended = (at_us / window_us).saturating_add(rng.u64(0..=1)) * parts + rng.u64(0..=parts);
@@ -181,7 +181,7 @@ impl Call {
 }
 
 impl Rule {
-    /// Rules for one check: no two are of one identity, and all log rules have one cost.
+    /// Rules for one check: no two have the same identity, and all log rules have one cost.
     fn set(rng: &mut Rng, shared: bool, huge: bool) -> Vec<Self> {
         let mut rules: Vec<Self> = Vec::new();
         for _ in 0..if shared || huge { 1 } else { rng.usize(1..=4) } {
@@ -263,7 +263,7 @@ impl Rule {
         }
     }
 
-    /// The text, with new limits if `redraw` is given to draw them from.
+    /// The text. If `redraw` is given, draws new limits from it.
     fn text(&self, redraw: Option<&mut Rng>) -> String {
         let (limit, room) = redraw.map_or((self.limit, self.room), |rng| self.limits(rng));
         let mut text = format!("{}:{limit}/{}{}", self.kind.name(), self.period, self.options);

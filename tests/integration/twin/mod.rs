@@ -1,14 +1,14 @@
-//! The script for servers without modules, `clients/script/ratelimit.lua`, beside the module: random
-//! lives of keys get the same answers, integer by integer. A thousand lives in `make test`, any number in
+//! Compares the script for servers without modules, `clients/script/ratelimit.lua`, with the module: for
+//! random lives of keys, both reply the same integers. A thousand lives run in `make test`, any number in
 //! `make twin`.
 //!
 //! ```text
 //! lives.rs    rules, costs, and times on a clock that may step back
 //! ```
 //!
-//! The module and the script answer each call one after the other, in one pipeline. Both keys expire
-//! by the same bound: not before anything in them matters, and at most an eighth of the longest window
-//! later, or a second. The honest wait is tested on the script alone.
+//! The module and the script answer each call one after the other, in one pipeline. Each key expires
+//! when nothing in it matters any more, or later by at most an eighth of the longest window, or a
+//! second. Another test checks the waits of the script alone.
 
 mod lives;
 
@@ -26,7 +26,7 @@ use crate::support::client::{attempt, exists, refusal};
 use crate::support::seed;
 use crate::support::server::{self, Builder, Flavor};
 
-/// Lives in one pipeline.
+/// How many lives are in one pipeline.
 const AT_ONCE: usize = 20;
 /// What the script refuses because its numbers would not be exact.
 const TOO_SLOW: &str = "a bucket that drains in more than 142 years needs the module";
@@ -35,7 +35,7 @@ const APART_MS: i64 = 2_000;
 
 type Reply = [i64; 5];
 
-/// `RATELIMIT_TWIN_LIVES`, shared by the servers.
+/// The lives on each server: `RATELIMIT_TWIN_LIVES`, divided by the number of servers.
 fn lives_on_each() -> usize {
     let lives = env::var("RATELIMIT_TWIN_LIVES").ok();
     let lives = lives.map_or(1_000_usize, |lives| lives.parse().expect("a number of lives"));
@@ -125,7 +125,7 @@ fn compare(flavor: Flavor, seed: u64) {
     );
 }
 
-/// What the module and the script replied to a call, and how long their keys then lived.
+/// The replies of the module and of the script to a call, and how long their keys then live.
 struct Answer {
     replies: [Value; 2],
     ttls_ms: [i64; 2],
@@ -204,7 +204,7 @@ fn judge(life: &Life, answers: &[Answer]) -> Verdict {
 }
 
 #[test]
-fn the_scripts_wait_is_honest() {
+fn a_check_by_the_script_passes_after_its_wait_and_not_before() {
     let seed = seed("RATELIMIT_TWIN_SEED");
     server::on_each_at_once(|flavor| {
         let server = flavor.start();
@@ -296,7 +296,7 @@ fn the_script_refuses_what_it_cannot_do_and_names_the_module() {
 }
 
 #[test]
-fn the_script_keeps_to_keys_of_its_own() {
+fn the_script_refuses_keys_of_other_types_and_without_its_suffix() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let script = Script::load(&mut c);

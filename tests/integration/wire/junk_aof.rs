@@ -29,7 +29,7 @@ fn run(flavor: Flavor) {
         let mut left = RECORDS;
         while left > 0 {
             let record = records::any(&mut rng);
-            // At data of a newer version the server refuses to start, which other tests cover.
+            // A server refuses to start with data of a newer version, which other tests cover.
             if !records::may_be_newer(&record) {
                 resp::write(&record, &mut aof);
                 left -= 1;

@@ -1,6 +1,6 @@
-//! A primary that sends hostile files, effects and bytes to a replica. It is not a server, it
+//! A primary that sends hostile files, effects and bytes to a replica. It is not a server: it
 //! only knows the handshake of a primary. A file with a value that cannot be loaded may end the
-//! replica, by the server's policy; nothing else may.
+//! replica, by the server's policy. Nothing else may end it.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -87,7 +87,7 @@ fn besiege(replica: &mut Server, listener: &TcpListener, attack: &mut Attack, ta
     let (mut c, line) = (replica.connect(), watchdog.line("asking"));
     let port = listener.local_addr().expect("an address").port();
     for _ in 0..20 {
-        // Drops connections that the replica began before it was told to stop.
+        // Drops connections that the replica began before the last REPLICAOF NO ONE.
         while listener.accept().is_ok() {}
         for question in [
             &format!("REPLICAOF 127.0.0.1 {port}")[..],
@@ -130,8 +130,8 @@ fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 impl Attack {
-    /// Greets a replica and sends it something. Returns whether the replica read all records;
-    /// it closes the link if it cannot understand them.
+    /// Completes the handshake with a replica and sends it something. Returns whether the replica read
+    /// all records. The replica closes the link if it cannot understand them.
     fn run(&mut self, mut link: TcpStream) -> bool {
         match self.rng.u32(0..10) {
             0 => {

@@ -1,11 +1,11 @@
 //! Which commands took the server too long.
 //!
-//! SLOWLOG gives the time that passed while a command ran. On a busy machine that includes the time
-//! in which others ran, or in which the disk kept the server from writing its log. So
-//! `/proc/PID/schedstat` of the server's main thread must confirm it: the time for which the thread
-//! waited for a processor during the batch is subtracted, and what is left counts only up to the
-//! time for which the thread ran during the batch. The result is at most the command's own time, so
-//! 50 ms or more is surely too slow.
+//! SLOWLOG gives the time that passed while a command ran. On a busy machine this includes the time
+//! in which others ran, or in which the disk kept the server from writing its log. So the test reads
+//! `/proc/PID/schedstat` of the server's main thread: it subtracts the time for which the thread
+//! waited for a processor during the batch, and counts the rest only up to the time for which the
+//! thread ran during the batch. The result is at most the command's own time, so 50 ms or more is
+//! surely too slow.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ pub struct OwnTime {
 pub struct Slow {
     /// Surely too slow.
     pub faults: Vec<String>,
-    /// Commands that are slow only if nothing is subtracted.
+    /// How many commands are excused by their names, or are slow only if nothing is subtracted.
     pub excused: u64,
 }
 

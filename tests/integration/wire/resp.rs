@@ -200,7 +200,7 @@ fn replies_are_read_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_is_out_of_protocol_is_an_error() {
+fn bytes_outside_of_the_protocol_are_an_error() {
     for (text, protocol) in [
         ("OK\r\n", Protocol::Resp2),
         ("%0\r\n", Protocol::Resp2),

@@ -16,7 +16,7 @@ const CHUNK: usize = 1 << 16;
 
 pub struct Session {
     stream: TcpStream,
-    /// What was received and not yet read.
+    /// The bytes that were received and not yet read.
     buffer: Vec<u8>,
     protocol: Protocol,
     /// Whether modules of this server can reply with maps: 6.2 has flat arrays even in RESP3.
@@ -47,7 +47,7 @@ impl Session {
         let mut expected = batch.sent.iter().filter(|sent| sent.expect != Expect::Silence);
         let replies = expected.clone().count();
         self.converse(&batch.bytes, batch.protocol, replies, |reply| {
-            let sent = expected.next().ok_or("a reply too many")?;
+            let sent = expected.next().ok_or("one reply too many")?;
             judge(&reply, sent.expect, &batch.nonce, maps).map_err(|why| {
                 let command = &batch.bytes[sent.bytes.clone()];
                 let command = &command[..command.len().min(4_000)];
@@ -72,7 +72,7 @@ impl Session {
         let before = std::mem::replace(&mut self.protocol, protocol);
         let (mut at, mut left) = (0, replies);
         while left > 0 {
-            // A push from before the change of protocol is still in the old one.
+            // A push from before the change of protocol is still in the old protocol.
             let is_first_push = left == replies && self.buffer.get(at) == Some(&b'>');
             let protocol = if is_first_push { before } else { protocol };
             match resp::read(&self.buffer[at..], protocol)? {
@@ -115,7 +115,7 @@ fn judge(reply: &Reply, expect: Expect, nonce: &[u8], maps: Protocol) -> Result<
     if let Reply::Error(text) = reply
         && text.windows(14).any(|part| part == b"internal error")
     {
-        return Err("an error of the module's own".into());
+        return Err("an internal error of the module".into());
     }
     let is_right = match expect {
         Expect::Echo => *reply == Reply::Bulk(nonce.into()),

@@ -62,7 +62,7 @@ pub fn start(flavor: Flavor) -> Server {
         .config("slowlog-max-len", "1024")
         .start();
     let mut c = server.connect();
-    // Only some servers are built with it.
+    // Only some servers are built with defragmentation.
     let _: RedisResult<()> = command("CONFIG SET activedefrag yes").query(&mut c);
     if flavor.is_7_or_later() {
         let () = redis::cmd("FUNCTION").arg("LOAD").arg(FUNCTION).query(&mut c).expect("loaded");
@@ -101,7 +101,7 @@ fn run(flavor: Flavor, menu: Menu) {
         let mut faults = round.faults.lock().expect("no panic").clone();
         faults.extend(watchdog.reports());
         if catch_unwind(|| assert_calm(&server.log())).is_err() {
-            faults.push("the log is not calm".into());
+            faults.push("the log has an alarm".into());
         }
         if faults.is_empty() {
             // After the first round the server may take all its time to free memory.

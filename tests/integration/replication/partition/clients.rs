@@ -31,7 +31,7 @@ fn a_check_without_a_reply_is_charged_once_at_most() {
                 checks(&mut c, &limits, &mut tally);
                 network.mend(from, to);
             }
-            // The kernel still sends what a client has written and given up.
+            // The kernel may still send a command after its client has given up.
             let mut c = hosted.connect();
             eventually("the lost connections to end", || {
                 let clients: String = ask(&mut c, "CLIENT LIST");
@@ -65,7 +65,7 @@ fn checks(c: &mut Connection, limits: &[Limit], tally: &mut [(i64, i64)]) {
             Ok(_) => {}
             Err(_) => {
                 tally[index].1 += 1;
-                return; // What follows on the connection would be the reply to another request.
+                return; // The next reply on this connection could be the one to this request.
             }
         }
     }

@@ -13,7 +13,7 @@ pub struct Counts {
     after: i64,
     on_replica: i64,
     excess: i64,
-    /// How long after the fault began the old primary still admitted a unit.
+    /// The time from the start of the fault until the old primary admitted its last unit.
     admitted_for: Duration,
 }
 

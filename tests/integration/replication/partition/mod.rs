@@ -1,4 +1,4 @@
-//! Primary, replica and clients on hosts of their own, and links between them that are cut or slow.
+//! Primary, replica and clients on separate hosts, and links between them that are cut or slow.
 //!
 //! These tests need network namespaces: `make test-partitions`.
 

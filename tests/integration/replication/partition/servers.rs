@@ -5,8 +5,8 @@
 //!   clients ── primary ──/ /── replica ── other clients
 //! ```
 //!
-//! Nothing makes the two agree meanwhile, so a unit that the replica does not know can pass again
-//! on its side. Each side alone must still admit exactly what its own count leaves, and
+//! The two cannot agree meanwhile, so a unit that the replica does not know of can pass again on
+//! its side. Each side alone must still admit exactly what its own count leaves, and
 //! `min-replicas-to-write` must stop the primary.
 //!
 //! With `--nocapture` each partition prints its counts.
@@ -82,7 +82,7 @@ impl Beside {
         eventually("units to pass", || self.passed.load(Relaxed) >= enough);
     }
 
-    /// Waits until the primary refuses, and has for some hundred requests.
+    /// Waits until the primary has refused some hundred requests in a row.
     fn are_refused(&self) {
         let mut since = (0, 0);
         eventually("the primary to refuse", || {
@@ -124,8 +124,8 @@ fn lacks_replicas(error: &RedisError) -> bool {
     error.to_string().contains("NOREPLICAS")
 }
 
-/// Promotes the replica during a fault, and returns what passed. With a longest lag, the primary
-/// needs its replica.
+/// Promotes the replica during a fault, and returns what passed. With `max_lag_s`, the primary admits
+/// only while its replica lags less.
 fn partition(flavor: Flavor, fault: Fault, max_lag_s: Option<u64>) -> Counts {
     let network = Network::new(4);
     let [at_primary, at_replica, near_primary, near_replica] = network.hosts();
@@ -174,7 +174,7 @@ fn partition(flavor: Flavor, fault: Fault, max_lag_s: Option<u64>) -> Counts {
         }
         let left: Vec<i64> = limits.iter().map(|limit| left(&mut to_replica, limit)).collect();
         let by_new = take_what_is_left(&mut replica.connect_from(near_replica), &limits);
-        assert_eq!(by_new, left, "the replica admits what it said it would");
+        assert_eq!(by_new, left, "the replica admits what RL.PEEK showed");
         match max_lag_s {
             None => beside.pass(300),
             Some(_) => {
@@ -199,7 +199,7 @@ fn partition(flavor: Flavor, fault: Fault, max_lag_s: Option<u64>) -> Counts {
     counts
 }
 
-/// A new primary with the setting refuses until it has a replica.
+/// A new primary with the setting refuses checks until it has a replica.
 fn a_new_primary_needs_as_many(c: &mut Connection) {
     let () = ask(c, "CONFIG SET min-replicas-to-write 1");
     assert!(refusal(c, "RL.CHECK fresh 9/h").contains("NOREPLICAS"));

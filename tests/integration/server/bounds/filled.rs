@@ -17,11 +17,11 @@ pub const RULES_OF_HOLD: usize = 4;
 /// The most requests in a log.
 pub const ENTRIES: usize = 100_000;
 
-/// When the last hold that [`holds`] takes with `REFUND` has ended.
+/// A time at which all holds that [`holds`] takes with `REFUND` have ended.
 pub const LAPSED_US: u64 = START_US + 3_600_000_000;
 
-/// How many arguments the checks of one call of a script may have together: few enough to finish in
-/// time on a busy machine.
+/// How many arguments the checks of one call of a script have together. They are few, so that the
+/// call ends in time on a busy machine.
 const AT_ONCE: usize = 4_000;
 
 /// Runs a check repeatedly, each time one step of time later. The argument `{n}` becomes the
@@ -58,8 +58,8 @@ pub fn named(rule: &str, first: usize, count: usize) -> Vec<String> {
     (first..first + count).map(|n| format!("{rule},name={n:032}")).collect()
 }
 
-/// Makes a key with this many states of a rule, each with a name, after this many checks of
-/// each.
+/// Makes a key with this many states of a rule, each with a name. Each state gets this many
+/// checks.
 pub fn states(
     c: &mut Connection,
     key: &str,
@@ -112,14 +112,14 @@ pub fn holds(c: &mut Connection, key: &str, count: usize, rules: &[String]) {
     repeat(c, key, count, 40, &[&hold[..], rules].concat());
 }
 
-/// The holds of [`log_with_holds`] begin to lapse at most a second after this time. [`SHORT`]
-/// denies then.
+/// The holds of [`log_with_holds`] begin to lapse at most a second after this time, at which
+/// a check under [`SHORT`] is denied.
 pub const LOG_LAPSES_US: u64 = START_US + 10_800_100_000;
 pub const SHORT: &str = "100/h";
 
-/// Makes a key with a log of requests of different costs, in the middle of which are holds with
-/// `REFUND`. A rule with a shorter window denies when they begin to lapse, one each
-/// millisecond.
+/// Makes a key with a log of requests of different costs. In its middle are holds with
+/// `REFUND`, of which one lapses each millisecond. A rule with a shorter window denies when
+/// they begin to lapse.
 pub fn log_with_holds(c: &mut Connection, key: &str) {
     const STEP_US: u64 = 1_000;
     let rule = words("100000/366d");
@@ -154,8 +154,8 @@ pub fn slots(c: &mut Connection, key: &str) -> Vec<String> {
     pools
 }
 
-/// Makes a key with as many holds as possible, on states that are gone: each check gives the
-/// names to buckets of another period.
+/// Makes a key with as many holds as possible, on deleted states: each check gives the names of
+/// the states to buckets of another period.
 pub fn orphans(c: &mut Connection, key: &str) {
     let of_day = named("bucket:1000000/d,burst=1000000", 0, RULES_OF_HOLD);
     let of_hour = named("bucket:1000000/h,burst=1000000", 0, RULES_OF_HOLD);
@@ -166,8 +166,8 @@ pub fn orphans(c: &mut Connection, key: &str) {
     }
 }
 
-/// Rules that all holds of a key can be on, in a key that has nearly as many other states as it
-/// may.
+/// Gives a key nearly as many states as it may have, and returns more rules, which all holds of the
+/// key can be on.
 pub fn rules_of_holds(c: &mut Connection, key: &str, rule: &str) -> Vec<String> {
     states(c, key, STATES - RULES, rule, 1, 1);
     named(rule, STATES - RULES, RULES_OF_HOLD)

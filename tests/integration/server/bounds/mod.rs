@@ -24,15 +24,15 @@ struct Table {
     passed: RefCell<Vec<String>>,
 }
 
-/// A bound in a table: what its row's first cell and its column name, and the number.
+/// A bound in a table: its name, from the first cell of its row and from its column, and its number.
 struct Row {
     name: String,
     bound: f64,
 }
 
 impl Table {
-    /// The tables under a heading. Bounds stand in the columns whose heading says "at most", with
-    /// what follows as the end of their names.
+    /// Reads the tables under a heading. A column whose heading contains "at most" has bounds. The text
+    /// after "at most" ends the names of these bounds.
     fn under(heading: &'static str) -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/limits.md");
         let text = fs::read_to_string(path).expect("the document");

@@ -1,4 +1,4 @@
-//! What the module keeps outside of keys: how much it makes `used_memory` grow.
+//! The memory that the module takes outside of keys, as growth of `used_memory`.
 
 use std::thread;
 use std::time::{Duration, Instant};

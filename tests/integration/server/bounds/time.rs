@@ -53,8 +53,8 @@ impl Stopwatch<'_> {
         (reply, self.cpu_ms() - before)
     }
 
-    /// Checks that a command takes no longer than its row says. It may try several times, because
-    /// the machine does other work too. `before` runs before each.
+    /// Checks that a command takes no longer than its row says. It measures up to five times, because
+    /// the machine does other work, too. `before` runs before each measurement.
     fn holds_after(&mut self, row: &str, asked: &Cmd, before: impl Fn(&mut Connection)) {
         let bound = self.table.bound(row);
         let mut least = f64::INFINITY;
@@ -89,7 +89,7 @@ impl Stopwatch<'_> {
         self.table.judge(self.server.flavor().name, row, least);
     }
 
-    /// How long the slowest `PING` takes until the server has nothing else to do.
+    /// The longest time of a `PING`, until the server has nothing else to do.
     fn longest_ping(&mut self) -> f64 {
         let (mut longest, mut quick) = (0.0_f64, 0);
         while quick < 200 {
@@ -246,7 +246,7 @@ fn copy_to_all(from: &'static str, prefix: &'static str) -> impl Fn(&mut Connect
     }
 }
 
-/// The extremes for a check of several keys, in all of its keys.
+/// The extremes for a check of several keys, with the extreme in each key.
 fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     let rules = filled::named(WINDOW, 0, RULES);
     filled::holds(&mut watch.c, "k", HOLDS / 10, &rules);
@@ -297,8 +297,8 @@ fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     let () = ask(&mut watch.c, "FLUSHALL");
 }
 
-/// A line of as many flows as possible. Each flow has 32 of 35 rules, and all 32 deny it: no flow
-/// keeps another back, though all are nearly the same.
+/// A line of as many flows as possible. Each flow has 32 of 35 rules, and all 32 deny it. No flow
+/// keeps another back, although their rules are nearly the same.
 fn on_a_line(watch: &mut Stopwatch<'_>) {
     let rules = filled::named("bucket:9/1800s,burst=9", 0, RULES + 3);
     for some in rules.chunks(RULES) {

@@ -25,7 +25,7 @@ impl Argument {
         let key_spec: Option<i64> = fields.remove("key_spec_index").map(read);
         assert_eq!(key_spec, (kind == "key").then_some(0), "only keys have a key spec");
         let parts = fields.remove("arguments").map(Self::list).unwrap_or_default();
-        assert_eq!(!parts.is_empty(), ["oneof", "block"].contains(&&*kind), "what it is made of");
+        assert_eq!(!parts.is_empty(), ["oneof", "block"].contains(&&*kind), "its parts");
         Self {
             name: read(fields.remove("name").expect("an argument has a name")),
             kind,
@@ -67,7 +67,7 @@ impl Argument {
             let with_token = |way| [self.token.as_deref().into_iter().collect(), way].concat();
             let parts: Vec<Vec<&str>> = parts.into_iter().map(with_token).collect();
             if self.multiple {
-                // Only one default cost: an integer or a range.
+                // A call takes only one default cost: an integer or a range.
                 let together = parts.iter().filter(|way| !way.contains(&"1..5"));
                 ways.push(together.flatten().copied().collect());
             }
@@ -112,7 +112,7 @@ impl Argument {
     }
 }
 
-/// The Unix time of tomorrow, for as long as the tests run.
+/// The Unix time of tomorrow, as a text that lives as long as the tests run.
 fn tomorrow(units_a_second: u64) -> &'static [&'static str] {
     let at = SystemTime::now() + Duration::from_secs(86_400);
     let at_s = at.duration_since(UNIX_EPOCH).expect("after 1970").as_secs();

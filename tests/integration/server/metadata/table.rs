@@ -6,7 +6,7 @@ use crate::support::server::Flavor;
 
 /// A command and how the server must describe it.
 pub struct Expected {
-    /// The name. That of a subcommand starts with its container and `|`.
+    /// The name. The name of a subcommand starts with its container and `|`.
     pub name: &'static str,
     /// The flags in `COMMAND INFO`, except `module`, which all have.
     pub flags: &'static str,
@@ -293,7 +293,7 @@ impl Expected {
         let required = outside.split_whitespace().filter(|word| {
             let is_outside = depth == 0 && !word.starts_with('[');
             depth += word.matches('[').count() as i64 - word.matches(']').count() as i64;
-            // Of alternatives only the first counts.
+            // Only the first of several alternatives counts.
             is_alternative |= is_outside && *word == "|";
             let counts = is_outside && !is_alternative;
             is_alternative &= !word.contains(':');

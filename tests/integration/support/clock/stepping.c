@@ -1,6 +1,6 @@
-/* Clocks that a test moves: preloaded into a server, it adds to them what the file that RATELIMIT_CLOCK
- * names holds, two signed numbers of microseconds, the first to the wall clock, the second to monotonic
- * clocks. A step of the real clock leaves monotonic clocks alone; when time passes, all move. */
+/* Clocks that a test moves, for LD_PRELOAD. The file that RATELIMIT_CLOCK names has two signed numbers of
+ * microseconds: the first is added to the wall clock, the second to monotonic clocks. A step of the real
+ * clock leaves monotonic clocks alone; when time passes, all move. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -59,15 +59,15 @@ time_t time(time_t *seconds) {
     return exact.tv_sec;
 }
 
-/* Valkey 9 reads the processor's clock if this file describes one. Without it, it reads that of the kernel. */
+/* Valkey 9 reads the processor's clock if /proc/cpuinfo describes one. Without this file, it reads the kernel's. */
 FILE *fopen(const char *restrict path, const char *restrict mode) {
     static FILE *(*real)(const char *, const char *);
     if (!real) real = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen");
     return strcmp(path, "/proc/cpuinfo") ? real(path, mode) : NULL;
 }
 
-/* Valkey binds a module to the C library before all that is preloaded. Without the flag, the module goes by
- * these clocks as well. */
+/* Valkey binds a module to the C library before preloaded libraries. Without this flag, the module uses these
+ * clocks, too. */
 void *dlopen(const char *path, int flags) {
     static void *(*real)(const char *, int);
     if (!real) real = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");

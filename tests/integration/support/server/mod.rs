@@ -11,7 +11,7 @@
 //! }
 //! ```
 //!
-//! The environment can override some paths and choices:
+//! The environment can override some paths and choices. The default follows the colon:
 //!
 //! ```text
 //! RATELIMIT_SERVERS        the servers: .cache/servers, by make fetch
@@ -23,8 +23,8 @@
 //! RATELIMIT_ONLY           the servers to test, by name: all
 //! RATELIMIT_MORE           servers to test besides, each as NAME=PROGRAM, such as redis-7.4=/opt/redis-server: none
 //! RATELIMIT_WRAPPER        a tool that servers run under, with its arguments: none
-//! RATELIMIT_PATIENCE       by how much all deadlines are multiplied: 1
-//! RATELIMIT_CC             what compiles libraries that are preloaded into servers: gcc
+//! RATELIMIT_PATIENCE       the factor of all deadlines: 1
+//! RATELIMIT_CC             the compiler of libraries that are preloaded into servers: gcc
 //! ```
 //!
 //! A server or module that is missing fails the test: with fewer servers it would prove less.
@@ -73,7 +73,7 @@ pub fn all() -> Vec<Flavor> {
     wanted
 }
 
-/// A single server, for what does not depend on the server.
+/// A single server, for a test that does not depend on the server.
 pub fn one() -> Flavor {
     let all = all();
     all.get(1).or(all.first()).copied().expect("a server to test")
@@ -95,7 +95,7 @@ impl Flavor {
     }
 
     /// Whether its allocator is a library, glibc's or jemalloc's, so that a test can preload
-    /// another. Of the servers of `make integration-more`, nobody knows.
+    /// another. It is false for the servers of `make integration-more`, as it is unknown there.
     pub fn has_shared_malloc(self) -> bool {
         self.name != "redis-8.2" && environment::more_program(self).is_none()
     }

@@ -151,7 +151,7 @@ impl Server {
         path.expect("a line with the path in quotes")
     }
 
-    /// Lets the next start be that of a server and a module for the other processor.
+    /// Makes the next start use a server and a module for the other processor.
     pub fn change_processor(&mut self) {
         self.processor = self.processor.other();
         let module = format!("{:?}", self.processor.module());

@@ -1,4 +1,4 @@
-//! The processor that a server runs on: that of the tests, or, in `make test-arm64`, the other.
+//! The processor of a server: the one under test or, in `make test-arm64`, also the other.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,9 +7,9 @@ use super::{Flavor, environment, from_env, module};
 
 #[derive(Clone, Copy)]
 pub enum Processor {
-    /// The one that all tests try.
+    /// The processor that all tests use.
     Tested,
-    /// That of the machine, where the tested one is emulated.
+    /// The machine's own processor, on which the tested one is emulated.
     Other,
 }
 

@@ -32,7 +32,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// of each.
 const RECENT: usize = 8;
 const RECENT_BYTES: usize = 1 << 20;
-/// More reports about one server would show the same.
+/// The most reports about one server. More would show nothing new.
 const MOST_REPORTS: usize = 4;
 
 /// Watches the connections to one server.
@@ -55,7 +55,7 @@ struct Watched {
     patience: Duration,
     /// What was sent recently, oldest first.
     recent: VecDeque<Vec<u8>>,
-    /// When an answer is due: how long it has been awaited.
+    /// The wait for an answer, while one is due.
     waits: Option<Wait>,
 }
 
@@ -116,7 +116,7 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Its panic was printed, and must not hide one that is already under way.
+            // The thread's panic was printed, and must not hide another that is under way.
             let _ = thread.join();
         }
     }

@@ -7,8 +7,8 @@ use super::data::Data;
 use crate::support::client::{ask, info_text};
 use crate::support::server::{Builder, Flavor, Server, eventually};
 
-/// Configures a server that replicates: without pings in the stream, which would count as its
-/// bytes, with a backlog that covers a cut link, and with `AT` allowed.
+/// Configures a server that replicates. Its stream has no pings, which would count as bytes of
+/// the stream; its backlog covers a cut link; `AT` is allowed.
 pub fn quiet(builder: Builder) -> Builder {
     builder
         .allow_at()
@@ -21,7 +21,7 @@ pub fn primary(flavor: Flavor) -> Server {
     quiet(flavor.builder()).start()
 }
 
-/// A replica on the same server as its primary, in step with it.
+/// A replica with the same server program as its primary, in step with it.
 pub fn replica_of(primary: &Server) -> Server {
     let replica = quiet(primary.flavor().builder()).replica_of(primary).start();
     in_step(primary, &replica);

@@ -54,7 +54,7 @@ pub struct Workload {
     /// Whether commands may be `PEXPIRE`. Redis 6.2 propagates it unchanged, so a replica,
     /// which executes it later, gets a later expiry.
     pub with_pexpire: bool,
-    /// How soon keys may be made to expire; otherwise they expire after an hour.
+    /// The shortest time left that a command may give a key. Commands also give an hour.
     soonest_ms: u64,
     now_us: u64,
     database: u32,
@@ -95,7 +95,7 @@ impl Workload {
         send(c, &self.commands(count, now_us))
     }
 
-    /// Peeks at every key at a time, with rules of that key.
+    /// Peeks at every key at this time, with rules of that key.
     pub fn peek(&self, at_us: u64, c: &mut Connection) -> Vec<Value> {
         let mut peeks = pipe();
         for database in DATABASES {
@@ -236,7 +236,7 @@ impl Workload {
         command
     }
 
-    /// Binds a plan, for a while or for good, or ends one. The server does not know its policy.
+    /// Binds a plan, for a while or for good, or ends one. No policy has the plan's name.
     fn plan(&mut self, key: usize) -> Cmd {
         match self.rng.u32(0..3) {
             0 => on("RL.UNPLAN", key),

@@ -90,7 +90,7 @@ impl Rule {
         if !is_slots {
             option(rng.choice(["", "", "", ",count=all", ",count=allowed"]).expect("some"));
         }
-        // The log rules of a key have one cost.
+        // All log rules of a key must have one cost.
         if algorithm != Kind::Log && rng.u32(0..6) == 0 {
             option(rng.choice([",cost=0", ",cost=1", ",cost=3"]).expect("some"));
         }
@@ -120,7 +120,7 @@ impl Rule {
         }
     }
 
-    /// The text of the rule, with new limits if `redraw` is given to draw them from.
+    /// The text of the rule. If `redraw` is given, draws new limits from it.
     pub fn text(&self, redraw: Option<&mut Rng>) -> String {
         let Self { algorithm, period, ref options, .. } = *self;
         let (limit, room) = match redraw {

@@ -220,7 +220,7 @@ impl Generator {
                 self.replies = Replies::On;
                 return Expect::Any;
             }
-            // It has no effect while replies are off.
+            // SKIP has no effect while replies are off.
             _ if self.replies == Replies::On => self.replies = Replies::SkipNext,
             _ => return expect,
         }
@@ -235,7 +235,7 @@ impl Generator {
         self.rng.choice(words.iter()).expect("some").as_bytes().to_vec()
     }
 
-    /// A command of the mix that once got no answer.
+    /// A command of the mix that once got no reply.
     fn of_the_stall(&mut self) -> Words {
         match self.rng.u32(0..10) {
             0..5 => {
