@@ -8,12 +8,12 @@ use crate::support::server::{self, Builder};
 const DAY_MS: i64 = 86_400_000;
 const MINUTE_US: u64 = 60_000_000;
 
-/// A time of the day that begins at `START_US`.
+/// A time on the day that begins at `START_US`.
 const fn clock(hours: u64, minutes: u64, seconds: u64) -> u64 {
     START_US + (hours * 3_600 + minutes * 60 + seconds) * 1_000_000
 }
 
-/// The five integers that a check at a time replies.
+/// The five integers that `RL.CHECK` replies at this time.
 fn check(c: &mut Connection, key: &str, at_us: u64, rules: &str) -> [i64; 5] {
     cmd("RL.CHECK")
         .arg(key)

@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The server that the documents describe.
 pub fn flavor() -> Flavor {
-    server::all().into_iter().find(|flavor| flavor.name == "redis-7.0").expect("of the matrix")
+    server::all().into_iter().find(|flavor| flavor.name == "redis-7.0").expect("in the matrix")
 }
 
 /// The command line client of a server.

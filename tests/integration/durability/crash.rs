@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Checks in flight were sent without a reply: they may or may not count. A sum above the limit
-//! means that the server forgot a check, a sum too low that it counted one twice.
+//! means that the server forgot a check. A sum that is too low means that it counted a check
+//! twice.
 //!
 //! `RATELIMIT_ROUNDS` sets how often each server is killed, by default 20 times.
 

@@ -134,8 +134,9 @@ fn disturb(flavor: Flavor, failing: i64, states: &[State]) -> usize {
     answered
 }
 
-/// The results of a function for each number, from a dozen threads. Most threads wait: in Redis
-/// 6.2 the child that rewrites the AOF keeps the sockets of an ended server for 5 s.
+/// Calls a function for each number, in a dozen threads, and returns the results. Most threads
+/// wait: in Redis 6.2 the child that rewrites the AOF keeps the sockets of an ended server for 5
+/// s.
 fn in_parallel(numbers: &[i64], of: impl Fn(i64) -> usize + Sync) -> Vec<usize> {
     let share = numbers.len().div_ceil(12);
     thread::scope(|scope| {

@@ -122,7 +122,7 @@ fn a_refused_key_pauses_for_all_gateways_and_a_tenant_has_the_limits_of_its_plan
     let (status, policy, seconds) = call(5);
     assert_eq!((status, policy), (503, None), "a tenant learns nothing of the model's keys");
     assert!(seconds.is_some_and(|seconds: u64| (1..=30).contains(&seconds)), "{seconds:?}");
-    assert_eq!(remaining(&mut c, "RL.PEEK llm:t7 @plan:free"), 6, "it costs the tenant nothing");
+    assert_eq!(remaining(&mut c, "RL.PEEK llm:t7 @plan:free"), 6, "the tenant pays nothing");
 
     assert_eq!(verdict(&mut c, "RL.PEEK {model}:1 3/m"), 1, "the refused key is paused");
     assert_eq!(remaining(&mut c, "RL.PEEK {model}:2 3/m"), 0);
@@ -134,7 +134,7 @@ fn a_refused_key_pauses_for_all_gateways_and_a_tenant_has_the_limits_of_its_plan
 
 fn start() -> Server {
     let flavor = server::all().into_iter().find(|flavor| flavor.name == "redis-7.0");
-    flavor.expect("of the matrix").start()
+    flavor.expect("redis-7.0 is in the matrix").start()
 }
 
 fn model(log: &Path, more: &[&str]) -> Program {

@@ -33,8 +33,8 @@ const BETWEEN: usize = 5;
 /// The upstream answers each n-th request with 429, and refuses all requests for some seconds.
 const STOP_EVERY: u64 = 20;
 const STOP_S: u64 = 2;
-/// How long the upstream takes for a request: long enough that all slots are taken, and short
-/// enough that without a rate more requests would begin than it allows.
+/// How long the upstream takes for a request: long enough that all slots are taken, and so short
+/// that without a rate the workers would exceed the upstream's limit.
 const PAUSE_MS: u64 = 150;
 const LEASE_MS: u64 = 3_000;
 
@@ -110,7 +110,7 @@ fn a_pool_of_workers_keeps_to_the_limits_of_its_upstream() {
     // A worker that the machine stops on its way to the upstream arrives late.
     machine::alone();
     let flavor = server::all().into_iter().find(|flavor| flavor.name == "redis-7.0");
-    let server = flavor.expect("of the matrix").start();
+    let server = flavor.expect("redis-7.0 is in the matrix").start();
     let mut c = server.connect();
     let dir = TempDir::new().expect("a temporary folder");
     let log = dir.path().join("upstream.log");
@@ -213,7 +213,7 @@ fn kill_a_worker(c: &mut Connection) -> Orphan {
         let pid = id.split('.').nth(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         let pid = pid.expect("a process");
         kill_process(pid, Signal::KILL).expect("it lived");
-        eventually("it to be gone", || !Path::new(&format!("/proc/{pid}")).exists());
+        eventually("the worker to be gone", || !Path::new(&format!("/proc/{pid}")).exists());
         let since = Instant::now();
         let left = holds(c).into_iter().find(|(held, _)| *held == id);
         orphan = left.map(|(id, left)| Orphan { id, left, since });

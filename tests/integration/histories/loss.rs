@@ -46,9 +46,11 @@ enum Step {
         reply: Option<Reply>,
         confirmed: bool,
     },
-    /// The replica receives no call after this one. The number of confirmed calls before it is given.
+    /// The replica receives no call after this step. The number is that of the confirmed calls before
+    /// it.
     Cut(usize),
-    /// The replica takes over. Each try of the search writes its loss here, the order it finds last.
+    /// The replica takes over. The search writes the loss of each order that it tries here. The last
+    /// one is that of the order it finds.
     Promotion(Rc<RefCell<Loss>>),
 }
 
@@ -163,7 +165,8 @@ mod tests {
         Reply::Decision { verdict: 0, limit: 5, remaining, wait_days: 0, chosen: None }
     }
 
-    /// A unit is confirmed, then two more are, or not. The replica says that `left` of five are left.
+    /// The primary admits a confirmed unit, then two more, confirmed or not. Then the replica replies
+    /// that `left` of five units are left.
     fn failover(last_is_confirmed: bool, left: i64) -> Result<Loss, String> {
         let key = 1;
         let check = |cost| Call::Check { key, cost, rules: vec![0] };

@@ -47,7 +47,7 @@ const THEMES: [Theme; 4] = [Theme::Rates, Theme::Holds, Theme::One, Theme::Timed
 /// How many slots move at once.
 const MOVED: usize = 4;
 
-/// Whether to record another history, after `done` of them.
+/// Decides whether to record another history.
 struct Pace {
     end: Option<Instant>,
 }

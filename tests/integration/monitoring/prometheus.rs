@@ -72,7 +72,7 @@ impl Exporter {
     }
 }
 
-/// Prometheus with the rules, which scrapes each second.
+/// Prometheus with the rules of the alerts. It scrapes each second.
 pub struct Prometheus {
     daemon: Daemon,
     _dir: TempDir,

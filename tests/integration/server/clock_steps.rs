@@ -134,7 +134,7 @@ fn a_clock_set_right_ends_pauses_and_frees_slots() {
             assert_eq!(verdict(&mut c, "RL.PEEK k slots:1"), 0);
             assert_eq!(ask::<i64>(&mut c, "RL.RENEW k a EX 30"), 0);
             assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k a"), 0);
-            // A shorter pause stands, and the slot can be taken.
+            // A shorter pause takes effect, and the slot can be taken.
             assert_eq!(ask::<i64>(&mut c, "RL.PAUSE k EX 9"), 9_000);
             assert_eq!(ask::<i64>(&mut c, "RL.RESUME k"), 1);
             assert_eq!(verdict(&mut c, "RL.CHECK k HOLD b EX 60 slots:1"), 0);

@@ -1,5 +1,6 @@
 //! This module beside another in one server: both answer correctly under traffic of both, and files
-//! with data of both load. A server that lacks one module refuses its data and loses nothing.
+//! with data of both load. A server that lacks one module refuses that module's data and loses
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -85,7 +86,7 @@ fn our_data(server: &Server) -> Vec<Option<Vec<u8>>> {
     (0..KEYS).map(|n| dump(&mut c, &format!("ours{n}"))).collect()
 }
 
-/// Makes all calls of some kinds at once.
+/// Makes calls of these kinds at the same time.
 fn traffic(server: &Server, kinds: &[fn(&mut Connection, usize)]) {
     thread::scope(|scope| {
         for kind in kinds {

@@ -67,7 +67,7 @@ fn no_wait_reaches_beyond_the_end_of_a_state() {
     });
 }
 
-/// The same with the server's clock, and with a policy whose period changes.
+/// Uses the server's clock, and a policy whose period changes.
 #[test]
 fn a_longer_period_makes_no_wait_longer() {
     server::on_all(|server| {

@@ -1,5 +1,5 @@
-//! Loading the module: with arguments of `loadmodule` on every server, and with `MODULE LOAD`
-//! and `MODULE LOADEX` into a running server. It cannot be unloaded.
+//! Loading the module: with arguments of `loadmodule` on every server, and with `MODULE LOAD` and
+//! `MODULE LOADEX` into a running server. The module cannot be unloaded.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

@@ -13,7 +13,7 @@ fn used_memory(c: &mut Connection) -> f64 {
 
 /// How many values a background thread freed, instead of the command that removed them.
 fn freed_by_thread(c: &mut Connection) -> f64 {
-    server::eventually("the thread to free what it has to", || {
+    server::eventually("the thread to free all values", || {
         info(c, "memory", "lazyfree_pending_objects") == 0.0
     });
     info(c, "memory", "lazyfreed_objects")
@@ -280,7 +280,7 @@ fn a_smaller_top_size_frees_memory_at_once() {
         |builder| builder.module_args(&["top-size", &ROWS.to_string()]),
         |server| {
             if !server.flavor().is_7_or_later() {
-                return; // 6.2 cannot change it.
+                return; // 6.2 cannot change this setting.
             }
             let mut c = server.connect();
             deny(&mut c, 2 * ROWS, 300);

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(40);
 const SECOND: i64 = 1_000_000;
 const TENTH: i64 = SECOND / 10;
 
-/// The rules of each key, and the laws that they promise.
+/// The rules of each key, and the laws that they must obey.
 const KEYS: [(&str, &[Law]); 12] = [
     ("log:40/s", &[Law::Log { limit: 40, window_us: SECOND }]),
     ("log:7/100ms", &[Law::Log { limit: 7, window_us: TENTH }]),
@@ -142,7 +142,7 @@ struct Timed {
     to_us: i64,
 }
 
-/// Sends a command between two `TIME`.
+/// Sends a command between two calls of `TIME`.
 fn timed(c: &mut Connection, line: &str) -> RedisResult<Timed> {
     let asked = pipe().cmd("TIME").add_command(command(line)).cmd("TIME").get_packed_pipeline();
     let replies = c.req_packed_commands(&asked, 0, 3)?;
@@ -219,7 +219,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Lowers what remains to one unit. What that consumes counts as admitted.
+    /// Lowers what remains to one unit. The units that this consumes count as admitted.
     fn sync(&self, c: &mut Connection, key: usize, rules: &str) -> RedisResult<()> {
         let line = format!("RL.SYNC k{key} REMAINING 1 {rules}");
         let Timed { from_us, reply, to_us } = self.send(c, &line)?;
@@ -258,7 +258,7 @@ impl Client<'_> {
         let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         let verdict = match from_redis_value::<[i64; 5]>(reply.clone()) {
             Ok([verdict, ..]) => verdict,
-            // The server refuses it, for lack of memory or the like.
+            // The server refuses the check, for example for lack of memory.
             Err(_) if matches!(reply, Value::ServerError(_)) => {
                 count(&self.stage.faults);
                 return Ok(None);
@@ -325,7 +325,7 @@ fn disturb(stage: &Stage<'_>, length: Duration, mut random: fastrand::Rng) -> (T
             TURNS[if turn < TURNS.len() { turn } else { random.usize(..TURNS.len()) }];
         turn += 1;
         match what {
-            // It may be refused while a save runs.
+            // The server may refuse this while a save runs.
             Turn::Rewrite => drop(attempt(&mut c, "BGREWRITEAOF")),
             Turn::Save => drop(attempt(&mut c, "BGSAVE")),
             Turn::Replica => {
@@ -365,7 +365,7 @@ fn disturb(stage: &Stage<'_>, length: Duration, mut random: fastrand::Rng) -> (T
 /// Sets the server's memory limit below its use until it evicts a key.
 fn evict(stage: &Stage<'_>, c: &mut Connection) {
     for filler in 0..300 {
-        // It may be refused because memory is full.
+        // The server may refuse this because its memory is full.
         drop(attempt(c, &format!("SET filler{filler} {}", "x".repeat(1_000))));
     }
     let () = ask(c, "CONFIG SET maxmemory-policy allkeys-random");

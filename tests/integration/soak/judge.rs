@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The slots of a key.
+/// How many slots a key has.
 pub const SLOTS: usize = 3;
 /// How long a client may keep a slot.
 pub const LEASE: Duration = Duration::from_secs(2);
-/// The units per second of a key, and at once.
+/// How many units a key admits per second, and how many at once.
 pub const RATE: f64 = 50.0;
 pub const BURST: f64 = 5.0;
 
@@ -31,7 +31,7 @@ pub struct Judge(Mutex<Ledger>);
 struct Ledger {
     /// The number of the period, or of a gap between two periods, which is odd.
     number: u64,
-    /// A moment before the period.
+    /// A time shortly before the period began.
     began: Instant,
     /// By key, the admissions that surely hold a slot, each with the end of its lease.
     holders: BTreeMap<String, Vec<(Ticket, Instant)>>,

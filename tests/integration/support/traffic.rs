@@ -141,7 +141,7 @@ impl<'a> Caller<'a> {
         Ok(self.connection.insert(connection))
     }
 
-    /// Takes a share of each limit, the shares in turn, and returns what passed.
+    /// Takes from each limit the next of these shares, in a cycle. Returns what passed.
     pub fn spend(&mut self, limits: &[Limit], shares: &[f64]) -> Vec<Pass> {
         let mut passes = Vec::new();
         for (index, (limit, share)) in limits.iter().zip(shares.iter().cycle()).enumerate() {

@@ -39,7 +39,7 @@ struct Attack {
 #[derive(Debug, Default)]
 struct Tally {
     links: u64,
-    /// How many records were read completely.
+    /// On how many links the replica read all records.
     whole: u64,
     /// How many files ended the replica.
     ended: u64,

@@ -154,8 +154,8 @@ impl<'a> Reader<'a> {
 }
 
 fn number(line: &[u8]) -> Result<i64, String> {
-    let text = str::from_utf8(line).map_err(|_| "no number".to_string())?;
-    let number: i64 = text.parse().map_err(|_| format!("«{text}» is no integer"))?;
+    let text = str::from_utf8(line).map_err(|_| "not a number".to_string())?;
+    let number: i64 = text.parse().map_err(|_| format!("«{text}» is not an integer"))?;
     // The only form of a number: without a plus sign and without leading zeros.
     if number.to_string() == text { Ok(number) } else { Err(format!("«{text}» as an integer")) }
 }

@@ -35,7 +35,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "an excess counts during its rule's window, and only for that rule",
+        "an excess counts as long as a rule's window reaches back to it",
         &[
             ("0", "CHECK k COST 0 HOLD h EX 60 100/h", "0 100 100 0 0"),
             ("0", "CHECK k 5/s", "0 5 4 0 1000"),

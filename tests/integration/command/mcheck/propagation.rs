@@ -30,7 +30,7 @@ fn replicated_effects(p: &mut Connection, r: &mut Connection, lines: &[&str]) ->
     (after.0 - before.0, after.1 - before.1)
 }
 
-/// Checks in turn, and how many effects each has.
+/// Checks in order, and how many effects each has.
 const EFFECTS: [(&str, u64); 14] = [
     ("RL.MCHECK 3 a b c 5/h", 3),
     ("RL.MCHECK 3 a b c COST 2 9/h NEXT 5/h bucket:5/h NEXT leaky:5/h", 3),

@@ -12,7 +12,8 @@ use crate::support::client::attempt;
 use crate::support::machine;
 use crate::support::server::{self, Server};
 
-/// Commands of which some wake the first clients of all or some flows, and one wakes nobody.
+/// Changes of the key or of policies. One wakes nobody, the others wake the first clients of some
+/// or all flows.
 const CHANGES: [&str; 4] = [
     "RL.POLICY SET unused 1/s",
     "RL.CHECK k HOLD passing EX 9 bucket:100000000/s,burst=100000000,name=all",

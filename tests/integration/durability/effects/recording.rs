@@ -81,7 +81,7 @@ pub fn all() -> Vec<Recording> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/effects");
     let mut all = Vec::new();
     for (version, count) in FORMS {
-        let entries = fs::read_dir(root.join(version)).expect("a folder a version");
+        let entries = fs::read_dir(root.join(version)).expect("a folder per version");
         let paths = entries.map(|entry| entry.expect("an entry").path());
         let mut paths: Vec<_> =
             paths.filter(|path| path.extension().is_some_and(|end| end == "expected")).collect();

@@ -80,7 +80,7 @@ fn nothing_outside_of_keys_takes_more_memory_than_documented() {
     let table = Table::under("Outside of keys");
     server::on_all(|server| {
         let mut c = server.connect();
-        // These make the server's own buffers and its cache of scripts.
+        // Makes the server allocate its own buffers and its cache of scripts.
         deny(&mut c, 1);
         let () = ask(&mut c, "RL.TOP RESET");
 

@@ -31,7 +31,7 @@ pub const SLOTS: u16 = 16_384;
 /// How long a node may fail to answer before the others declare it dead. Long, so that no node
 /// fails over only because the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same limit while the cluster forms, and after a node was killed: shorter, to save time.
+/// This limit while the cluster forms, and after a node was killed: shorter, to save time.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a call of redis-cli may take.
