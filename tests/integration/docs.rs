@@ -184,7 +184,7 @@ fn a_document_that_differs_is_noticed() {
 }
 
 #[test]
-fn the_table_of_counters_is_that_of_the_server() {
+fn the_table_lists_the_counters_of_the_server() {
     let section: String =
         cmd("INFO").arg("ratelimit").query(&mut flavor().start().connect()).unwrap();
     let fields: Vec<_> = section.lines().filter_map(|line| line.split_once(':')).collect();

@@ -69,7 +69,7 @@ impl Seen {
 }
 
 #[test]
-fn many_clients_get_through_exactly_what_the_rules_allow() {
+fn many_clients_pass_exactly_as_often_as_the_rules_allow() {
     machine::alone();
     server::on_all(|server| hammer(server));
 }

@@ -89,7 +89,7 @@ fn a_rules_wait_is_replied_if_it_is_longer_and_bans_nobody() {
 }
 
 #[test]
-fn clients_in_line_stay_and_are_served_in_order_at_the_end() {
+fn clients_in_line_wait_for_the_end_of_a_pause_and_pass_in_order() {
     server::on_all(|server| {
         let mut c = server.connect();
         let start = Instant::now();

@@ -101,7 +101,7 @@ fn an_exemption_for_a_period_ends_after_it() {
 }
 
 #[test]
-fn a_block_of_a_glob_blocks_one_key() {
+fn a_block_of_a_key_named_like_a_glob_blocks_only_this_key() {
     server::on_all(|server| {
         let mut c = server.connect();
         let _: String = ask(&mut c, "RL.BLOCK ip:* FOR 1h");

@@ -51,7 +51,7 @@ fn a_sync_of_the_largest_queue_reaches_replicas_and_the_file() {
 }
 
 #[test]
-fn replicas_and_policies_follow_too() {
+fn a_sync_by_policy_reaches_replicas() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let replica = replica_of(server);

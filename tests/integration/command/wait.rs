@@ -321,7 +321,7 @@ fn nobody_is_admitted_while_clients_are_paused() {
 }
 
 #[test]
-fn a_bounded_number_waits() {
+fn the_number_of_waiting_clients_is_bounded() {
     let denied = |c: &mut Connection| {
         let start = Instant::now();
         let verdict = verdict(c, "RL.WAIT k 20000 HOLD b EX 9 slots:1");

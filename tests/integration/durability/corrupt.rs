@@ -174,7 +174,7 @@ fn a_truncated_value_is_refused() {
 }
 
 #[test]
-fn payloads_of_other_versions_or_too_long_are_refused() {
+fn payloads_that_are_too_long_or_of_other_versions_are_refused() {
     on_all_with_values(|server, c, values| {
         let wrong = values.iter().flat_map(|dump| {
             let payload = &dump.payload;

@@ -49,7 +49,7 @@ enum Step {
     /// The replica receives no call after this step. The number is that of the confirmed calls before
     /// it.
     Cut(usize),
-    /// The replica takes over. The search writes the loss of each order that it tries here. The last
+    /// The replica takes over. The search writes here the loss of each order that it tries. The last
     /// one is that of the order it finds.
     Promotion(Rc<RefCell<Loss>>),
 }

@@ -30,7 +30,7 @@ fn with_own() -> Policies {
 }
 
 #[test]
-fn with_policies_config_configured_policies_override_saved_ones() {
+fn configured_policies_override_saved_ones_if_policies_is_config() {
     server::on_all_with(configured, |server| {
         change_at_run_time(&mut server.connect());
         server.restart();

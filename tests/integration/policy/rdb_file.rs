@@ -182,7 +182,7 @@ fn damaged_policies_keep_the_server_from_starting() {
 }
 
 #[test]
-fn policies_with_one_identity_twice_prevent_the_start() {
+fn a_policy_with_one_identity_twice_prevents_the_start() {
     server::on_all_with(uncompressed, |server| {
         let (rdb, start, end) = saved_with_a_policy(server);
         let payload = b"effects 1\nfree=5/h;6/h\n";

@@ -56,13 +56,13 @@ impl Waiter {
     }
 }
 
-/// Clients in line for a rate, for a slot that lapses, and with a deadline.
+/// Clients in line: for a rate, for a slot whose hold lapses, and one with a deadline.
 struct Line {
     /// One request passes in 1000 s, and the last has just passed.
     rate: [Waiter; 2],
     /// The slot's owner loses it in 1500 s.
     slot: [Waiter; 2],
-    /// Gives up in 1500 s.
+    /// The client's deadline is in 1500 s.
     late: Waiter,
 }
 
@@ -126,7 +126,7 @@ fn with_replica(flavor: Flavor) -> (Clock, Server, Server) {
 }
 
 /// Checks that the replica got each change once: three before the line, one for each of the four
-/// clients that passed, and two more.
+/// clients that passed, one for the settlement and one for the last check.
 fn assert_replicated_once(primary: &Server, replica: &Server) {
     let (mut c, mut r) = (primary.connect(), replica.connect());
     assert_eq!(verdict(&mut c, "RL.CHECK last 9/h"), 0);

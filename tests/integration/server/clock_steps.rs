@@ -51,7 +51,7 @@ fn passed(c: &mut Connection, key: &str, rule: &str) -> (usize, i64) {
 }
 
 #[test]
-fn steps_of_the_clock_neither_lock_out_nor_flood() {
+fn steps_of_the_clock_neither_lock_clients_out_nor_admit_a_flood() {
     on_all_with_clock(|server, clock| {
         let mut c = server.connect();
         for (start_s, step_s) in TIMES_S.into_iter().flat_map(|at| STEPS_S.map(|step| (at, step))) {

@@ -101,7 +101,7 @@ fn every_kind_of_allocation_can_move() {
     const COPIES: u32 = 24_000;
     server::on_all_with(eager, |server| {
         if !can_defragment(server) {
-            return; // see `without_support_of_the_allocator_defragmentation_is_refused`
+            return; // see `defragmentation_is_refused_without_support_by_the_allocator`
         }
         let mut c = server.connect();
         // The server defers values with more fields than the setting, and defragments them in
@@ -139,7 +139,7 @@ fn checks_decide_alike_while_allocations_move() {
     const BUSY: u64 = 100;
     server::on_all_with(eager, |server| {
         if !can_defragment(server) {
-            return; // see `without_support_of_the_allocator_defragmentation_is_refused`
+            return; // see `defragmentation_is_refused_without_support_by_the_allocator`
         }
         // The replica moves nothing, so it shows what the primary must still answer.
         let replica = replica_of(server);
@@ -171,7 +171,7 @@ fn checks_decide_alike_while_allocations_move() {
 }
 
 #[test]
-fn without_support_of_the_allocator_defragmentation_is_refused() {
+fn defragmentation_is_refused_without_support_by_the_allocator() {
     server::on_all(|server| {
         let mut c = server.connect();
         if can_defragment(server) {

@@ -73,7 +73,7 @@ struct Stage<'a> {
 }
 
 #[test]
-fn no_admission_is_one_too_many() {
+fn no_admission_exceeds_the_rules() {
     let seed = super::seed();
     println!("RATELIMIT_SOAK_SEED={seed}");
     server::on_each_at_once(|flavor| run(flavor, super::length(), seed));

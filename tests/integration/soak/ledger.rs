@@ -74,7 +74,7 @@ impl Ledger {
 }
 
 #[test]
-fn only_what_the_server_did_not_forget_counts() {
+fn only_admissions_that_the_server_did_not_forget_count() {
     let one = |us| Admission {
         from_us: us,
         to_us: us + 2,

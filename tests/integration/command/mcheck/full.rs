@@ -118,7 +118,7 @@ fn quota_and_next_free_unit_of_each_rule_are_shown() {
 }
 
 #[test]
-fn the_longest_block_is_shown_and_no_rules_of_blocked_keys() {
+fn the_longest_block_is_shown_and_rules_of_blocked_keys_are_not() {
     server::on_all(|server| {
         let mut c = server.connect();
         for lift in ["BLOCK short EX 100 REASON a", "BLOCK long EX 200 REASON b", "EXEMPT exempt"] {

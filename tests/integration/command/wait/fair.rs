@@ -220,7 +220,7 @@ fn a_policy_that_changes_changes_who_may_pass() {
 }
 
 #[test]
-fn a_flow_and_a_priority_are_options_of_waiting_alone() {
+fn only_rl_wait_has_the_options_flow_and_priority() {
     server::on_all(|server| {
         let mut c = server.connect();
         for line in ["RL.CHECK k FLOW a 5/m", "RL.PEEK k PRIORITY 1 5/m"] {

@@ -97,7 +97,7 @@ fn a_waiting_client_that_is_cut_off_leaves_the_line_when_its_connection_is_found
 
 #[test]
 #[ignore = "needs network namespaces: make test-partitions"]
-fn a_waiting_client_that_is_admitted_while_cut_off_loses_its_slot_at_its_end() {
+fn a_waiting_client_that_is_admitted_while_cut_off_loses_its_slot_when_the_hold_lapses() {
     for flavor in server::all() {
         let network = Network::new(2);
         let [at_server, at_client] = network.hosts();

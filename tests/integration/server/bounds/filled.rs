@@ -20,8 +20,8 @@ pub const ENTRIES: usize = 100_000;
 /// A time at which all holds that [`holds`] takes with `REFUND` have ended.
 pub const LAPSED_US: u64 = START_US + 3_600_000_000;
 
-/// How many arguments the checks of one call of a script have together. They are few, so that the
-/// call ends in time on a busy machine.
+/// The most arguments that the checks of one call of a script have together: few enough for the
+/// call to end in time on a busy machine.
 const AT_ONCE: usize = 4_000;
 
 /// Runs a check repeatedly, each time one step of time later. The argument `{n}` becomes the

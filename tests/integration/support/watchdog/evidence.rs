@@ -67,7 +67,7 @@ impl Suspect {
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/{file}")).unwrap_or_default()
     }
 
-    /// Saves all that can be found out in a folder, which is kept.
+    /// Saves all that it finds out about the server, in a folder that stays.
     pub fn keep(&self, sent: &[(String, Vec<u8>)]) -> PathBuf {
         let prefix = format!("ratelimit-stall-{}-", self.name);
         let folder = TempDir::with_prefix(prefix).expect("a temporary folder").keep();
