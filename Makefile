@@ -5,7 +5,9 @@
 SHELL := /bin/bash
 CARGO := scripts/cargo
 FETCH := @scripts/fetch.py
-INTEGRATION := $(CARGO) test --profile checked --test integration --
+# One set of features, so that tests, and the module in which they cause panics, share one build of each crate.
+CHECKED := test --profile checked --workspace --features fault-injection
+INTEGRATION := $(CARGO) $(CHECKED) --test integration --
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 # A line after `##` is for `help`, one after `###` only for `help-all`.
@@ -37,9 +39,10 @@ pool: build ### serve a page of workers that wait in line for a limited service,
 	$(FETCH) redis-7.0 redis-py
 	@examples/pool/demo.py
 
+ENVOY := --manifest-path clients/envoy/Cargo.toml --target-dir target/clients-rust --locked
 envoy: build ### serve a page behind Envoy with limits of examples/envoy, until Ctrl-C (REDIS_URL)
 	$(FETCH) valkey-9.1 redis-py envoy
-	cargo build $(ENVOY_BUILD)
+	cargo build $(ENVOY)
 	@examples/envoy/demo.py
 
 express packages test-clients-node: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
@@ -75,22 +78,23 @@ quick: lint unit build faulty ## lint, unit tests with fewer cases, integration 
 test: ready integration test-clients ## all tests; CI runs these, and compiles for other compilers and targets
 
 # The module compiles for minutes on one core. Meanwhile the other one fetches, checks and tests what needs no server.
+TWO := @$(MAKE) --jobs=2 --output-sync=target
 ready:
-	@$(MAKE) --jobs=2 --output-sync=target build fetch-all lint unit
+	$(TWO) build fetch-all lint unit faulty compile-clients
 
 fetch-all: fetch
 	$(FETCH) clients-node clients-python languages envoy chromium
 
 lint: doc ## rustfmt, clippy, rustdoc, walls between rooms, names in documents, licences, workflows
 	cargo fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --profile checked --workspace --all-targets -- -D warnings
 	for check in walls names licences; do scripts/$$check --self-test && scripts/$$check || exit 1; done
 	$(FETCH) zizmor
 	.cache/zizmor/bin/zizmor --offline --quiet --strict-collection .github
 
 unit: ## tests of the core, the protocol and the module that need no server
-	cargo test --profile checked -p ratelimit-core -p ratelimit-protocol -- $(UNIT_SKIP)
-	$(CARGO) test --profile checked --lib
+	$(CARGO) $(CHECKED) --lib --test heap --test simulation -- $(UNIT_SKIP)
+	$(CARGO) $(CHECKED) --doc
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
 	cargo test --locked --quiet --release --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
@@ -106,28 +110,24 @@ integration-more: build faulty fetch ### tests on servers of more versions, or o
 	more="$${RATELIMIT_MORE:-$$(scripts/fetch.py servers-more)}" && RATELIMIT_MORE=$$more \
 		RATELIMIT_ONLY=$$(sed -E 's/=[^ ]*//g' <<<$$more) $(INTEGRATION) $(TESTS) $(foreach room,clients docs examples,--skip $(room)::)
 
-test-clients: test-clients-rust test-envoy test-clients-node test-clients-python test-clients-others packages ## tests of the adapters in clients/, on all servers
+test-clients: ## tests of the adapters in clients/, on all servers
+	$(TWO) test-clients-rust test-clients-node test-clients-python test-clients-others packages
 
-# A workspace of its own: its crates are not the module's.
-RUST_CLIENT := --manifest-path clients/rust/Cargo.toml
-RUST_CLIENT_BUILD := $(RUST_CLIENT) --target-dir target/clients-rust --locked --all-features
-test-clients-rust: build fetch ### lint and test the adapter for tower, axum and hyper
-	cargo fmt $(RUST_CLIENT) --check
-	cargo clippy $(RUST_CLIENT_BUILD) --all-targets -- -D warnings
-	cargo test $(RUST_CLIENT_BUILD)
+# A workspace apart from the module's. One command builds both crates, so what they share is compiled once.
+RUST_CLIENTS := --manifest-path clients/Cargo.toml
+RUST_CLIENTS_BUILD := $(RUST_CLIENTS) --target-dir target/clients-rust --locked --workspace --all-features
+test-clients-rust compile-clients: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/clippy-rustc
+compile-clients:
+	cargo fmt $(RUST_CLIENTS) --all --check
+	cargo test $(RUST_CLIENTS_BUILD) --all-targets --no-run
+
+test-clients-rust: compile-clients build fetch ### lint and test the adapter for tower, axum and hyper, and the service for Envoy with a real Envoy
+	$(FETCH) envoy
+	cargo test $(RUST_CLIENTS_BUILD)
 
 test-clients-node: build ### tests of clients/node against its libraries and all servers
 	$(FETCH) servers clients-node chromium
 	cd clients/node && npm run --silent build && npm test --silent
-
-# Built beside the client, whose crates it shares.
-ENVOY := --manifest-path clients/envoy/Cargo.toml
-ENVOY_BUILD := $(ENVOY) --target-dir target/clients-rust --locked
-test-envoy: build fetch ### lint and test the rate limit service for Envoy, with a real Envoy
-	$(FETCH) envoy
-	cargo fmt $(ENVOY) --check
-	cargo clippy $(ENVOY_BUILD) --all-targets -- -D warnings
-	cargo test $(ENVOY_BUILD)
 
 # `limits` has tests of its own for storages: each process of them has its own servers.
 LIMITS_TESTS := $(addprefix tests/,test_storage.py test_strategy.py aio/test_storage.py aio/test_strategy.py integration/test_concurrency.py)
@@ -148,19 +148,15 @@ test-clients-others: build ### run the programs of docs/guide/clients.md in PHP,
 OLDEST_RUST ?= $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 oldest-rust: ### compile what ships with the oldest Rust that is promised, 1.88 (needs rustup)
 	rustup run --install $(OLDEST_RUST) $(CARGO) check --workspace --locked --target-dir target/oldest-rust
-	rustup run --install $(OLDEST_RUST) cargo check $(RUST_CLIENT) --target-dir target/oldest-rust --locked --all-features
+	rustup run --install $(OLDEST_RUST) cargo check --manifest-path clients/rust/Cargo.toml --target-dir target/oldest-rust --locked --all-features
 
 no-std: ### compile the engine for a processor without an operating system, Arm Cortex-M4 (needs rustup)
 	rustup target add thumbv7em-none-eabihf
 	cargo build -p ratelimit-core --features saved,serde --locked --target thumbv7em-none-eabihf --target-dir target/no_std
 
-faulty: ### build the module so that tests can make it panic: target/faulty/libredis_ratelimit.so
-	$(CARGO) build --profile checked --lib --features fault-injection
-	install -D -t target/faulty target/checked/libredis_ratelimit.so
-
-checked: ### build the module with the checks that the shipped one omits: target/with-checks/libredis_ratelimit.so
-	$(CARGO) build --profile checked --lib
-	install -D -t target/with-checks target/checked/libredis_ratelimit.so
+faulty: ### build the tests, and the module so that they can make it panic: target/faulty/libredis_ratelimit.so
+	$(CARGO) $(CHECKED) --no-run
+	install -D -t target/faulty target/checked/deps/libredis_ratelimit.so
 
 ## Test for long
 
@@ -192,8 +188,8 @@ out-of-memory: build fetch ### let each allocation of a scenario fail, then load
 	$(INTEGRATION) --nocapture durability::out_of_memory::
 
 fuzz-wire: export RATELIMIT_WIRE_S ?= 600
-fuzz-wire: export RATELIMIT_MODULE := $(CURDIR)/target/with-checks/libredis_ratelimit.so
-fuzz-wire: checked fetch ### send hostile commands, effects and files to all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY)
+fuzz-wire: export RATELIMIT_MODULE := $(CURDIR)/target/faulty/libredis_ratelimit.so
+fuzz-wire: faulty fetch ### send hostile commands, effects and files to all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY)
 	$(INTEGRATION) --nocapture wire::
 
 twin: export RATELIMIT_TWIN_LIVES ?= 100000
@@ -236,7 +232,7 @@ latency: build ### measure how late replies come, at fixed rates, beside saves, 
 
 bench-envoy: build ### measure the rate limit service for Envoy, and Envoy with it (SECONDS_EACH=5)
 	$(FETCH) redis-7.0 envoy
-	cargo bench $(ENVOY_BUILD)
+	cargo bench $(ENVOY)
 
 bench-core: ### time the core, without a server: parsing, deciding, the saved form; and the sketch behind RL.TOP
 	cargo bench -p ratelimit-core --bench core
@@ -328,7 +324,7 @@ fmt: ## format the code
 	cargo fmt --all
 
 doc: ### build the documentation of the code: target/doc/redis_ratelimit/index.html
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --lib --document-private-items
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --profile checked --workspace --no-deps --lib --document-private-items
 
 dashboard: ### write monitoring/dashboard.json for Grafana, after a change of dashboard.py
 	$(FETCH) grafana-sdk

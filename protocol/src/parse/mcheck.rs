@@ -118,10 +118,15 @@ const MCHECK: &str = "COST, META, HOLD, AT, FULL, ANY or a rule such as 20/1m";
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
 fn require_different(keys: &mut [Option<&[u8]>]) -> Parsed<()> {
-    keys.sort_unstable();
-    let same = |pair: &[Option<&_>]| matches!(pair, [one, other] if one == other);
+    keys.sort_unstable_by(|one, other| tail(*one).cmp(&tail(*other)).then_with(|| one.cmp(other)));
+    let same = |pair: &[Option<&_>]| matches!(pair, [one, other] if tail(*one) == tail(*other) && one == other);
     let key = keys.windows(2).find(|pair| same(pair)).and_then(|pair| *pair.first()?);
     key.map_or(Ok(()), |key| Err(ParseError::SameKey { key: Excerpt::new(key) }))
+}
+
+/// The last bytes of a key, in which keys differ more often than in their first ones.
+fn tail(key: Option<&[u8]>) -> Option<&[u8; 4]> {
+    key.and_then(<[u8]>::last_chunk)
 }
 
 #[cfg(test)]

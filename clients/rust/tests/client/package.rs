@@ -44,7 +44,7 @@ async fn the_readme_serves_from_the_packages() {
     }
     fs::write(project.join("Cargo.toml"), manifest + "[profile.dev]\ndebug = 0\n").expect("a disk");
     // The versions that are here already.
-    fs::copy(format!("{CLIENT}/Cargo.lock"), project.join("Cargo.lock")).expect("a disk");
+    fs::copy(format!("{CLIENT}/../Cargo.lock"), project.join("Cargo.lock")).expect("a disk");
     let program = block("rust,no_run\nuse std::net::SocketAddr;")
         .replace("127.0.0.1:3000", &format!("127.0.0.1:{port}"));
     let program =
