@@ -40,7 +40,8 @@ impl Reading {
         Self { at_us: now_us, remaining: rule.capacity(), admits: Moment::At(now_us), turn_us: 0 }
     }
 
-    /// The reading of a state that ends at `end`, and has not ended yet: by then it is empty.
+    /// Corrects the reading of a state that ends at `end`, in the future: from then on the state is
+    /// empty, so nothing waits longer.
     #[must_use]
     pub fn until(self, end: Moment) -> Self {
         let turn_us =
@@ -48,7 +49,8 @@ impl Reading {
         Self { admits: self.admits.min(end), turn_us, ..self }
     }
 
-    /// What a rule reads if `cost` passes under `limit` now, or else at a later time.
+    /// What a rule reads if `used` of `limit` units count. If the cost does not fit now, it is
+    /// admitted at `later()`.
     #[inline(always)]
     pub fn of_used(
         at_us: u64,

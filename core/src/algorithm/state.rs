@@ -27,8 +27,8 @@ use alloc::{borrow::Cow, boxed::Box};
 /// 16 bytes, the size of the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Found by its shape. Only a bucket marked as one of `RL.THROTTLE` is found by a name,
-    /// `throttle`; the mark saves a second allocation for the name.
+    /// Found by its shape, except a bucket of `RL.THROTTLE`: that has a mark, and is found by the
+    /// name `throttle`. The mark saves a second allocation for the name.
     Plain(Meter),
     Named(Box<Named>),
 }
@@ -116,7 +116,8 @@ impl State {
         }
     }
 
-    /// True if this state and the rule have the same name or both none. The log matches any name.
+    /// True if this state and the rule have the same name, or neither has one. The log matches any
+    /// name.
     #[inline(always)]
     fn has_name_of(&self, rule: &Rule) -> bool {
         match (self, rule.name()) {
@@ -183,7 +184,7 @@ impl State {
         })
     }
 
-    /// When the rule has nothing consumed here any more.
+    /// When nothing here counts any more for the rule.
     #[inline]
     pub fn clears(&self, rule: &Rule, window_us: u64, now_us: u64) -> Moment {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us);
@@ -195,7 +196,7 @@ impl State {
         }
     }
 
-    /// Consumes for a rule other than a log rule that this state fits. Returns true if a new state
+    /// Consumes for a rule that this state fits, but not for a log rule. Returns true if a new state
     /// replaced this one because the clock stepped back.
     #[inline]
     pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) -> bool {
@@ -207,9 +208,9 @@ impl State {
         at_us.is_none()
     }
 
-    /// Gives back up to `units`, newest first, and returns how many, as the rule that consumed last
-    /// sees them. `window_us` is how far the clock may have stepped back, and how far back a log
-    /// gives units.
+    /// Gives back up to `units`, newest first, as the rule that consumed last sees them. Returns how
+    /// many. `window_us` says how far the clock may have stepped back, and the age up to which a log
+    /// gives units back.
     pub fn refund(&mut self, window_us: u64, now_us: u64, units: u32) -> u64 {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us);
         let Some(at_us) = at_us.filter(|&at_us| !self.meter().has_ended(at_us)) else { return 0 };

@@ -4,9 +4,9 @@
 //! |--- n ---|--- n' ---|     admits c  iff  n + c <= L
 //! ```
 //!
-//! The rule's `align` says where windows begin: at multiples of the period since the
-//! epoch, or of weeks since Monday 1970-01-05, or at calendar months, all shifted by
-//! `tz`; or at the first request.
+//! With `align=first` a window begins at its first request. Otherwise windows follow the calendar
+//! of the period's unit: multiples of the period since the epoch, or for weeks since Monday
+//! 1970-01-05, or calendar months. `tz` shifts them.
 
 pub mod calendar;
 #[cfg(any(test, feature = "testing"))]
@@ -28,9 +28,9 @@ pub use self::calendar::Anchor;
 pub struct Fixed {
     /// The first windows of a time zone or of weeks begin before the epoch.
     pub window: OpenWindow,
-    /// Saturates at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows get there,
-    /// with 280,000 requests of the largest cost in one window; the limit stays exceeded either
-    /// way.
+    /// Saturates at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows can get
+    /// there, by 280,000 requests of the largest cost in one window. A saturated count still
+    /// exceeds the limit.
     count: Uint48,
     pub anchor: Anchor,
     pub limit: u32,
@@ -270,7 +270,7 @@ impl Algorithm for FixedWithPast {
     }
 }
 
-/// What was counted in a past window is given back to it.
+/// A hold gives units back to the window that counted them, even if it is a past one.
 impl Held for FixedWithPast {
     fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
         if self.fixed.holds(self.fixed.start_us(), stamp_us) {

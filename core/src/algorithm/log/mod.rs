@@ -40,7 +40,7 @@ pub struct Log {
     admitted: Series,
 }
 
-/// What a log gets an entry for.
+/// What an entry of a log stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumption {
     Admitted,
@@ -222,8 +222,8 @@ impl Log {
         self.admitted.tidy();
     }
 
-    /// Remembers the needs of this check, and returns how much to keep for it and earlier ones. If
-    /// the log has ended, it drops everything.
+    /// Remembers the needs of this check, and returns how much to keep for it and for earlier
+    /// checks. Drops everything if the log has ended.
     #[inline]
     fn remember(&mut self, latest: Needs, at_us: u64) -> Retention {
         let packed = latest.pack();
@@ -387,7 +387,7 @@ impl Algorithm for Log {
         Moment::At(self.matters_until_us())
     }
 
-    /// Keeps only what this rule needs, so no other rule may read it then.
+    /// Keeps only what this rule needs, so no other rule may read the log afterwards.
     #[inline(always)]
     fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         self.admit(Needs::of(slice::from_ref(rule)), at_us, cost);
@@ -414,7 +414,7 @@ impl Algorithm for Log {
     }
 }
 
-/// What holds give back is found by the time when it was taken.
+/// The log finds a hold's units by the time at which they were taken.
 impl Held for Log {
     fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
         let given = self.admitted.take_at(stamp_us, units);
@@ -422,8 +422,8 @@ impl Held for Log {
         given
     }
 
-    /// Evicts only by age. The limit of the hold's rules is raised by the excess, which goes beyond
-    /// it.
+    /// Evicts only by age. The excess goes beyond the limit of the hold's rules, so the log keeps
+    /// as many units more.
     fn consume_excess(&mut self, Excess { units, needs, .. }: Excess, at_us: u64) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
         let needs = Needs { units: most, ..needs };

@@ -8,8 +8,8 @@
 //!
 //! A rule sees the newest units up to its limit, within its window. All log rules of a key share
 //! one log, so the log keeps the longest window and the largest limit of the checks that consume
-//! from it. It remembers the needs of a check until the check's longest window has passed since it
-//! last consumed, because by then every request that it admitted has left its windows.
+//! from it. It remembers the needs of a check until the check's longest window has passed since the
+//! check last consumed. By then every request that the check admitted has left its windows.
 //!
 //! Nearly every log serves one kind of caller, whose needs fit into eight bytes beside the entries.
 //! Only a log with several kinds has a list: the needs of earlier checks, at most [`MOST_PAST`],
@@ -142,8 +142,8 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     }
     past.retain(|past| past.until_us > at_us && !latest.covers(past.needs.unpack()));
     while past.len() > MOST_PAST {
-        // Merge the two that end first: merged needs keep more entries than either, and these two
-        // end soonest.
+        // Merged needs keep more entries than either of the two. Merge the two that end first, so
+        // that this lasts the shortest time.
         past.sort_by_key(|past| past.until_us);
         let first = past.remove(0);
         if let Some(second) = past.first_mut() {
@@ -157,8 +157,8 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
 /// memory to about a megabyte.
 pub const MAX_HELD: u64 = 100_000;
 
-/// The most units that a series retains. The units of one more check still fit into a running total,
-/// so totals never wrap around to an earlier one.
+/// The most units that a series retains. The units of one more check still fit into a running total
+/// of 32 bits, so no total wraps around to an earlier total.
 pub const MAX_RETAINED_UNITS: u64 = (u32::MAX - MAX_UNITS) as u64;
 
 /// How much a log retains for the latest check and earlier ones.
