@@ -92,7 +92,7 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
         unsafe { &mut (*self.memory.as_ptr()).header }
     }
 
-    /// How many items there are.
+    /// The number of items.
     #[inline]
     pub fn count(&self) -> N {
         // SAFETY: the allocation is alive.

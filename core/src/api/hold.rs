@@ -1,4 +1,4 @@
-//! A hold: the receipt of a check, by which its charge is corrected.
+//! A hold: it keeps the charge of a check open, to be corrected later.
 
 use crate::check::Refusal;
 use crate::key::{self, HoldOption, MAX_ID};
@@ -31,7 +31,7 @@ impl<'a> Hold<'a> {
         Ok(Self(HoldOption { id, hold_us, refund: false }))
     }
 
-    /// The hold, with its charge given back when it lapses.
+    /// Makes the hold give back its charge when it lapses.
     #[must_use]
     pub const fn refunding(self) -> Self {
         Self(HoldOption { refund: true, ..self.0 })
@@ -46,8 +46,8 @@ pub enum Settlement {
     AsCharged,
     /// The charge is given back.
     Refund,
-    /// The request really cost these units, more or less than it was charged. What rules with a
-    /// `cost=` were charged stands.
+    /// The real cost of the request in units, more or less than it was charged. The charge of a rule
+    /// with `cost=` stands.
     Cost(u32),
 }
 
@@ -79,7 +79,7 @@ pub enum HoldError {
         /// What was given.
         ttl: Duration,
     },
-    /// The limiter has 50,000 holds, or one with this id and another cost. Nothing changed.
+    /// The limiter has 50,000 holds, or has a hold with this id at another cost. Nothing changed.
     #[error(transparent)]
     Refused(Refusal),
 }

@@ -82,8 +82,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The key and the check when it is repeated at `at_us` or up to a millisecond later, and after
-    /// how many milliseconds. `None` if copying the key exceeds the budget.
+    /// The key and the check as they are at `at_us` or up to a millisecond later, and the number of
+    /// milliseconds until then. `None` if copying the key exceeds the budget.
     fn later(self, at_us: u64) -> Option<(Cow<'a, Limiter>, Check<'a>, i64)> {
         let Self { limiter, check, budget } = self;
         let after_ms = millis_up(at_us.saturating_sub(check.now_us));

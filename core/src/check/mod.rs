@@ -8,9 +8,9 @@
 //! ban            the ban of a key by a rule that denies
 //! outcome        the answer to a check, and what was done
 //! refusal        why a check is an error, and how much a key may hold
-//! sync           what an upstream says that others consumed
+//! sync           consumes what other programs have consumed at an upstream
 //! full           what the reply to FULL shows of each rule
-//! later_denials  waits that end later because a rule will deny that does not deny now
+//! later_denials  waits that end later because a rule that admits now will deny later
 //! lapses         waits and resets that end earlier because holds lapse
 //! budget         the budget of a command for looking ahead at lapses
 //! view           what the rules of a check read in a key, and decide

@@ -1,10 +1,9 @@
 //! A check that passes through one of several keys (`RL.MCHECK ... ANY`).
 //!
 //! ```text
-//! each key         is looked at as by a peek, which changes nothing; the first that admits is
-//!                  checked at once
-//! some key admits  it is checked as by itself; the others stay as they are
-//! no key admits    each key denies as by itself; the answer is the one with the least wait
+//! each key         a peek, which changes nothing, says whether the key admits
+//! some key admits  one of them is checked as a single key; the other keys stay unchanged
+//! no key admits    each key denies as a single key; the denial with the least wait is the answer
 //! ```
 
 use super::keys::{commit, evaluate, plan};
@@ -26,7 +25,7 @@ impl Limiter {
         decisions: &mut Vec<Decision>,
         budget: &Budget,
     ) -> Result<Option<Outcome>, CheckError> {
-        // A denial on the fast path changes nothing, unless it is that of a block.
+        // On the fast path only the denial by a block can change something.
         let fast = if self.standing().is_none() { self.check_fast(check, decisions) } else { None };
         match fast {
             Some(outcome) => Ok(Some(outcome).filter(|outcome| !outcome.denied)),
@@ -60,10 +59,10 @@ impl Limiter {
 
 /// Denies a check on each of several different keys, as a check of that key alone would: it charges
 /// `count=all` rules, bans and records. `decisions` is as in [`check_keys`](super::check_keys).
-/// Returns the answer, and which key's it is. All keys must deny the check.
+/// Returns the answer and the index of its key. All keys must deny the check.
 ///
 /// # Errors
-/// [`CheckError`], and nothing changed, if a key would come to hold more than it may.
+/// [`CheckError`], and nothing changed, if a key would hold more than it may.
 pub fn deny_each(
     keys: &mut [KeyCheck<'_>],
     bounds: Bounds,

@@ -9,7 +9,8 @@ use crate::rule::{Kind, Rule};
 pub struct Check<'a> {
     /// No two rules have the same identity, and all log rules cost the same.
     pub rules: &'a [Rule],
-    /// The cost of rules without their own: the lower bound if it is a range. Shown in the history.
+    /// The cost of rules without their own cost: the lower bound if it is a range. Shown in the
+    /// history.
     pub cost: u32,
     /// Unix microseconds.
     pub now_us: u64,
@@ -65,7 +66,7 @@ impl<'a> Check<'a> {
         rule.cost().or(self.cost)
     }
 
-    /// What the check costs the rule that it costs most.
+    /// The greatest cost of the check for any one rule.
     pub fn greatest_cost(&self) -> u32 {
         let rules = self.rules.iter().filter(|rule| !rule.is_shadow());
         rules.map(|rule| self.cost_of(rule)).max().unwrap_or(0)

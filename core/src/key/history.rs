@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_from_too_far_ahead_begins_anew() {
+    fn a_history_too_far_ahead_of_the_clock_is_cleared() {
         let now_us = 1_700_000_000_000_000;
         let rules = rules_of_line("5/d");
         let day_us = rules[0].period_us();

@@ -7,10 +7,10 @@
 //!   lapse    give back, if REFUND <-------- end        at the hold's end
 //! ```
 //!
-//! Lapsing depends on state and time only. Every change of a key at `now_us` first lapses the holds
-//! that do not live then, ordered by end and id: as of their ends, or as of `now_us` those that lie
-//! ahead of a clock that stepped back. So a replica that makes the same changes at the same times
-//! has the same holds.
+//! Lapsing depends on state and time only. Every change of a key at `now_us` first ends the holds
+//! that have lapsed, ordered by end and id. Each ends as of its end; but a hold that lies ahead of a
+//! clock that stepped back ends as of `now_us`. So a replica that makes the same changes at the same
+//! times has the same holds.
 
 use super::{Charge, Check, Compound, Hold, HoldRequest, Holds, Length, Limiter, Settlement};
 use crate::algorithm::{Moment, Needs, State, Take, effective_time};
@@ -177,8 +177,8 @@ impl Limiter {
         true
     }
 
-    /// Moves the end of a live hold: from now on its length is the time until then. Returns false,
-    /// and changes nothing, if there is no such hold.
+    /// Moves the end of a live hold: its length is then the time from now to the new end. Returns
+    /// false, and changes nothing, if there is no such hold.
     pub fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) -> bool {
         let lives = self.live_hold(id, now_us).is_some();
         if lives {
@@ -202,8 +202,8 @@ impl Limiter {
     #[cold]
     fn end_lapsed(&mut self, now_us: u64) {
         let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us)).unwrap_or_default();
-        // Thousands may lapse at once, and each return to a log moves its entries, so these are
-        // collected.
+        // Thousands of holds may lapse at once, and each return of units to a log moves its entries.
+        // So these returns are collected.
         let mut to_log = Vec::new();
         for hold in ended {
             let settlement =
@@ -230,8 +230,8 @@ impl Limiter {
         }
     }
 
-    /// Corrects each charge of an ended hold whose state is still there. Units for a log are put
-    /// off into `later`, if given.
+    /// Corrects each charge of an ended hold, if the charge's state is still there. With `later`,
+    /// units that a log gets back are added to that list.
     fn close(
         &mut self,
         hold: &Hold,

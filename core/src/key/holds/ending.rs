@@ -8,8 +8,8 @@ use super::{Id, Track};
 use crate::key::{Charge, Hold, Holds};
 use alloc::vec::Vec;
 
-/// If 1/n of the holds or more have lapsed, where n is this number, they end in one pass instead of
-/// one by one.
+/// If at least one in this number of holds has lapsed, all of these end in one pass instead of one
+/// by one.
 const MANY: usize = 64;
 
 impl Holds {

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_lives_from_its_length_before_it_was_set() {
+    fn a_hold_lives_from_one_length_before_it_was_set() {
         let length = Length::new(30 * SECOND_US);
         for (now_s, lives) in [(39, false), (40, true), (70, true), (99, true), (100, false)] {
             assert_eq!(length.lives(100 * SECOND_US, now_s * SECOND_US), lives, "at {now_s}");
