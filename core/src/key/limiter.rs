@@ -15,7 +15,7 @@ use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{HOUR_US, Rule};
 use alloc::{boxed::Box, vec::Vec};
 
-/// The value of one key. `Default` is that of a key never checked.
+/// The value of one key. `Default` is the value of a key that was never checked.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "saved", derive(PartialEq, Eq))]
 pub struct Limiter {
@@ -82,7 +82,7 @@ impl Limiter {
         self.states_and_holds().0
     }
 
-    /// The only state of a limiter that holds nothing else, or else only a plan in effect.
+    /// The only state of a limiter that holds nothing else, except perhaps a plan in effect.
     #[inline]
     pub(crate) fn only_state(&self, now_us: u64) -> Option<&State> {
         match &self.contents {
@@ -346,7 +346,7 @@ mod tests {
     use crate::tests::rules_of_line;
 
     #[test]
-    fn a_limiter_with_one_state_is_two_small_blocks() {
+    fn a_limiter_with_one_state_is_two_small_allocations() {
         assert_eq!(size_of::<Limiter>(), 16);
         assert_eq!(size_of::<Meter>(), 16);
         assert_eq!(size_of::<State>(), 16);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throttle_takes_no_block_for_its_name() {
+    fn a_throttle_takes_no_allocation_for_its_name() {
         let bytes = |rule: &str| {
             let mut limiter = Limiter::default();
             limiter.record(&Check::new(&rules_of_line(rule), 1, 9), Change::Admitted);

@@ -1,4 +1,4 @@
-//! What a check does to a key's value, once it is decided: here, and on every replica.
+//! What a decided check does to a key's value, on this server and on every replica.
 
 use super::{Change, Check, Entry, Limiter, Verdict};
 use crate::algorithm::log::{Consumption, Eviction};
@@ -7,8 +7,8 @@ use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 
 impl Limiter {
-    /// Records what a check did, unconditionally: it was decided before, or on another server.
-    /// Equal calls on equal limiters leave them equal.
+    /// Records what a check did, unconditionally: the check was decided before, or on another
+    /// server. Equal calls on equal limiters leave them equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
         let verdict = match change {
             Change::Nothing => return,
@@ -49,8 +49,8 @@ impl Limiter {
                 }
             }
         }
-        // A hold has one charge on the log. A rule that is no shadow comes before a shadow; of
-        // these, one that takes the default cost comes first.
+        // A hold has one charge on the log, for one of the log rules: if possible for a rule that is
+        // not a shadow, and then for a rule that takes the default cost.
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
@@ -104,8 +104,8 @@ impl Limiter {
         }
     }
 
-    /// Reshapes the state of a rule's name for the rule, or drops it if it is of another algorithm.
-    /// Holds charged on it then lose their state.
+    /// Reshapes the state with a rule's name for the rule, or drops the state if it is of another
+    /// algorithm. Holds that were charged on the state then lose it.
     fn take_over_name(&mut self, rule: &Rule, now_us: u64) {
         let (states, holds) = self.states_and_holds();
         let mut places = states.iter_mut().enumerate();

@@ -39,7 +39,7 @@ impl RuleSpec {
         Self { kind: Kind::Slots, limit, ..Self::default() }
     }
 
-    /// Gives an option that only one algorithm takes its value.
+    /// Sets an option that only one algorithm takes.
     #[cfg(any(test, feature = "testing"))]
     #[allow(clippy::expect_used, reason = "for tests")]
     #[must_use]
@@ -48,7 +48,7 @@ impl RuleSpec {
         self
     }
 
-    /// Gives an option of one algorithm its value.
+    /// Sets an option that only one algorithm takes; notes it as foreign if this is another algorithm.
     pub(super) fn set(&mut self, option: RuleOption, value: i128) {
         let of_kind = self.kind.options().iter().position(|own| own.name == option.name());
         match of_kind.and_then(|place| self.own.get_mut(place)) {
