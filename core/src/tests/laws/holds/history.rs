@@ -25,7 +25,7 @@ pub struct Entry<'a> {
     charged: Vec<u32>,
     /// The time at which each rule's state counted it.
     at_us: Vec<u64>,
-    /// Whether this is the excess of a settled hold, which no rule admitted.
+    /// True for the excess of a settled hold, which no rule admitted.
     pub excess: bool,
 }
 
@@ -37,7 +37,7 @@ struct Hold {
     refund: bool,
 }
 
-/// Whether a hold or a pause of this length, with this end, is in effect: the clock may step back
+/// True if a hold or a pause with this length and this end is in effect: the clock may step back
 /// behind its start by at most its length.
 pub fn in_effect(end_us: u64, length_us: u64, now_us: u64) -> bool {
     let start_us = end_us - length_us;
@@ -96,7 +96,7 @@ impl<'a> History<'a> {
             Deed::Settle { id, settlement } => self.settle(id, settlement, now_us, at_us),
             Deed::Renew { id, end_us } => self.renew(id, end_us, now_us),
             Deed::Peek(_) => {}
-            Deed::Refund(..) | Deed::Reset => unreachable!("they know no holds"),
+            Deed::Refund(..) | Deed::Reset => unreachable!("not part of a history"),
         }
     }
 
@@ -154,7 +154,7 @@ impl<'a> History<'a> {
     }
 }
 
-/// What a settlement leaves of the charge of a rule.
+/// The charge of a rule after a settlement.
 pub fn settled_cost(rules: &[Rule], rule: &Rule, charged: u32, settlement: Settlement<'_>) -> u32 {
     // All log rules share one log.
     let shares = |other: &&Rule| {
