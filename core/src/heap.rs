@@ -7,8 +7,8 @@ use crate::header_slice::{Count, HeaderSlice};
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::ptr;
 
-/// Visits each heap allocation of a value, through its owner. It may move an allocation, but not
-/// change its contents.
+/// Visits each heap allocation of a value, through its owner. The visitor may move an allocation, but
+/// not change its contents.
 pub trait HeapVisitor {
     /// Visits the allocation of a single value.
     fn boxed<T>(&mut self, owner: &mut Box<T>);

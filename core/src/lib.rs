@@ -19,9 +19,9 @@
 //! # Ok::<(), ratelimit_core::RulesError>(())
 //! ```
 //!
-//! The time is always an argument. A program that limits many clients keeps a [`Limiter`] for each,
-//! as `examples/in_process.rs` does; `examples/held.rs` settles holds, and `examples/simulation.rs`
-//! lets an hour of traffic pass in a loop.
+//! The time is always an argument. A program that limits many clients keeps a [`Limiter`] for each:
+//! see `examples/in_process.rs`. `examples/held.rs` settles holds, and `examples/simulation.rs` lets an
+//! hour of traffic pass in a loop.
 //!
 //! The crate is `no_std` and needs `alloc`. The feature `saved` adds the saved form of a key's value
 //! (`key::encode`, `key::decode`), and `serde` lets a configuration hold [`Rules`] as their text.
@@ -78,7 +78,7 @@ mod saved;
 #[cfg(feature = "testing")]
 pub mod testing {
     //! What the tests and the fuzz targets of this repository's other crates use of the laws and the naive
-    //! models. It can change in any release.
+    //! models. This module can change in any release.
 
     pub use crate::key::parts;
     pub use crate::tests::{laws, naive, rules_of_line};

@@ -1,5 +1,5 @@
-//! The list of algorithms. To add one, write its folder and a line in each part of this file;
-//! compile errors show where.
+//! The list of algorithms. To add an algorithm, write its folder and a line in each part of this
+//! file; compile errors show where.
 
 use super::{
     Algorithm, BucketParams, Debt, Fixed, FixedParams, FixedWithPast, Interval, LeakyParams, Log,
@@ -91,8 +91,8 @@ macro_rules! each_params {
 }
 pub(super) use each_params;
 
-/// 16 bytes: the algorithm, and a pointer to its allocation, which is only as large as that
-/// algorithm needs.
+/// 16 bytes: the algorithm, and a pointer to its allocation. The size of the allocation depends on
+/// the algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meter {
     Log(Log),

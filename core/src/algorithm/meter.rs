@@ -39,8 +39,8 @@ impl Meter {
         #[inline(always)]
         fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading;
         /// When the meter ends: nothing in it counts any more for the rule that consumed last, as
-        /// that rule then was; in a log, for any rule that consumed. From then on every rule reads
-        /// the meter as empty.
+        /// the rule was then. A log ends when this holds for every rule that consumed from it. From
+        /// then on every rule reads the meter as empty.
         #[inline(always)]
         fn ends(&self) -> Moment;
         /// Until when a decision or a reader may need it. Past windows are kept for graphs, so they
@@ -69,8 +69,8 @@ impl Meter {
         each_meter!(self, it => it.fits(rule))
     }
 
-    /// When nothing counts any more for a rule of its shape; 0 if nothing counts at `at_us`, which
-    /// may be ahead of the clock.
+    /// When nothing counts any more for a rule of its shape; 0 if nothing counts at `at_us`. That
+    /// time may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
         let clears = each_meter!(self, it => it.clears(rule));
@@ -92,9 +92,8 @@ impl Meter {
         each_meter!(self, it => it.consume(rule, at_us, cost));
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
-    /// because a refund that gave nothing back is not propagated. A log gives back only entries
-    /// within the window.
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0:
+    /// such a refund is not propagated. A log gives back only entries within the window.
     pub fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
         each_meter!(self, it => it.refund(window_us, at_us, units))
     }
@@ -104,16 +103,16 @@ impl Meter {
         each_meter!(self, it => it.take_off(level));
     }
 
-    /// Gives back up to `units` of what was consumed at `stamp_us`, as far as it still counts at
-    /// `at_us >= last_us`, is still in a log, or is kept for graphs. Returns how many, and changes
-    /// nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
+    /// Gives back up to `units` that were consumed at `stamp_us`. Only units come back that still count
+    /// at `at_us >= last_us`, are still in a log, or are kept for graphs. Returns how many, and
+    /// changes nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
     ///
     /// A debt gets nothing back: it does not know when its units were consumed.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
         each_meter!(self, it => it.give_back(stamp_us, at_us, units))
     }
 
-    /// Consumes what a settled hold cost beyond its charge, beyond any limit.
+    /// Consumes what a settled hold cost beyond its charge, even if that exceeds the limit.
     pub fn consume_excess(&mut self, excess: Excess, at_us: u64) {
         if excess.units > 0 {
             let at_us = at_us.max(self.last_us());
@@ -121,7 +120,7 @@ impl Meter {
         }
     }
 
-    /// The text of the rule that consumed last, as far as it is stored here: a log stores no limit.
+    /// The text of the rule that consumed last, from what is stored here: a log stores no limit.
     pub fn rule(&self, name: Option<Name>) -> String {
         let (params, period_us) = (self.params(), self.period_us());
         match each_meter!(self, it => it.limit()) {

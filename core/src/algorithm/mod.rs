@@ -153,9 +153,9 @@ pub(crate) trait Algorithm {
         rule.period_us()
     }
 
-    /// True if a rule can read it as it is: both are of one shape and period. A named rule that
-    /// neither drains nor adds units reads a meter of its kind whatever the periods are: after
-    /// reshaping, the meter would no longer know when it ends.
+    /// True if a rule can read the state as it is: both have the same shape and period. A named rule
+    /// that neither drains nor adds units reads any state of its algorithm, even of another period. A
+    /// reshaped state would no longer know when it ends.
     #[inline]
     fn fits(&self, rule: &Rule) -> bool {
         let params = self.params();
@@ -175,9 +175,9 @@ pub(crate) trait Algorithm {
     /// Consumes for a rule of its shape at `at_us >= last_us`.
     fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32);
 
-    /// When the state ends: nothing in it counts any more for the rule that consumed last, as that
-    /// rule then was; in a log, for any rule that consumed. From then on every rule reads the state
-    /// as empty.
+    /// When the state ends: nothing in it counts any more for the rule that consumed last, as the
+    /// rule was then. A log ends when this holds for every rule that consumed from it. From then on
+    /// every rule reads the state as empty.
     fn ends(&self) -> Moment;
 
     /// When nothing counts any more for a rule of its shape.
@@ -190,8 +190,8 @@ pub(crate) trait Algorithm {
         self.ends()
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
-    /// because a refund that gave nothing back is not propagated. `window_us` says how far back.
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0:
+    /// such a refund is not propagated. `window_us` says how far back.
     fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64;
 
     /// The part of a report that only this algorithm has. `at_us` is `None` if the state's last time
@@ -252,14 +252,15 @@ pub(crate) trait Held {
     /// Lowers the level at its last time.
     fn take_off(&mut self, _level: u128) {}
 
-    /// Gives back up to `units` of what was consumed at `stamp_us`, as far as it still counts at
-    /// `at_us >= last_us`, is still in a log, or is kept for graphs. Returns how many, and changes
-    /// nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
+    /// Gives back up to `units` that were consumed at `stamp_us`. Only units come back that still count
+    /// at `at_us >= last_us`, are still in a log, or are kept for graphs. Returns how many, and
+    /// changes nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
     fn give_back(&mut self, _stamp_us: u64, _at_us: u64, _units: u64) -> u64 {
         0
     }
 
-    /// Consumes what a settled hold cost beyond its charge, at `at_us >= last_us`, beyond any limit.
+    /// Consumes at `at_us >= last_us` what a settled hold cost beyond its charge, even if that
+    /// exceeds the limit.
     fn consume_excess(&mut self, excess: Excess, at_us: u64);
 }
 

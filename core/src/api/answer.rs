@@ -40,8 +40,8 @@ pub enum Answer {
     Denied {
         /// How long until it would pass, if nothing else happens; `None`: never.
         wait: Option<Duration>,
-        /// The index of the rule that denies longest; `None` while an earlier denial bans the client
-        /// (`ban=`), because no rule decides then.
+        /// The index of the rule that denies longest. `None` while an earlier denial bans the client
+        /// (`ban=`): no rule decides then.
         rule: Option<usize>,
         /// The units that would pass now under that rule.
         remaining: u32,

@@ -9,14 +9,14 @@ use thiserror::Error;
 /// The id of a hold, and how long it lasts.
 ///
 /// [`Limiter::hold`](crate::Limiter::hold) takes it with a check. A hold that is neither settled
-/// nor renewed in time lapses: its charge stands, or returns if the hold is
-/// [`refunding`](Self::refunding), and slots always come back.
+/// nor renewed in time lapses. Then its slots come back. Its charge stands or, if the hold is
+/// [`refunding`](Self::refunding), is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold<'a>(pub(super) HoldOption<'a>);
 
 impl<'a> Hold<'a> {
-    /// A hold with an id of 1 to 64 bytes, unique among the holds of a limiter, that lasts 1 ms to
-    /// 366 days.
+    /// A hold that lasts 1 ms to 366 days. Its id has 1 to 64 bytes, and is unique among the holds of
+    /// a limiter.
     ///
     /// # Errors
     /// [`HoldError::Id`] and [`HoldError::Ttl`], if these bounds are exceeded.
@@ -46,8 +46,8 @@ pub enum Settlement {
     AsCharged,
     /// The charge is given back.
     Refund,
-    /// The real cost of the request in units, more or less than it was charged. The charge of a rule
-    /// with `cost=` stands.
+    /// The real cost of the request in units, which may be more or less than its charge. The charge
+    /// of a rule with `cost=` stands.
     Cost(u32),
 }
 
@@ -73,7 +73,7 @@ pub enum HoldError {
         /// The length of the id.
         bytes: usize,
     },
-    /// The hold would last too short or too long.
+    /// The hold would be too short or too long.
     #[error("the hold lasts {ttl:?}, expected 1ms..366d")]
     Ttl {
         /// What was given.

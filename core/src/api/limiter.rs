@@ -98,8 +98,8 @@ impl Limiter {
         u32::try_from(returned).unwrap_or(units)
     }
 
-    /// Decides a request of `cost` units and, if it may pass, takes a hold on them, so that
-    /// [`settle`](Self::settle) can correct the cost. While the hold lives, the same call is
+    /// Decides a request of `cost` units. If the request may pass, takes a hold on the units:
+    /// [`settle`](Self::settle) can then correct the cost. While the hold lives, the same call is
     /// allowed again, consumes nothing and moves the hold's end.
     ///
     /// ```
@@ -118,8 +118,8 @@ impl Limiter {
     /// ```
     ///
     /// # Errors
-    /// [`HoldError::Refused`], and nothing changed, if a hold with this id lives and had another
-    /// cost, or if there are 50,000 holds.
+    /// [`HoldError::Refused`] if a hold with this id lives and had another cost, or if there are
+    /// 50,000 holds. Nothing has changed then.
     pub fn hold<const HELD: bool>(
         &mut self,
         rules: &Rules<HELD>,
@@ -143,15 +143,15 @@ impl Limiter {
         self.0.settle(id.as_ref(), settlement.of_engine(), micros(now))
     }
 
-    /// Moves the end of a hold: from now, it lasts the time given in `hold`. Returns false, and
-    /// changes nothing, if no hold with its id lives.
+    /// Moves the end of a hold to now plus the length of `hold`. Returns false, and changes nothing,
+    /// if no hold with its id lives.
     pub fn renew(&mut self, hold: &Hold<'_>, now: Duration) -> bool {
         let hold = hold.0.at(micros(now));
         self.0.renew(hold.id, hold.end_us, micros(now))
     }
 
-    /// The time since the Unix epoch at which the limiter becomes [idle](Self::is_idle) if nothing
-    /// consumes before; `None`: never, under a limit of 0.
+    /// When the limiter becomes [idle](Self::is_idle) if nothing consumes before, since the Unix
+    /// epoch; `None`: never, under a limit of 0.
     #[must_use]
     pub fn expires(&self) -> Option<Duration> {
         self.0.deadline().until_us().map(Duration::from_micros)
@@ -172,8 +172,8 @@ impl Limiter {
     }
 }
 
-/// The engine relies on the bound of costs: a log adds them up in 32 bits, and a refund from a log
-/// whose sum has wrapped would not end.
+/// The engine relies on the bound of costs, because a log adds them up in 32 bits. If the sum wrapped,
+/// a refund from the log would not end.
 fn check_of<const HELD: bool>(rules: &Rules<HELD>, cost: u32, now: Duration) -> Check<'_> {
     Check::new(rules.as_slice(), cost.min(MAX_UNITS), micros(now))
 }

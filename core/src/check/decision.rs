@@ -56,12 +56,12 @@ impl Decision {
         }
     }
 
-    /// When a rule admits its cost; the time of the check if it admits it now.
+    /// When a rule admits its cost; if that is now, the time of the check.
     pub(crate) fn admits(rule: &Rule, reading: Reading, check: &Check<'_>) -> Moment {
         Self::admits_later(rule, reading, check).unwrap_or(Moment::At(check.now_us))
     }
 
-    /// When a rule admits its cost, if it denies it now; `None` if it admits it now.
+    /// When a rule will admit the cost that it denies now; `None` if it admits the cost now.
     #[inline(always)]
     fn admits_later(rule: &Rule, reading: Reading, check: &Check<'_>) -> Option<Moment> {
         if !rule.can_ever_admit(check.cost_of(rule)) {
@@ -74,7 +74,7 @@ impl Decision {
         }
     }
 
-    /// Allows a check that repeats a hold. It may proceed at the turn that the hold was given.
+    /// Allows a check that repeats a hold. The check may proceed at the turn that the hold was given.
     pub(crate) const fn allow(&mut self, turn_ms: i64) {
         (self.verdict, self.wait_ms) = (Verdict::Allowed, turn_ms);
     }
@@ -91,8 +91,8 @@ impl Decision {
     }
 
     /// True if this decision precedes another as the answer. A longer denial comes first. If neither
-    /// denies, the decision that admits its own cost fewer times comes first: `remaining / cost` is
-    /// compared as fractions, and a cost of 0 can be admitted any number of times.
+    /// denies, the decision that admits its own cost fewer times comes first: this compares
+    /// `remaining / cost` as fractions. A cost of 0 can be admitted any number of times.
     #[inline(always)]
     pub(crate) fn precedes(&self, cost: u32, other: &Self, other_cost: u32) -> bool {
         let denies = |decision: &Self| decision.verdict != Verdict::Allowed;

@@ -1,5 +1,5 @@
 //! The fast path, which nearly every check takes. All rules of such a check read one state, and the
-//! key holds at most a plan beside it; or the key is empty; or a block or an exemption answers.
+//! key holds nothing else but perhaps a plan. Or the key is empty. Or a block or an exemption answers.
 //!
 //! ```text
 //! one rule                 | pointer -> its state |
@@ -22,8 +22,8 @@ use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 
 impl Limiter {
-    /// Decides as [`Limiter::check_within`] does; `None`, and nothing changed but
-    /// `decisions`, if the check needs the general path.
+    /// Decides as [`Limiter::check_within`] does. If the check needs the general path, returns `None`
+    /// and has changed nothing but `decisions`.
     pub fn check_fast(
         &mut self,
         check: &Check<'_>,
@@ -175,8 +175,8 @@ fn decide(meter: &Meter, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decisio
 }
 
 /// Lets several log rules decide by the log. Returns the time at which they read it, and their
-/// combined needs. `None` if one of the rules is a shadow or is not a log rule, or if they see an
-/// untouched log because the clock stepped back. Also `None` without rules, since nothing says then
+/// combined needs. `None` if one of the rules is a shadow or not a log rule. Also `None` if they see an
+/// untouched log, because the clock stepped back. Also `None` without rules, since nothing says then
 /// what the log has to keep.
 #[inline(always)]
 fn decide_by_log(

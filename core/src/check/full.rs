@@ -1,5 +1,5 @@
-//! What the reply to `FULL` shows of each rule. The short reply does not show a rule's reset, its
-//! period, and when it lets one more unit pass.
+//! What the reply to `FULL` shows of each rule. The short reply shows neither the reset nor the period
+//! of each rule, nor when the rule lets one more unit pass.
 //!
 //! A rule with `r` units remaining has one more unit as soon as it admits a cost of `r + 1`. So the
 //! algorithms need no second formula: each reads its state with that cost.

@@ -20,10 +20,10 @@
 //! - A pause that lies ahead of the clock comes back in the same way.
 //! - Where the check repeats a hold, no rule is evaluated before the hold ends.
 //!
-//! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed,
-//! it is granted the largest cost in the range that every rule with the default cost admits: the
-//! least of their `remaining`, which is exact. A rule with its own cost must admit that cost, and a
-//! shadow never lowers the grant.
+//! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed, the
+//! check is granted the largest cost in the range that every rule without its own cost admits. This is
+//! the least `remaining` of these rules, because `remaining` is exact. A rule with its own cost must
+//! admit that cost, and a shadow never lowers the grant.
 
 use super::{
     Bounds, Budget, CheckError, Decision, Outcome, Refusal, View, longer, until_all_admit,
@@ -61,8 +61,8 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
 /// none for a key whose block or exemption answers. [`Limiter::fill_resets`] fills in their resets.
 ///
 /// # Errors
-/// [`CheckError`], and nothing changed, if a key would hold more than it may, or if the check
-/// repeats a hold with another cost.
+/// [`CheckError`] if a key would have too many states or holds, or if the check repeats a hold with
+/// another cost. Nothing has changed then.
 pub fn check_keys(
     keys: &mut [KeyCheck<'_>],
     bounds: Bounds,
@@ -148,8 +148,8 @@ pub(crate) fn peek_key(
     Outcome::unchanged(summary, key.check.cost, key.outcome.standing)
 }
 
-/// Replaces a default cost that is a range by the grant, on all keys: the least that any key grants.
-/// A key that repeats a hold grants what the hold was charged.
+/// If the default cost is a range, replaces it on all keys by the grant: the least that any key
+/// grants. A key that repeats a hold grants what the hold was charged.
 fn grant<L: Deref<Target = Limiter>>(
     keys: &mut [KeyCheck<'_, L>],
     denied: bool,
@@ -170,8 +170,8 @@ fn grant<L: Deref<Target = Limiter>>(
     }
 }
 
-/// The answer of all keys: the longest wait or block if the check is denied, else the
-/// least remaining/cost and the longest turn; the first of equals.
+/// The answer of all keys, the first of equals. If the check is denied, it is the longest wait or
+/// block. Otherwise it is the least remaining/cost, with the longest turn.
 fn conclude<L: Deref<Target = Limiter>>(
     keys: &[KeyCheck<'_, L>],
     denied: bool,
@@ -293,8 +293,8 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         granted.unwrap_or(most).clamp(least, most)
     }
 
-    /// The decision of this key's block, of its pause or of its deciding rule, and the cost that it
-    /// was made for; `None` if the key is exempt or has only shadows.
+    /// The decision of this key's block, pause or deciding rule, and the cost for which it was made.
+    /// `None` if the key is exempt or has only shadows.
     fn summary(
         &self,
         denied: bool,
@@ -388,8 +388,8 @@ impl KeyCheck<'_> {
         }
     }
 
-    /// Shortens a ban that a step of the clock made longer, and adds a check with `META` to the
-    /// history even if it consumed nothing.
+    /// Shortens a ban that a step of the clock made longer. Adds a check with `META` to the history,
+    /// even if the check consumed nothing.
     fn finish(&mut self, summary: Decision) {
         let outcome = &mut self.outcome;
         (outcome.summary, outcome.cost) = (summary, self.check.cost);

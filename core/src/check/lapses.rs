@@ -11,11 +11,11 @@
 //!
 //! Lapses only free units, and a rule that admits goes on admitting. So a bisection among the lapses
 //! finds the first lapse after which the rule admits at once. Each step lets holds lapse in a copy of
-//! the rule's state. The rule admits at the lapse found or between the lapse before and this one, as
-//! the copy says. The search starts with short steps, since few lapses are enough for most denials.
+//! the rule's state. The rule admits at that lapse, or between the previous lapse and that one: the
+//! copy says when. The search starts with short steps, since few lapses are enough for most denials.
 //!
 //! A rule of `slots` knows when holds lapse without this search. A key without holds that give back
-//! charges skips it. With very many such holds, a wait is only a lower bound: see `budget`.
+//! charges skips the search. With very many such holds, a wait is only a lower bound: see `budget`.
 
 use super::{Decision, View};
 use crate::algorithm::{Moment, Reading};
@@ -23,8 +23,8 @@ use crate::key::{Holds, LapsedCopy, Verdict};
 use crate::rule::{Kind, Rule};
 use core::slice;
 
-/// A reset and `next_ms` take account of lapses only while a key has at most this number of holds,
-/// because each allowed check computes its reset.
+/// Resets and `next_ms` take account of lapses only while a key has at most this number of holds:
+/// each allowed check computes its reset.
 const MOST_HOLDS_AHEAD: usize = 16;
 
 /// Each step of the search is this number of times as long as the step before.
@@ -37,8 +37,8 @@ impl<'a> View<'a> {
         self.limiter.holds().filter(|holds| holds.any_refunds())
     }
 
-    /// True if lapses give charges back, and the key has so few holds that each check can look ahead
-    /// at them.
+    /// True if lapses give charges back, and the key has few enough holds for each check to look
+    /// ahead.
     #[inline]
     pub fn has_few_refunding_holds(self) -> bool {
         self.refunding_holds().is_some_and(|holds| holds.len() <= MOST_HOLDS_AHEAD)
@@ -81,7 +81,7 @@ impl<'a> View<'a> {
     ///
     /// Giving units back to a log copies its entries. So for a cost, most steps only guess whether a
     /// log rule admits it before the next lapse. The lapse that the guesses find is tested on a copy.
-    /// A guess ignores when the log ends, so none is made if the end may let the rule admit.
+    /// A guess ignores the end of the log. So nothing is guessed if that end may let the rule admit.
     ///
     /// # Errors
     /// A lower bound of that time, if the command has spent its budget.

@@ -17,12 +17,16 @@
 //! decision       what one rule decides, and which rule's decision is the answer
 //! ```
 //!
-//! A denial's wait is computed in four steps: the algorithm's `read` gives the time at which a rule
-//! admits, `Decision::of` turns it into a wait, `Check::deciding_rule` takes the longest of a key's
-//! rules, and `keys::conclude` the longest of all keys. With one rule the fast path calls
-//! `Decision::of` directly. Three things can lengthen a wait: a ban and a pause (in `keys`), and a
-//! rule that will deny only later (in `later_denials`). One can shorten it: a hold that gives back
-//! its charges when it lapses (in `lapses`).
+//! A denial's wait is computed in four steps:
+//!
+//! 1. The algorithm's `read` gives the time at which a rule admits.
+//! 2. `Decision::of` turns that time into a wait.
+//! 3. `Check::deciding_rule` takes the longest wait of a key's rules.
+//! 4. `keys::conclude` takes the longest wait of all keys.
+//!
+//! With one rule the fast path calls `Decision::of` directly. Three things can lengthen a wait: a ban
+//! and a pause (in `keys`), and a rule that will deny only later (in `later_denials`). One thing can
+//! shorten a wait: a hold that gives back its charges when it lapses (in `lapses`).
 
 pub(crate) mod ban;
 pub(crate) mod budget;

@@ -10,8 +10,8 @@ impl Limiter {
     /// if a block or an exemption answers. [`Self::fill_resets`] fills in their resets.
     ///
     /// # Errors
-    /// [`CheckError`], and nothing changed, if the key would hold more than it may, or if the check
-    /// repeats a hold with another cost.
+    /// [`CheckError`] if the key would have too many states or holds, or if the check repeats a hold
+    /// with another cost. Nothing has changed then.
     #[inline]
     pub fn check_within(
         &mut self,

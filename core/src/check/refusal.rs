@@ -1,10 +1,10 @@
 //! Why a check is refused. A refused check replies with an error and changes nothing.
 //!
 //! Clients choose the names of rules, and every check walks all states of its key, so the number of
-//! states is limited. Only a check that creates a state can exceed the limit. How many states the
-//! check creates and drops is known only once it is recorded, so it is first recorded on a copy. No
-//! copy is needed if all rules have their states, or if the key has room for one more state per rule.
-//! Replicas and loaders skip this test: they record what a primary did.
+//! states is limited. Only a check that creates a state can exceed the limit. Only recording a check
+//! shows how many states it creates and drops, so the check is first recorded on a copy. No copy is
+//! needed if all rules have their states, or if the key has room for one more state per rule. Replicas
+//! and loaders skip this test: they record what a primary did.
 
 use crate::key::{Change, Check, CheckOptions, Compound, Limiter};
 use crate::rule::Excerpt;
@@ -31,7 +31,7 @@ impl Bounds {
     pub const ANY: Self = Self { max_states: usize::MAX, max_holds: usize::MAX };
 }
 
-/// A key of the check refused it.
+/// A key refused the check.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("key {key}: {why}")]
 pub struct CheckError {

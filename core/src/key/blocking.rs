@@ -41,8 +41,8 @@ impl Limiter {
         });
     }
 
-    /// Shortens a ban to its length from now if the clock stepped back since the ban was set:
-    /// otherwise the ban would last longer by that step. Returns true if this shortened the ban.
+    /// Shortens a ban to its length from now, if the clock stepped back since the ban was set. Without
+    /// this the ban would last longer by that step. Returns true if this shortened the ban.
     pub(crate) fn shorten_ban(&mut self, now_us: u64) -> bool {
         let Some(compound) = self.compound_mut() else { return false };
         let shortened = compound.standing.as_mut().is_some_and(|standing| standing.shorten(now_us));

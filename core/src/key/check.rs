@@ -72,8 +72,8 @@ impl<'a> Check<'a> {
         rules.map(|rule| self.cost_of(rule)).max().unwrap_or(0)
     }
 
-    /// How far the clock may step back before `rule` ignores its state: by the rule's window or,
-    /// for the log, by the longest window of the check's log rules, which share it.
+    /// How far the clock may step back before `rule` ignores its state: by the rule's window. For the
+    /// log, it is the longest window of the check's log rules, which share the log.
     pub(crate) fn window_us_of(&self, rule: &Rule) -> u64 {
         if rule.kind() == Kind::Log { Needs::of(self.rules).window_us } else { rule.period_us() }
     }
@@ -100,7 +100,7 @@ impl<'a> Check<'a> {
 pub struct Meta<'a> {
     /// What the entry of the check shows in the history.
     pub text: &'a [u8],
-    /// How many checks the key's history keeps; at least 1.
+    /// The number of checks that the key's history keeps; at least 1.
     pub keep: u32,
 }
 

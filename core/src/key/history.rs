@@ -1,13 +1,13 @@
 //! The history of a key: its last checks, with the callers' text.
 //!
-//! A check with `META` starts the history. From then on it gets an entry from every check with
+//! A check with `META` starts the history. From then on the history gets an entry from every check with
 //! `META` and from every check that consumes. It is a ring: a new entry evicts the oldest.
 //!
-//! If the clock stepped back so far that the newest entry lies more than a window ahead, the
+//! The clock may step back so far that the newest entry lies more than a window ahead. Then the
 //! history is cleared: a wrong clock must not keep a key alive for years.
 //!
-//! No decision reads it. Each entry keeps the history alive for the longest window of the check's
-//! rules, but at least an hour: an operator who asks why a limit of one second denied a request
+//! No decision reads the history. Each entry keeps it alive for the longest window of the check's
+//! rules, but at least for an hour. An operator who asks why a limit of one second denied a request
 //! needs more than a second.
 
 use super::Verdict;

@@ -3,14 +3,14 @@
 //! ```text
 //!            states                         holds
 //!   check    consume ---- charge ---------> take
-//!   settle   give back, or consume more <-- end        as if the check had cost that much
+//!   settle   give back, or consume more <-- end        as if the check had had the settled cost
 //!   lapse    give back, if REFUND <-------- end        at the hold's end
 //! ```
 //!
 //! Lapsing depends on state and time only. Every change of a key at `now_us` first ends the holds
-//! that have lapsed, ordered by end and id. Each ends as of its end; but a hold that lies ahead of a
-//! clock that stepped back ends as of `now_us`. So a replica that makes the same changes at the same
-//! times has the same holds.
+//! that have lapsed, ordered by end and id. A hold ends as of its end or, if it lies ahead of a clock
+//! that stepped back, as of `now_us`. So a replica that makes the same changes at the same times has
+//! the same holds.
 
 use super::{Charge, Check, Compound, Hold, HoldRequest, Holds, Length, Limiter, Settlement};
 use crate::algorithm::{Moment, Needs, State, Take, effective_time};
@@ -45,7 +45,7 @@ impl Limiter {
             || holds.length_of(repeated) != request.length_from(check.now_us)
     }
 
-    /// A live hold's charge for a rule, if its state is still there.
+    /// A live hold's charge for a rule, if the charged state is still there.
     pub(crate) fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
         let (holds, place) =
             (self.holds()?, self.states().iter().position(|state| state.fits(rule))?);
@@ -72,7 +72,7 @@ impl Limiter {
     }
 
     /// The first step of a check: ends the holds that have lapsed, if that changes what rules read.
-    /// Returns true if it changed the key, which must be propagated.
+    /// Returns true if the key changed; this change must be propagated.
     #[inline(always)]
     pub fn lapse_if_due(&mut self, now_us: u64) -> bool {
         let due = self.lapse_is_due(now_us);
@@ -128,8 +128,8 @@ impl Limiter {
         }
     }
 
-    /// Takes a hold for a check that has consumed from the states of these rules, of which at most
-    /// one is a log rule. Does nothing if the key has no room, or has a hold with this id.
+    /// Takes a hold for a check that has consumed from the states of these rules. At most one of them
+    /// is a log rule. Does nothing if the key has no room, or has a hold with this id.
     pub(super) fn take_hold(
         &mut self,
         request: HoldRequest<'_>,

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Most keys have one state, because one rule checks them, or several log rules that share a log. A
-//! limiter is as large as the server's smallest objects, so an allocator with size classes places
-//! it next to those of its key.
+//! limiter is as large as the server's smallest objects. So an allocator with size classes places the
+//! limiter next to the server's objects for the key.
 
 use super::{BanCount, Check, Deadline, History, Holds, Orders, StandingEntry};
 use crate::algorithm::{Moment, State};
@@ -149,7 +149,7 @@ impl Limiter {
         }
     }
 
-    /// Keeps the states for which `keep` returns true. Its second argument tells whether holds were
+    /// Keeps the states for which `keep` returns true. Its second argument says whether holds were
     /// charged on the state.
     pub(super) fn retain(&mut self, keep: impl Fn(&State, bool) -> bool) {
         let keeps = |state: &State, place, holds: Option<&Holds>| {
@@ -240,8 +240,8 @@ impl Limiter {
         any
     }
 
-    /// Drops a block, an exemption, a pause or a plan that has ended, because it would keep the key large
-    /// and its checks off the fast path. Also forgets bans and ends lapsed holds. Called when the key
+    /// Drops a block, an exemption, a pause or a plan that has ended: it would keep the key large and
+    /// the checks off the fast path. Also forgets bans and ends lapsed holds. Called when the key
     /// changes anyway, on replicas too.
     pub(super) fn drop_ended(&mut self, now_us: u64) {
         if self.compound().is_none() {

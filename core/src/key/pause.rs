@@ -1,5 +1,5 @@
-//! The pause of a key. Its clients share a service, the upstream, which has told one of them to come
-//! back later. Until then every check is denied.
+//! The pause of a key. The key's clients share a service, the upstream, which has told one of them to
+//! come back later. Until that time every check is denied.
 //!
 //! Workers report the same pause one by one, each with an end by its own clock. So a pause only
 //! grows: of two ends the later one stands. If the clock steps back by more than the pause's length,

@@ -49,8 +49,8 @@ impl Limiter {
                 }
             }
         }
-        // A hold has one charge on the log, for one of the log rules: if possible for a rule that is
-        // not a shadow, and then for a rule that takes the default cost.
+        // A hold has one charge on the log, for one of the log rules. Prefers a rule that is not a
+        // shadow, and among these a rule that takes the default cost.
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
@@ -130,9 +130,9 @@ impl Limiter {
         })
     }
 
-    /// Drops states that have not mattered for two windows, so that a key does not grow when it is
-    /// checked under new rules again and again. (Two, so that a clock that steps back by one window
-    /// still finds them.) Keeps the states of this check's rules, on which it may take a hold.
+    /// Drops states that have not mattered for two windows. Without this, a key would grow when it is
+    /// checked under new rules again and again. After one window, a clock that steps back by a window
+    /// would miss a state. Keeps the states of this check's rules: the check may take a hold on them.
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state, held| {
             let grace_us = state.meter().period_us().saturating_mul(2);

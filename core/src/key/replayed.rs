@@ -10,8 +10,8 @@
 //!                              | RL.BLOCK                     by its clock the state is over
 //! ```
 //!
-//! So a command without `AT` moves the expiry to an earlier time in one case only: the key has more
-//! time left than anything in it lasts after a check. Then an earlier block or pause set the expiry.
+//! So a command without `AT` moves the expiry to an earlier time in one case only. The key then has
+//! more time left than its contents last after a check: an earlier block or pause set the expiry.
 
 use super::holds::Holds;
 use super::{Deadline, Hold, Limiter};

@@ -7,8 +7,8 @@
 //!          1    2   3  2     1    0     admits c  iff  units of live holds + c <= N
 //! ```
 //!
-//! The key's holds are the rule's state: each occupies as many slots as it costs until it is
-//! settled or lapses. So the count of slots in use cannot drift from the holds, and the slots of a
+//! The key's holds are the rule's state. Until a hold is settled or lapses, it occupies one slot for
+//! each unit of its cost. So the count of slots in use cannot drift from the holds, and the slots of a
 //! crashed worker are freed. The stored state only says that there are such holds, and stores the
 //! rule's name.
 //!

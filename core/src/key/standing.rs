@@ -58,8 +58,8 @@ impl StandingEntry {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
-    /// When it ends, as of `now_us`. A ban ends at most its length after `now_us`: if its stored end
-    /// is later, the clock stepped back since the ban was set.
+    /// When it ends, as of `now_us`. A ban ends at most its length after `now_us`. If its stored end
+    /// is later, the clock has stepped back since.
     fn ends_as_of(&self, now_us: u64) -> Option<u64> {
         let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us.get()));
         self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
@@ -107,8 +107,8 @@ impl BanCount {
         self.forgotten_us > now_us
     }
 
-    /// The count as of `now_us`. It is forgotten at most its span after `now_us`: if the stored time
-    /// is later, the clock stepped back since the last ban was set.
+    /// The count as of `now_us`. It is forgotten at most its span after `now_us`. If the stored time
+    /// is later, the clock has stepped back since the last ban.
     #[must_use]
     pub(crate) fn as_of(self, now_us: u64) -> Self {
         let latest_us = now_us.saturating_add(self.span_us);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_period_in_words_is_missing() {
+    fn an_unknown_period_in_words_counts_as_missing() {
         for text in ["5", "5 per", "5 minutes", "5 per 2 minutes", "2000000000rps", "rps", "+5rps"]
         {
             let error = Rule::from_text(text.as_bytes()).expect_err(text).to_string();

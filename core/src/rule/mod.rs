@@ -5,9 +5,9 @@
 //! another algorithm.
 //!
 //! A rule is a *view*: it says how much may be consumed. A state holds how much has been
-//! consumed, and the rule's *identity* says which state it reads: the name if it has
-//! one, else the algorithm, the period and the options that shape the state. The limit,
-//! the burst, the queue and the cost are not part of the identity, so they can change from
+//! consumed. The rule's *identity* says which state it reads. The identity is the rule's name
+//! or, without a name, the algorithm, the period and the options that shape the state. The
+//! limit, the burst, the queue and the cost are not part of the identity: they can change from
 //! call to call, and the state stays.
 
 mod cost;
@@ -301,8 +301,7 @@ impl Rule {
 
     /// A hash of all that decides: rules with equal hashes admit and deny a cost alike.
     pub fn hash_of_limit(&self, mut hasher: impl Hasher) -> u64 {
-        // Lists every field, so that a new field does not compile until it is hashed or left out
-        // here.
+        // Lists every field: a new field does not compile until it is hashed or left out here.
         let Self {
             params,
             limit,

@@ -69,8 +69,8 @@ fn limiters_take_the_memory_that_is_explained() {
     }
 }
 
-/// The number of units that a client gets in the period that starts at `first_us`, if it requests as
-/// many as it can at every microsecond. Before that it may have taken one unit at `opened_us`.
+/// The number of units that a client gets in the period from `first_us` on, by requesting all it can
+/// at every microsecond. Before that it may have taken one unit at `opened_us`.
 fn flood(rule: &Rule, opened_us: Option<u64>, first_us: u64) -> u64 {
     let mut limiter = Limiter::default();
     let mut decisions = Vec::new();

@@ -1,9 +1,11 @@
 //! The words of `bucket`.
 //!
-//! The worst burst within a period is `B + L - ceil(L/W)`: the first and the last microsecond of a
-//! window are `W-1` apart, and meanwhile `L*(W-1)/W` tokens come back. With `refill=interval` it is
-//! `2B - 1`: `B - 1` just before the tokens come back, and `B` just after. The take that begins the
-//! period is not among them: it comes a whole period before the tokens are back.
+//! The worst burst within a period is `B + L - ceil(L/W)`. The first and the last microsecond of a
+//! window are `W-1` apart, and meanwhile `L*(W-1)/W` tokens come back.
+//!
+//! With `refill=interval` it is `2B - 1`: `B - 1` just before the tokens come back, and `B` just
+//! after. The take that begins the period is not among them: it comes a whole period before the
+//! tokens are back.
 
 use crate::algorithm::{OwnWords, Words, debt};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, share, time};

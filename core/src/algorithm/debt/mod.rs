@@ -10,10 +10,10 @@
 //! leaky    admits c  iff  debt(t) + c <= queue + 1, its turn debt(t)*W/L later
 //! ```
 //!
-//! The debt is stored as whole units and a remainder in `1/W` units, so nothing is ever rounded: in
-//! these fractions a microsecond drains exactly `L`. This is GCRA (ITU-T I.371) with the
-//! theoretical arrival time written as a debt. The limit and the burst can then change without a
-//! conversion, which tokens or a TAT would need at each change of the limit.
+//! The debt is stored as whole units and a remainder in `1/W` units. In these fractions a microsecond
+//! drains exactly `L`, so nothing is ever rounded. This is GCRA (ITU-T I.371) with the theoretical
+//! arrival time (TAT) written as a debt. A debt stays valid when the limit or the burst changes;
+//! tokens or a TAT would need a conversion.
 //!
 //! Units have 32 bits, periods 48 and times 64. A sum of a few products of units
 //! with periods or times stays far below 2^128, so additions cannot overflow.
@@ -33,7 +33,7 @@ use crate::rule::{Kind, Rule};
 /// with size classes places both next to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
-    /// When it was last added to.
+    /// When units were last added.
     pub last_us: u64,
     /// The period, the denominator of `rem`.
     pub period: Uint48,
@@ -138,7 +138,7 @@ impl Debt {
         self.left_at(self.limit, at_us) == 0
     }
 
-    /// What a rule reads if its limit is lower than that of the rule that consumed last.
+    /// What a rule reads if its limit is below the debt's own limit.
     #[cold]
     fn read_until_its_end(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let owed = self.owed_at(rule.limit(), at_us);

@@ -5,8 +5,8 @@
 //! calendar, by the days-from-civil algorithm of Howard Hinnant,
 //! "chrono-Compatible Low-Level Date Algorithms".
 //!
-//! No sum overflows: a time is at most [`LATEST_US`], half the range of an `i64`, and a period,
-//! time zone or month adds little more than a year. A test covers the bounds.
+//! No sum overflows. A time is at most [`LATEST_US`], half the range of an `i64`. A period, a time
+//! zone or a month adds little more than a year. A test covers the bounds.
 #![allow(clippy::arithmetic_side_effects)]
 
 use crate::rule::{Calendar, DAY_US, MINUTE_US};
@@ -17,7 +17,7 @@ const DAY: i64 = DAY_US.cast_signed();
 const MINUTE: i64 = MINUTE_US.cast_signed();
 
 /// The origin of windows, in 2 bytes: the time zone in minutes, and below it two bits for the
-/// calendar's code, which is also saved.
+/// calendar's code. The saved form has the same code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor(i16);
 

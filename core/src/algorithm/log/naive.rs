@@ -45,7 +45,7 @@ pub struct NaiveLog {
     pub latest: NaiveNeeds,
     /// The needs of earlier checks, and when each ends.
     pub past: Vec<(NaiveNeeds, Micros)>,
-    /// True to drop no request ever, for tests whose rules do not change.
+    /// If true, no request is ever dropped; for tests whose rules do not change.
     pub keeps_all: bool,
 }
 

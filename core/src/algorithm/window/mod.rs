@@ -34,8 +34,8 @@ pub use words::worst;
 /// One allocation: a header, then the counts of the last request's sub-interval and of the `res`
 /// before it, newest first. With `res=1` it has 32 bytes, a size class of the allocator.
 ///
-/// A count saturates at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows can get
-/// there, by 280,000 requests of the largest cost in one sub-interval. A saturated count still
+/// A count saturates at 2^48 - 1, after 280,000 requests of the largest cost in one sub-interval. A
+/// limit is at most 10^9, so only `count=all` and shadows can get there. A saturated count still
 /// exceeds the limit. Counts and periods have 48 bits each, so sums of their products stay far
 /// below 2^128.
 #[derive(Clone, Debug, PartialEq, Eq)]

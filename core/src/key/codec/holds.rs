@@ -137,8 +137,8 @@ fn each_on_its_own_state(charges: &[Charge]) -> bool {
     tracks.is_sorted_by(|one, next| one < next)
 }
 
-/// Loads a charge of the hold with this id, and creates the track of its state if missing. Of a
-/// charge with a least debt, also returns the number of older least debts, and its own.
+/// Loads a charge of the hold with this id, and creates the track of its state if missing. For a
+/// charge with a least debt, also returns the number of older least debts, and that debt.
 fn load_charge(
     saved: SavedCharge,
     id: &[u8],

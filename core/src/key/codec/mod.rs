@@ -139,8 +139,8 @@ fn load_standing(saved: SavedStanding<'_>) -> Result<StandingEntry, DecodeError>
     Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)? })
 }
 
-/// Takes what follows the other parts if the key has a pause or a plan: the pause or its absence,
-/// and then the plan, if any.
+/// Takes the last parts, which only a key with a pause or a plan has. The pause or its absence comes
+/// first, and then the plan, if any.
 fn load_orders(body: &mut &[u8]) -> Result<Option<Box<Orders>>, DecodeError> {
     let left = body.len();
     if left == 0 {

@@ -1,6 +1,6 @@
 //! What a hold is charged on a state, and how settling corrects the charge.
 //!
-//! A charge that turns out too high is corrected *as if the check had cost less*: the difference is
+//! A charge that turns out too high is corrected *as if the check had cost less*. The difference is
 //! given back where it was charged, except units that have come back by themselves.
 //!
 //! If a charge turns out too low, settling consumes the difference unconditionally.

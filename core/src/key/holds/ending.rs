@@ -8,8 +8,8 @@ use super::{Id, Track};
 use crate::key::{Charge, Hold, Holds};
 use alloc::vec::Vec;
 
-/// If at least one in this number of holds has lapsed, all of these end in one pass instead of one
-/// by one.
+/// Lapsed holds end in one pass instead of one by one, if they are at least one in this number of all
+/// holds.
 const MANY: usize = 64;
 
 impl Holds {

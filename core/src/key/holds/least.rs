@@ -1,16 +1,16 @@
 //! The least debt of a token bucket since each of its holds was taken.
 //!
 //! A settled hold gives back what it was overcharged, but at most the bucket's least debt since the
-//! check: the least that the bucket owed before each later consumption, or owes now. When the debt
-//! was least, no more of the charge can have been left than the bucket owed in total.
+//! check. The least debt is the least that the bucket owed before each later consumption, or owes now.
+//! At that moment the bucket owed no more in total, so no more of the charge was left.
 //!
 //! ```text
 //! hold taken   50 owed . . . 30 owed, another takes 30, 60 owed . . . now 40 owed
 //! its least    50            30                                        30
 //! ```
 //!
-//! From older to younger holds the least debt never falls, because an older one has seen every debt
-//! that a younger one has. So the *steps* between neighbours are never negative, and each event
+//! From older to younger holds the least debt never falls, because an older hold has seen every debt
+//! that a younger hold has seen. So the *steps* between neighbours are never negative, and each event
 //! changes few of them:
 //!
 //! ```text

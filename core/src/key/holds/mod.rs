@@ -7,9 +7,9 @@
 //!          tracks  what the holds of one state have in common
 //! ```
 //!
-//! The two orders are rings of 2 and 6 bytes a hold: an insertion makes O(log n) comparisons and
-//! moves at most half of a ring, 30 kB for 10,000 holds. Balanced trees would move nothing, but
-//! take 16 more bytes per hold and are no faster.
+//! The two orders are rings of 2 and 6 bytes a hold. An insertion makes O(log n) comparisons and
+//! moves at most half of a ring: 30 kB for 10,000 holds. Balanced trees would move nothing, but take
+//! 16 more bytes per hold and are no faster.
 //!
 //! ```text
 //! request      what callers ask of holds
@@ -117,7 +117,7 @@ impl Holds {
         self.refunding > 0
     }
 
-    /// The ranks in the lapse order of the holds that lapse after `now_us` and before `until`.
+    /// The range of ranks, in the lapse order, of the lapses after `now_us` and before `until`.
     pub fn lapses_between(&self, now_us: u64, until: Moment) -> Range<usize> {
         let end = match until {
             Moment::At(us) => self.count_ended(us.saturating_sub(1)),
@@ -152,8 +152,8 @@ impl Holds {
         self.by_end.back().and_then(|lapse| self.hold(lapse.row)).map_or(0, Hold::end_us)
     }
 
-    /// The rank in the order of ids of a hold to add; `None` if a hold has its id, or if the key has
-    /// the most holds that it can.
+    /// The rank in the order of ids at which to add a hold. `None` if a hold has this id already, or
+    /// if the key is full.
     pub fn free_rank(&self, id: &[u8]) -> Option<usize> {
         self.rank_of_id(id).err().filter(|_| self.len() < MOST_HOLDS)
     }
@@ -234,7 +234,8 @@ impl Holds {
         }
     }
 
-    /// Call this when another state, without holds, replaces the state at a place.
+    /// Detaches the state at a place from its track, because another state replaces it or no charge is
+    /// left on it.
     pub fn replace_state(&mut self, place: usize) {
         let Some(number) = self.numbers.get_mut(place) else { return };
         let number = core::mem::replace(number, TrackNumber::NONE);

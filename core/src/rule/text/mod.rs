@@ -14,9 +14,9 @@
 //! and validates that. Names are lower case, integers are digits only, and an option
 //! may be given once: a text has at most one reading.
 //!
-//! `Display` prints the canonical text: the algorithm always named, the period
-//! in its longest unit, options in one order and only where they differ from
-//! the default.
+//! `Display` prints the canonical text. It always names the algorithm, and has the
+//! period in its longest unit. It has the options in one order, and only those that
+//! differ from their defaults.
 
 use super::{
     CommonOption, Excerpt, Kind, Ladder, Name, Period, Rule, RuleError, RuleOption, RuleSpec, Unit,
@@ -211,7 +211,7 @@ fn wrong(what: &'static str, given: &[u8], expected: &'static str) -> RuleError 
 /// The units of a rule's period.
 const RULE_UNITS: &str =
     "ms, s (sec, second), m (min, minute), h (hour), d (day), w (week) or month";
-/// The units of the period that is the value of an option.
+/// The units of a period that is an option's value.
 const SPAN_UNITS: &str = "ms, s (sec, second), m (min, minute), h (hour), d (day) or w (week)";
 
 /// Reads a period; errors call it `of` and expect one of these units. A count that overflows
@@ -266,7 +266,7 @@ impl Display for Rule {
     }
 }
 
-/// Writes an option, unless it has no value: it is then at its default.
+/// Writes an option. Without a value the option has its default, and is not written.
 pub(crate) fn write_option(
     f: &mut Formatter<'_>,
     option: &str,

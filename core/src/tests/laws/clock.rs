@@ -136,7 +136,7 @@ proptest! {
     #![proptest_config(cases(3_000))]
 
     #[test]
-    fn no_step_of_the_clock_locks_out(rule in rule(), start_us in start(), steps in steps(true)) {
+    fn no_step_of_the_clock_locks_a_client_out(rule in rule(), start_us in start(), steps in steps(true)) {
         let rules = [rule];
         let mut run = Run { rules: &rules, limiter: Limiter::default(), now_us: start_us };
         // Waits are rounded up to the millisecond.
@@ -176,8 +176,7 @@ proptest! {
     ) {
         let rules = [rule];
         let mut run = Run { rules: &rules, limiter: Limiter::default(), now_us: start_us };
-        // The time of the state, once there is a state, and the units that have passed since the
-        // state reached that time.
+        // The time of the state, if any, and the units that have passed since the state reached it.
         let (mut stands_us, mut passed) = (None, 0);
         for step in steps {
             run.limiter = unblocked(&run.limiter);

@@ -1,4 +1,4 @@
-//! A slot and a pause while the clock steps back and forth, compared with their definition: each is in
+//! A slot and a pause while the clock steps back and forth, compared with their definition. Each is in
 //! effect from one length before it was set until its end. So after any step, no wait is longer than
 //! twice the longest length.
 

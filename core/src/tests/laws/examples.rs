@@ -129,7 +129,7 @@ fn a_queue_gives_each_its_turn() {
     assert_eq!((summary.verdict, summary.limit, summary.wait_ms), (Verdict::Limited, 4, 500));
 }
 
-/// A check with a default cost and costs by name.
+/// A check with a default cost and named costs.
 fn check_costs(
     limiter: &mut Limiter,
     line: &str,
@@ -277,7 +277,7 @@ fn a_refund_reaches_back_the_longest_window() {
 /// The clock stepped back, so the log is read at its last time. At that time the shorter window is
 /// over.
 #[test]
-fn a_window_over_at_the_logs_time_has_reset() {
+fn a_window_that_is_over_at_the_logs_time_has_reset() {
     let rules = [
         RuleSpec { count_all: true, ..spec(Kind::Log, 1, 1, Unit::Hour) }.validate().unwrap(),
         rule(Kind::Log, 1, 1, Unit::Second),

@@ -1,5 +1,5 @@
 //! The honest wait: without other traffic, a denied request is allowed after `wait_ms` and
-//! denied 1 ms earlier, and `wait_ms` is -1 if and only if the request can never pass. The key may
+//! denied 1 ms earlier. `wait_ms` is -1 if and only if the request can never pass. The key may
 //! expire meanwhile, from its deadline on: that changes no answer.
 
 use super::rules::{alike, rule_set};

@@ -1,4 +1,4 @@
-//! Ban ladders: the count of a key's bans chooses the rung, and is forgotten in time.
+//! Ban ladders: the count of a key's bans chooses the rung, and is forgotten after its time.
 
 use super::{cases, check};
 use crate::check::{Ban, Outcome};
@@ -302,7 +302,7 @@ fn a_ladder_rises_stays_and_is_forgotten() {
 }
 
 #[test]
-fn a_ban_without_rungs_counts_nothing() {
+fn a_ban_of_one_rung_counts_nothing() {
     let rules = rules_of_line("3/m,ban=1m");
     let mut limiter = Limiter::default();
     assert_eq!(offend(&mut limiter, &rules, 0), 60_000);
@@ -331,7 +331,7 @@ fn of_two_ladders_the_longest_ban_stands_and_counts_once() {
 }
 
 #[test]
-fn a_longer_ban_without_rungs_stands_and_the_ladder_counts() {
+fn a_longer_ban_of_one_rung_stands_and_the_ladder_counts() {
     let rules = rules_of_line("0/m,name=a,ban=10m 0/h,name=b,ban=1m:2m:3m:1h");
     let mut limiter = Limiter::default();
     for (ms, rule, ban_ms, bans) in [

@@ -47,7 +47,7 @@ fn within_three(limiter: &mut Limiter, line: &str, now_us: u64) -> Result<Verdic
 }
 
 #[test]
-fn only_checks_that_make_a_state_are_refused() {
+fn only_checks_that_create_a_state_are_refused() {
     let mut limiter = with_states(3);
     let mut check = |line: &str| within_three(&mut limiter, line, START_US);
     for (line, answer) in [

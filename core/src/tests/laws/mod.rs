@@ -14,7 +14,7 @@
 //! everything       groups of all rules share a key, with holds, refunds and a clock that steps
 //! holds            holds change no decision, settle as if the check had cost less, and return
 //!                  no unit twice
-//! ladders          the count of a key's bans chooses the rung, and is forgotten in time
+//! ladders          the count of a key's bans chooses the rung, and is forgotten after its time
 //! fast_path        the fast path answers as the general path does
 //! replica          a replica that records what was decided stays equal
 //! max_states       a key never holds more states than it may

@@ -58,7 +58,7 @@ fn undoes_a_check(traffic: &Traffic, named: bool) -> TestCaseResult {
     })
 }
 
-/// The limiter after a check at this default cost has been refunded.
+/// Refunds a check at this default cost, and returns the limiter.
 fn undone(
     limiter: &Limiter,
     rules: &[Rule],

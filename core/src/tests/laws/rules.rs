@@ -207,8 +207,8 @@ pub fn with_slots(
         .prop_map(|(slots, rules)| distinct([slots, rules].concat()))
 }
 
-/// Rules that charge no denials and settle exactly, as if the check had had the settled cost: no window
-/// opens with its first request.
+/// Rules that charge no denials and settle exactly, as if the check had had the settled cost. No window
+/// of theirs opens with its first request.
 pub fn settled_exactly(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     let kind = prop::sample::select(&SETTLED_EXACTLY[..]);
     let rule = kind.prop_flat_map(|kind| of_kind(kind, option::weighted(0.3, name())));
@@ -267,7 +267,7 @@ fn with_cost(rule: &Rule, cost: Option<u32>) -> Rule {
     spec.validate().expect("a valid rule")
 }
 
-/// The rule with the default cost.
+/// The rule without a cost in its text.
 pub fn uncosted(rule: &Rule) -> Rule {
     with_cost(rule, None)
 }

@@ -1,5 +1,5 @@
 //! Several callers check one key with different log rules. Of the checks that contain a log rule, the
-//! rule never admits more than its limit in any of its windows, whatever rules other checks contain.
+//! rule admits at most its limit in any of its windows. The rules of other checks do not matter.
 
 use super::rules::charging_logs;
 use super::{cases, check, cost_of};

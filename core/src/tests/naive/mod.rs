@@ -235,8 +235,8 @@ impl Owned {
         }
     }
 
-    /// True if the rule reads the state as it is. A rule that never drains reads any state of its
-    /// algorithm so.
+    /// True if the rule reads the state as it is. A rule that never drains reads every state of its
+    /// algorithm as it is.
     pub fn has_shape_of(&self, rule: &Rule) -> bool {
         let never_drains =
             || rule.limit() == 0 && matches!(NaiveMeter::of_units(rule, 0, 0), NaiveMeter::Debt(_));

@@ -39,7 +39,7 @@ pub struct Answer {
     pub cost: i128,
     pub decisions: Vec<Decision>,
     pub change: Change,
-    /// The rule that caused a ban, and how long that lasts.
+    /// The rule that caused a ban, and the ban's length in microseconds.
     pub ban: Option<(usize, u64)>,
     /// True if the check made the present ban end earlier.
     pub ban_shortened: bool,
@@ -351,7 +351,7 @@ impl Model {
         state.last = at;
     }
 
-    /// Makes room for a new state: drops states that have not mattered for two of their
+    /// Called before a new state is added. Drops states that have not mattered for two of their
     /// windows, unless a rule of this check reads them.
     fn drop_stale(&mut self, rules: &[Rule], now: Micros) {
         let is_log = |rule: &Rule| rule.kind() == Kind::Log;

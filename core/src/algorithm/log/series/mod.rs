@@ -8,13 +8,13 @@
 //!
 //! The whole series is one allocation, so a check waits for memory once.
 //!
-//! An entry stores the low bytes of its time, in microseconds: enough of them for the span from the
-//! oldest entry to the newest, 4 bytes up to 71 minutes, 5 up to 12.7 days, 6 up to 8.9 years. The
+//! An entry stores the low bytes of its time, in microseconds. Their number depends on the span from the
+//! oldest entry to the newest: 4 bytes up to 71 minutes, 5 up to 12.7 days, 6 up to 8.9 years. The
 //! newest time is stored whole, and restores each entry's whole time from its low bytes. Unlike
 //! differences between entries, low bytes allow random access, so counting a window takes one
-//! search, and a short one if requests come evenly.
+//! search. The search is short if requests come evenly.
 //!
-//! An entry that makes the span too long widens all entries, which copies them. They narrow only
+//! An entry that makes the span too long widens all entries, which copies them. Entries narrow only
 //! when the ring grows or shrinks, which copies it anyway. By then, enough entries were added or
 //! dropped to pay for the copy.
 //!
@@ -22,9 +22,12 @@
 //! of another weight adds a running total beside each entry, so a sum of weights is still one
 //! subtraction. A total may wrap, since only differences are read.
 //!
-//! Rejected: 8-byte timestamps (twice the memory), offsets to a base (a new base after each long
-//! gap: a request every half hour took 16 bytes), differences (counting takes a scan), a counter
-//! tree (memory and pointers for what a search does).
+//! Rejected:
+//!
+//! - 8-byte timestamps: twice the memory.
+//! - Offsets to a base: each long gap needs a new base, so a request every half hour took 16 bytes.
+//! - Differences: counting takes a scan.
+//! - A counter tree: it takes memory and pointers for what a search does.
 
 mod entries;
 mod layout;
@@ -55,8 +58,8 @@ impl Series {
         Self { ring: HeaderSlice::new(head, 0, bytes) }
     }
 
-    /// An empty series with room for this number of entries, which span `span_us` from the oldest to
-    /// the newest; `None` if memory is short. `weighted` if some have more than one unit.
+    /// An empty series with room for this number of entries; `None` if memory is short. `span_us` is
+    /// the time from the oldest to the newest entry. `weighted` if some have more than one unit.
     pub fn with_room(entries: u32, span_us: u64, weighted: bool) -> Option<Self> {
         let width = Width::for_span(span_us);
         let head = Head { newest: Newest::new(0, width), ..Head::default() };

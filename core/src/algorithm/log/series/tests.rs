@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn units_taken_in_one_pass_are_those_taken_one_after_the_other(
+    fn takes_in_one_pass_equal_takes_one_by_one(
         gap_us in prop::sample::select(vec![0, 1_000u64, 200_000_000, 30_000_000_000, 1 << 44]),
         weights in prop::collection::vec(prop_oneof![6 => Just(1u32), 1 => 1..9u32], 1..80),
         dropped in 0..40u64,

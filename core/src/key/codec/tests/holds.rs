@@ -1,4 +1,4 @@
-//! Holds as only a hostile payload has them.
+//! Holds that only a hostile payload can have.
 
 use super::super::holds::SavedCharge;
 use super::super::parts::{DEBT, NO_NAME, NOTHING};

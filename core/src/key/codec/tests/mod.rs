@@ -228,7 +228,7 @@ fn logs_of_other_entries_or_needs_are_not_equal() {
 }
 
 #[test]
-fn a_newer_version_is_refused_by_its_number() {
+fn another_version_is_refused_by_its_number() {
     for version in [0, VERSION + 1, u8::MAX] {
         let mut payload = count_of_bans((1, 1, 1));
         payload[0] = version;

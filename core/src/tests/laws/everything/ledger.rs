@@ -3,7 +3,7 @@
 //! ```text
 //! accounts   for each rule, the costs of the checks that contain it: of these, the rule admits at
 //!            most its limit
-//! log        the costs of all checks for the log: a log rule denies nothing that fits beside these
+//! log        what all checks cost the log: a log rule denies nothing that fits beside this
 //! ```
 //!
 //! The ledger has no needs, tracks or budgets. It reads one thing only from the limiter: the time of
@@ -27,7 +27,7 @@ pub struct Ledger {
     holds: BTreeMap<usize, Hold>,
     /// The times and units that `RL.REFUND` took off the log.
     refunds: Vec<(Micros, i128)>,
-    /// True once any state was refunded. From then on only log rules have accounts.
+    /// True once any state was refunded. From then on only the accounts of log rules are read.
     refunded: bool,
     /// True if a hold was settled after the log had dropped the hold's charge.
     unclear: bool,
@@ -86,8 +86,8 @@ fn last(limiter: &Limiter, rule: &Rule) -> Option<Micros> {
     meter.is_of_kind(rule.kind()).then(|| meter.last_us().into())
 }
 
-/// True if the list of charges determines what is consumed. It does not if a window opens with its
-/// first request, because that window stays open when the request is refunded.
+/// True if the list of charges determines what is consumed. A window that opens with its first request
+/// stays open when that request is refunded, so the list does not determine it.
 fn is_list(rule: &Rule) -> bool {
     match rule.params() {
         Params::Fixed(FixedParams { calendar, .. }) => calendar == Some(Calendar::Epoch),
@@ -98,7 +98,7 @@ fn is_list(rule: &Rule) -> bool {
 }
 
 impl Ledger {
-    /// Whether a hold lives.
+    /// True if a hold lives.
     pub fn lives(&self, id: usize, now_us: u64) -> bool {
         self.holds.get(&id).is_some_and(|hold| hold.lives(now_us))
     }
@@ -397,7 +397,7 @@ impl Ledger {
         live.map(of_hold).sum()
     }
 
-    /// Whether a cost fits beside the listed charges, by the definition of the algorithm.
+    /// True if a cost fits beside the listed charges, by the definition of the algorithm.
     fn fits(&self, rule: &Rule, cost: i128, at: Micros) -> bool {
         let mut model = Model::default();
         let mut items: Vec<&Item> = self.items(rule).iter().filter(|item| item.units > 0).collect();

@@ -3,9 +3,9 @@
 //! resets, blocks, pauses, plans, syncs and restarts. The clock steps back, sometimes by more than the
 //! length of a hold or pause.
 //!
-//! The [`ledger`] is a list of charges. Two things follow from it for each rule: over the settled
-//! checks that contain the rule, it never admits more than its limit, and it never denies without a
-//! reason. The wait is honest as well, and a replica stays equal.
+//! The [`ledger`] is a list of charges. Two things follow from it for each rule. Of the settled checks
+//! that contain the rule, it never admits more than its limit. And it never denies without a reason.
+//! The wait is honest as well, and a replica stays equal.
 
 mod ledger;
 mod scenario;

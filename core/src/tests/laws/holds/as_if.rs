@@ -1,6 +1,6 @@
-//! After a hold is settled for at most what it was charged, every answer is as if the check had had
-//! the settled cost: a history with that cost gives equal answers. What a hold costs beyond its charge
-//! is consumed when it is settled.
+//! After a hold is settled for at most its charge, every answer is as if the check had had the settled
+//! cost. A history with that cost gives equal answers. What a hold costs beyond its charge is consumed
+//! when the hold is settled.
 //!
 //! ```text
 //! limits of counters, and bursts, change   exact
@@ -31,7 +31,7 @@ pub enum Answers {
     NotLooser,
 }
 
-/// The limiter without its holds, as if all charges stood, so that no answer foresees a lapse.
+/// The limiter with all holds settled as charged, so that no answer foresees a lapse.
 fn unforeseeing(limiter: &Limiter, now_us: u64) -> Limiter {
     let mut settled = limiter.clone();
     for id in live_ids(limiter, now_us) {

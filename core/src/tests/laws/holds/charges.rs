@@ -76,7 +76,7 @@ fn a_refund_to_a_rule_of_another_shape_leaves_charges() {
 }
 
 /// A hold may outlive the state that it was charged on. After the end of the state no unit of the
-/// hold comes back, and what it cost beyond its charge is consumed from an empty state.
+/// hold comes back. What the hold cost beyond its charge is consumed from an empty state.
 #[test]
 fn a_hold_returns_nothing_to_a_state_that_has_ended() {
     for (short, long) in [

@@ -1,5 +1,5 @@
-//! A grant from a range of costs is the most that passes: a check at the granted cost would pass, and
-//! a check at one unit more would not.
+//! A grant from a range of costs is the most that passes. A check at the granted cost would pass, but a
+//! check at one unit more would not.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::key::{Check, CheckOptions, Limiter, Verdict};

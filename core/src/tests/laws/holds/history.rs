@@ -37,8 +37,8 @@ struct Hold {
     refund: bool,
 }
 
-/// True if a hold or a pause with this length and this end is in effect: the clock may step back
-/// behind its start by at most its length.
+/// True if a hold or a pause with this length and this end is in effect. The clock may step back
+/// behind the start by at most the length.
 pub fn in_effect(end_us: u64, length_us: u64, now_us: u64) -> bool {
     let start_us = end_us - length_us;
     now_us < end_us && now_us + length_us >= start_us
@@ -49,7 +49,7 @@ impl<'a> History<'a> {
         &self.entries
     }
 
-    /// Whether a hold is live.
+    /// True if a hold is live.
     pub fn lives(&self, id: &[u8], now_us: u64) -> bool {
         let hold = self.holds.get(id);
         hold.is_some_and(|hold| in_effect(hold.end_us, hold.length_us, now_us))
@@ -72,8 +72,8 @@ impl<'a> History<'a> {
         self.note_at(step, change, vec![step.now_us; step.rules.len()]);
     }
 
-    /// Notes a step and how it changed the limiter, if the states of the step's rules had these
-    /// times.
+    /// Notes a step and how it changed the limiter. `at_us` has the time of the state of each of the
+    /// step's rules.
     pub fn note_at(&mut self, step: &Step<'a>, change: Change, at_us: Vec<u64>) {
         let Step { rules, now_us, deed } = *step;
         self.lapse(now_us);

@@ -6,7 +6,7 @@ use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use crate::rule::Rule;
 use crate::tests::rules_of_line;
 
-/// The bytes of all allocations, and how many of them are in use.
+/// The bytes of all allocations, and the bytes in use.
 #[derive(Clone, Copy, Default)]
 pub struct Bytes {
     pub all: usize,

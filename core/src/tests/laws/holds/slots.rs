@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn slots_are_what_live_holds_have(
+    fn slots_in_use_are_the_units_of_live_holds(
         traffic in with_holds(steady(with_slots(rule_set(2)), CALLS, Clock::Forward))
     ) {
         slots_are_live_holds(&traffic)?;

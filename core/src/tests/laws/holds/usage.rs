@@ -1,5 +1,5 @@
-//! If no hold is settled for more than it was charged, the final costs of checks obey the rules:
-//! they are at most the limit in any window, and at most the burst plus the refill in any interval.
+//! If no hold is settled for more than it was charged, the final costs of checks obey the rules. They
+//! are at most the limit in any window, and at most the burst plus the refill in any interval.
 
 use super::history::{Entry, History};
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
