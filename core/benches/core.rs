@@ -15,13 +15,13 @@ const ALGORITHMS: [&str; 5] =
 const LIMIT: u32 = 100;
 const TEXTS: [&str; 3] =
     ["20/m", "bucket:1000000/s,burst=40,name=api", "1/s 20/m 800/d fixed:10000/month"];
-/// How many entries a full log has.
+/// The number of entries of a full log.
 const ENTRIES: [u32; 4] = [10, 100, 10_000, 100_000];
 /// The defaults of the settings.
 const BOUNDS: Bounds = Bounds { max_states: 256, max_holds: 10_000 };
 
 fn main() {
-    // By default divan derives the sample size from the first call, which is cold.
+    // By default divan derives the sample size from the first call, but that call is cold.
     Divan::default().sample_size(1_000).config_with_args().main();
 }
 
@@ -86,8 +86,8 @@ fn parse_rules(bencher: Bencher<'_, '_>, texts: &str) {
     });
 }
 
-/// At half the rate of the limit: at the full rate `window` rules deny, because they weigh the
-/// previous window.
+/// Checks at half the limit's rate. At the full rate `window` rules deny, because they also count
+/// a part of the previous window.
 #[divan::bench(args = ALGORITHMS)]
 fn allowed(bencher: Bencher<'_, '_>, texts: &str) {
     Full::new(texts, LIMIT).bench_allowed(2, bencher);
@@ -98,7 +98,7 @@ fn denied(bencher: Bencher<'_, '_>, texts: &str) {
     Full::new(texts, LIMIT).bench_denied(bencher);
 }
 
-/// At exactly the rate of the limit, so that the log stays full.
+/// Checks at exactly the limit's rate, so that the log stays full.
 #[divan::bench(args = ENTRIES)]
 fn allowed_by_log(bencher: Bencher<'_, '_>, entries: u32) {
     Full::new("log:LIMIT/h", entries).bench_allowed(1, bencher);

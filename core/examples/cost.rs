@@ -1,6 +1,6 @@
-//! What a decision costs as the limit grows: nanoseconds a check at a limit of 10 and of 100,000, and their ratio.
-//! It measures the pure limiter, without a server that would hide the worst case of the search.
-//! `make cost`
+//! Prints the nanoseconds that a check takes at limits of 10 and of 100,000, and their ratio.
+//! It measures the limiter alone: a server would hide the worst case of the search.
+//! Run by `make cost`.
 
 #![allow(clippy::disallowed_types, reason = "a program has a clock")]
 
@@ -12,7 +12,7 @@ const CHECKS: u32 = 400_000;
 const ROUNDS: usize = 9;
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Nanoseconds a check, with the state as full as the limit allows; every other check is denied.
+/// Nanoseconds per check. The state is as full as the limit allows; every other check is denied.
 fn nanos(limit: u32, options: &str, cost: u32) -> f64 {
     let text = options.replace("LIMIT", &limit.to_string());
     let rules: Rules = text.parse().expect("rules");

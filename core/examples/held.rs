@@ -1,4 +1,4 @@
-//! Charges an estimate, and settles what the request really cost.
+//! Charges an estimate, then settles the real cost of the request.
 //! `cargo run -p ratelimit-core --example held`
 
 use ratelimit_core::{Answer, Hold, Limiter, Rules, Settlement};

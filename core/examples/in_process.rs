@@ -1,4 +1,4 @@
-//! Limits the clients of one process: a limiter for each, forgotten when it answers as a new one.
+//! Limits the clients of one process. Each has a limiter, which is dropped when it is idle.
 //! `cargo run -p ratelimit-core --example in_process`
 
 #![allow(clippy::disallowed_types, reason = "a program has a clock")]

@@ -1,4 +1,4 @@
-//! What an hour of traffic gets through, under each algorithm: no clock is read, so it takes
+//! Counts the requests of one hour that each algorithm lets pass. It reads no clock, so it takes
 //! milliseconds.
 //! `cargo run -p ratelimit-core --example simulation`
 

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A check spends most of its time waiting for memory, once per allocation. A `Box` of a struct
-//! with a `Vec` costs two allocations and two more words, and the second allocation can be fetched
-//! only once the first has arrived. A `Box` of an unsized struct is one allocation, but its pointer
-//! takes two words, which do not fit into a 16-byte limiter.
+//! with a `Vec` costs two allocations and two more words. The second allocation can be fetched only
+//! once the first has arrived. A `Box` of an unsized struct is one allocation, but its pointer takes
+//! two words, which do not fit into a 16-byte limiter.
 
 use alloc::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use core::marker::PhantomData;
@@ -24,8 +24,8 @@ pub struct HeaderSlice<H, T: Copy, N: Count = u32> {
 /// The type of a header slice's count.
 ///
 /// # Safety
-/// The type has a size, and every conversion of a value to `u32` gives the same number: the slice
-/// allocates, reads and frees that many items.
+/// The type has a size, and every conversion of a value to `u32` gives the same number. The slice
+/// allocates, reads and frees this number of items.
 pub unsafe trait Count: Copy + Into<u32> {}
 
 // SAFETY: plain integers.
@@ -92,7 +92,7 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
         unsafe { &mut (*self.memory.as_ptr()).header }
     }
 
-    /// How many items there are.
+    /// The number of items.
     #[inline]
     pub fn count(&self) -> N {
         // SAFETY: the allocation is alive.

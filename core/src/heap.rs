@@ -7,8 +7,8 @@ use crate::header_slice::{Count, HeaderSlice};
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::ptr;
 
-/// Visits each heap allocation of a value, through its owner. It may move an allocation, but not
-/// change its contents.
+/// Visits each heap allocation of a value, through its owner. The visitor may move an allocation, but
+/// not change its contents.
 pub trait HeapVisitor {
     /// Visits the allocation of a single value.
     fn boxed<T>(&mut self, owner: &mut Box<T>);
@@ -19,7 +19,7 @@ pub trait HeapVisitor {
     /// Visits the allocation of a vector, which has none if its capacity is 0.
     fn vec<T>(&mut self, owner: &mut Vec<T>);
 
-    /// Visits the allocation of a value that there may be, and then those inside it.
+    /// Visits the allocation of an optional value, and then the allocations inside it.
     fn optional<T>(&mut self, owner: &mut Option<Box<T>>, inner: impl FnOnce(&mut T, &mut Self)) {
         if let Some(value) = owner {
             self.boxed(value);
@@ -27,8 +27,8 @@ pub trait HeapVisitor {
         }
     }
 
-    /// Visits a ring as a vector, because a vector's elements start where its allocation does, and
-    /// a ring's need not. Neither conversion copies the allocation.
+    /// Visits a ring as a vector. A vector's elements start where its allocation starts, but a
+    /// ring's may not. Neither conversion copies the allocation.
     fn ring<T>(&mut self, owner: &mut VecDeque<T>) {
         let mut elements = Vec::from(core::mem::take(owner));
         self.vec(&mut elements);

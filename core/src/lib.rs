@@ -1,7 +1,7 @@
 //! Rate limits, decided by pure functions.
 //!
-//! State, rules, cost and time go in; a decision comes out, and the state has consumed what was
-//! allowed. The crate knows no server, no clock and no I/O, so a proxy, a gateway or a
+//! State, rules, cost and time go in, and a decision comes out. If the decision allows the cost, the
+//! state has consumed it. The crate has no server, no clock and no I/O, so a proxy, a gateway or a
 //! simulation can decide exactly as the module redis-ratelimit does.
 //!
 //! ```
@@ -19,15 +19,15 @@
 //! # Ok::<(), ratelimit_core::RulesError>(())
 //! ```
 //!
-//! The time is always an argument. A program that limits many clients keeps a [`Limiter`] for each,
-//! as `examples/in_process.rs` does; `examples/held.rs` settles holds, and `examples/simulation.rs`
-//! lets an hour of traffic pass in a loop.
+//! The time is always an argument. A program that limits many clients keeps a [`Limiter`] for each:
+//! see `examples/in_process.rs`. `examples/held.rs` settles holds, and `examples/simulation.rs` lets an
+//! hour of traffic pass in a loop.
 //!
 //! The crate is `no_std` and needs `alloc`. The feature `saved` adds the saved form of a key's value
 //! (`key::encode`, `key::decode`), and `serde` lets a configuration hold [`Rules`] as their text.
 //!
-//! These types are all that most programs need. The modules are the engine below them, for this
-//! repository's other crates: it counts microseconds, and checks several keys at once.
+//! Most programs need only the types at the crate's root. The modules are the engine below them, for
+//! this repository's other crates. The engine counts microseconds, and checks several keys at once.
 //!
 //! # The rooms, in reading order
 //!
@@ -36,16 +36,16 @@
 //! header_slice   a header and items in one allocation, with the crate's only unsafe code
 //! exact          integer arithmetic that does not overflow
 //! heap           the heap allocations of a value
-//! saved          the bytes of the saved form, and what refuses them
+//! saved          reads and writes the bytes of the saved form, and tests their bounds
 //! algorithm      the algorithms, a folder each: formula, state, words, saved form
 //! key            a key's value: states, holds, standing, history, when it expires, how it is saved
-//! check          a check: what each rule decides, which one is the answer, what is consumed
+//! check          a check: what each rule decides, which decision is the answer, what is consumed
 //! api            limits in one process: the types at the crate's root
 //! testing        laws and models, for the tests of this repository's other crates
 //! ```
 //!
-//! A room uses only rooms above it, as `scripts/walls` checks; but a rule is of one of the algorithms,
-//! and they read rules.
+//! A room uses only rooms above it, as `scripts/walls` checks. The one exception: a rule contains the
+//! parameters of its algorithm, and the algorithms read rules.
 
 #![cfg_attr(
     not(test),
@@ -78,14 +78,14 @@ mod saved;
 #[cfg(feature = "testing")]
 pub mod testing {
     //! What the tests and the fuzz targets of this repository's other crates use of the laws and the naive
-    //! models. It can change in any release.
+    //! models. This module can change in any release.
 
     pub use crate::key::parts;
     pub use crate::tests::{laws, naive, rules_of_line};
 }
 #[cfg(any(test, feature = "testing"))]
 #[allow(missing_docs, reason = "each file describes its law or model where it opens")]
-// The feature shows only a part of it; the rest is dead code there.
+// The feature `testing` uses only a part of these tests; there the rest is dead code.
 #[cfg_attr(not(test), allow(dead_code, unused_imports))]
 #[cfg_attr(
     not(test),
@@ -99,7 +99,7 @@ pub mod testing {
 )]
 mod tests;
 
-/// Tests the example of the page.
+/// Tests the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

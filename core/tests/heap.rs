@@ -1,5 +1,5 @@
-//! The code that measures and moves a value's memory reaches each of its allocations: a dropped value
-//! frees as many as [`Limiter::visit_heap`] has visited.
+//! The code that measures and moves memory reaches each allocation of a value. A dropped value frees as
+//! many allocations as [`Limiter::visit_heap`] has visited.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How many allocations were visited.
+/// The number of allocations visited.
 #[derive(Default)]
 struct Visited(usize);
 

@@ -18,7 +18,7 @@ struct Bump {
     used: AtomicUsize,
 }
 
-// SAFETY: each allocation is a part of the memory that no other gets.
+// SAFETY: no two allocations get the same part of the memory.
 unsafe impl Sync for Bump {}
 
 // SAFETY: an allocation lies within the memory, is aligned, and overlaps no other.
@@ -45,7 +45,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-// The library `alloc` as Linux targets have it was compiled to unwind, and refers to these.
+// Linux targets ship an `alloc` that was compiled to unwind. It refers to these symbols.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 #[unsafe(no_mangle)]

@@ -1,5 +1,5 @@
-//! The list of algorithms. Another one is a folder, and a line in each part of this file, to which
-//! compile errors lead.
+//! The list of algorithms. To add an algorithm, write its folder and a line in each part of this
+//! file; compile errors show where.
 
 use super::{
     Algorithm, BucketParams, Debt, Fixed, FixedParams, FixedWithPast, Interval, LeakyParams, Log,
@@ -55,8 +55,8 @@ macro_rules! algorithms {
                 match kind { $(Kind::$kind => $params::read(words).map(Self::$kind)),+ }
             }
 
-            /// The same for one of several programs that share a limit, whose part of a number this
-            /// gives.
+            /// The parameters for one of several programs that share a limit. `part` computes its
+            /// part of a number.
             #[must_use]
             pub(crate) fn divided(self, part: impl Fn(u32) -> u32) -> Self {
                 match self { $(Self::$kind(it) => Self::$kind(it.divided(part))),+ }
@@ -76,7 +76,7 @@ algorithms! {
     Bucket(BucketParams), Leaky(LeakyParams), Slots(SlotsParams)
 }
 
-/// Does the same with the parameters of each algorithm.
+/// Runs one expression on the parameters of any algorithm.
 macro_rules! each_params {
     ($params:expr, $it:ident => $do:expr) => {
         match $params {
@@ -91,8 +91,8 @@ macro_rules! each_params {
 }
 pub(super) use each_params;
 
-/// 16 bytes: the algorithm, and a pointer to its allocation, which is only as large as that
-/// algorithm needs.
+/// 16 bytes: the algorithm, and a pointer to its allocation. The size of the allocation depends on
+/// the algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meter {
     Log(Log),
@@ -107,7 +107,7 @@ pub enum Meter {
     Slots(Slots),
 }
 
-/// Does the same with each algorithm's meter.
+/// Runs one expression on the meter of any algorithm.
 macro_rules! each_meter {
     ($meter:expr, $it:ident => $do:expr) => {
         match $meter {

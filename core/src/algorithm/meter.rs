@@ -1,4 +1,4 @@
-//! What an algorithm does, whichever it is.
+//! Calls the algorithm of a meter or of a rule's parameters, whichever it is.
 
 use super::list::{each_meter, each_params};
 use super::{Algorithm, Details, Excess, Held, Meter, Moment, Params, Reading, Words};
@@ -6,7 +6,7 @@ use crate::rule::{DisplayPeriod, Kind, Name, Rule};
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// Functions that do what the algorithm's own function of this name does.
+/// Functions that call the algorithm's own function of the same name.
 macro_rules! forward {
     ($($(#[$attribute:meta])* fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty;)+) => {$(
         $(#[$attribute])*
@@ -23,14 +23,13 @@ impl Meter {
         fn address(&self) -> *const u8;
         /// The parameters of the rule that consumed last.
         fn params(&self) -> Params;
-        /// When it was last added to.
+        /// When units were last added.
         #[inline]
         fn last_us(&self) -> u64;
         /// The length of its window.
         #[inline]
         fn period_us(&self) -> u64;
-        /// How long the window of a rule is at its last time; a month by the calendar has its own
-        /// length.
+        /// The length of a rule's window at the meter's last time. Calendar months differ in length.
         fn window_of(&self, rule: &Rule) -> u64;
         /// True if it holds nothing that could matter.
         fn is_empty(&self) -> bool;
@@ -39,22 +38,23 @@ impl Meter {
         /// What a rule of its shape reads at `at_us >= last_us`.
         #[inline(always)]
         fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading;
-        /// When it ends: when nothing in it counts any more by the rule that consumed last, as it
-        /// then was, or for a log by all rules that did. From then on every rule reads it as empty.
+        /// When the meter ends: nothing in it counts any more for the rule that consumed last, as
+        /// the rule was then. A log ends when this holds for every rule that consumed from it. From
+        /// then on every rule reads the meter as empty.
         #[inline(always)]
         fn ends(&self) -> Moment;
         /// Until when a decision or a reader may need it. Past windows are kept for graphs, so they
         /// may be read after the end.
         #[inline]
         fn matters_until(&self) -> Moment;
-        /// What one unit is in its [`level`](Self::level); `None` if each check takes its full
+        /// The size of one unit in [`level`](Self::level); `None` if a check always takes its full
         /// cost.
         fn unit(&self) -> Option<u64>;
         /// How full it is at `at_us >= last_us`: the debt drained at `limit`, in fractions of a
-        /// unit, or the tokens taken. Other meters always take the full cost, so theirs is 0.
+        /// unit, or the tokens taken. Other meters always take the full cost, so their level is 0.
         fn level(&self, limit: u32, at_us: u64) -> u128;
-        /// The part of a report that only this algorithm has; `at_us` is `None` if it lies too far
-        /// ahead of the clock to count.
+        /// The part of a report that only this algorithm has. `at_us` is `None` if the meter's last
+        /// time lies too far ahead of the clock to count.
         fn details(&self, at_us: Option<u64>) -> Option<Details>;
     }
 
@@ -69,8 +69,8 @@ impl Meter {
         each_meter!(self, it => it.fits(rule))
     }
 
-    /// When a rule of its shape has nothing consumed any more; 0 if it has nothing consumed at
-    /// `at_us`, which may be ahead of the clock.
+    /// When nothing counts any more for a rule of its shape; 0 if nothing counts at `at_us`. That
+    /// time may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
         let clears = each_meter!(self, it => it.clears(rule));
@@ -92,9 +92,8 @@ impl Meter {
         each_meter!(self, it => it.consume(rule, at_us, cost));
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
-    /// because a refund that gave nothing back is not propagated. A log gives back only entries
-    /// within the window.
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0:
+    /// such a refund is not propagated. A log gives back only entries within the window.
     pub fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
         each_meter!(self, it => it.refund(window_us, at_us, units))
     }
@@ -104,16 +103,16 @@ impl Meter {
         each_meter!(self, it => it.take_off(level));
     }
 
-    /// Gives back up to `units` consumed at `stamp_us`: those that still count at `at_us >=
-    /// last_us`, are still in a log, or are kept for graphs. Returns how many, and changes nothing
-    /// if that is 0. `last_us` stays, unless a log loses its newest entry.
+    /// Gives back up to `units` that were consumed at `stamp_us`. Only units come back that still count
+    /// at `at_us >= last_us`, are still in a log, or are kept for graphs. Returns how many, and
+    /// changes nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
     ///
     /// A debt gets nothing back: it does not know when its units were consumed.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
         each_meter!(self, it => it.give_back(stamp_us, at_us, units))
     }
 
-    /// Consumes what a settled hold cost beyond its charge, beyond any limit.
+    /// Consumes what a settled hold cost beyond its charge, even if that exceeds the limit.
     pub fn consume_excess(&mut self, excess: Excess, at_us: u64) {
         if excess.units > 0 {
             let at_us = at_us.max(self.last_us());
@@ -121,7 +120,7 @@ impl Meter {
         }
     }
 
-    /// The text of the rule that consumed last, as far as it is stored here: a log stores no limit.
+    /// The text of the rule that consumed last, from what is stored here: a log stores no limit.
     pub fn rule(&self, name: Option<Name>) -> String {
         let (params, period_us) = (self.params(), self.period_us());
         match each_meter!(self, it => it.limit()) {
@@ -132,7 +131,7 @@ impl Meter {
 }
 
 impl Params {
-    /// The algorithm, and the options that shape its state as a number. Two rules without a name
+    /// The algorithm, and one number for the options that shape its state. Two rules without a name
     /// read one state if their shapes and their periods are equal.
     #[inline]
     pub(crate) fn shape(self) -> (Kind, u32) {
@@ -160,7 +159,7 @@ impl Params {
         each_params!(self, it => it.worst_in_period(rule))
     }
 
-    /// What the identity of a rule without a name is made of, and what is free to change.
+    /// What identifies a rule without a name, and what may change without changing its identity.
     pub(crate) fn identity(self) -> Option<(&'static str, &'static str)> {
         each_params!(self, it => it.identity())
     }

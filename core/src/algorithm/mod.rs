@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! list          the list
-//! meter         what any of them does
+//! meter         calls any of them
 //! log           sliding log
 //! window        sliding window counter
 //! fixed         fixed window, by the calendar or from the first request
@@ -16,13 +16,13 @@
 //! ```text
 //! state         what a rule finds by its identity: a meter, and its name
 //! reading       what a rule reads in a state at a time
-//! debt          what a bucket owes, of `bucket` and `leaky`
-//! open_window   the window now open, of `fixed`, and of `bucket` with `refill=interval`
+//! debt          the state of `bucket` and `leaky`
+//! open_window   the window now open, in `fixed` and in `bucket` with `refill=interval`
 //! uint48        a number in six bytes
 //! ```
 //!
-//! An algorithm is what its state implements, `Algorithm`, `Held` and `Saved`, and what its
-//! parameters do, `Words`.
+//! The state of an algorithm implements `Algorithm`, `Held` and `Saved`. Its parameters implement
+//! `Words`.
 
 pub(crate) mod bucket;
 pub(crate) mod debt;
@@ -60,7 +60,7 @@ pub(crate) use uint48::Uint48;
 pub use window::WindowReport;
 pub(crate) use window::{Window, WindowParams};
 
-/// What was written of a rule that its algorithm reads.
+/// The parts of a rule's text that its algorithm reads.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnWords {
     pub limit: u32,
@@ -92,12 +92,12 @@ impl OwnWords {
     }
 }
 
-/// What an algorithm reads and tells of its parameters.
+/// How an algorithm reads, writes and explains its parameters.
 pub(crate) trait Words: Copy {
     /// The options that only this algorithm takes, in the order of the canonical text.
     const OPTIONS: &'static [OwnOption] = &[];
 
-    /// The parameters that were written; every bound is tested.
+    /// Reads the parameters and tests every bound.
     fn read(words: &OwnWords) -> Result<Self, RuleError>;
 
     /// The options that shape the state, as a number.
@@ -110,7 +110,8 @@ pub(crate) trait Words: Copy {
         limit
     }
 
-    /// The same for one of several programs that share a limit, whose part of a number this gives.
+    /// The parameters for one of several programs that share a limit. `part` computes its part of a
+    /// number.
     #[must_use]
     fn divided(self, _part: impl Fn(u32) -> u32) -> Self {
         self
@@ -122,18 +123,18 @@ pub(crate) trait Words: Copy {
     /// What a rule means, its worst burst and its memory, in sentences.
     fn explain(self, rule: &Rule) -> String;
 
-    /// The most units that can pass within one period, by a limit that is not 0.
+    /// The most units that can pass within one period, if the limit is not 0.
     fn worst_in_period(self, rule: &Rule) -> u64 {
         rule.limit().into()
     }
 
-    /// What the identity of a rule without a name is made of, and what is free to change; `None` if
-    /// all rules of a key read one state.
+    /// What identifies a rule without a name, and what may change without changing its identity;
+    /// `None` if all rules of a key read one state.
     fn identity(self) -> Option<(&'static str, &'static str)>;
 }
 
-/// What an algorithm does with what its rules consumed. A rule can read and consume from it if it
-/// has the rule's shape and period.
+/// The state of an algorithm: what its rules consumed. A rule can read the state and consume from it
+/// if both have the same shape and period.
 pub(crate) trait Algorithm {
     /// The parameters of the rule that consumed last.
     fn params(&self) -> Params;
@@ -144,17 +145,17 @@ pub(crate) trait Algorithm {
     /// The length of its window.
     fn period_us(&self) -> u64;
 
-    /// When it was last added to.
+    /// When units were last added.
     fn last_us(&self) -> u64;
 
-    /// How long the window of a rule is at its last time; a month by the calendar has its own length.
+    /// The length of a rule's window at the state's last time. Calendar months differ in length.
     fn window_of(&self, rule: &Rule) -> u64 {
         rule.period_us()
     }
 
-    /// True if a rule can read it as it is: both are of one shape and period. A named rule that
-    /// neither drains nor adds units reads a meter of its kind whatever the periods are: after
-    /// reshaping, the meter would no longer know when it ends.
+    /// True if a rule can read the state as it is: both have the same shape and period. A named rule
+    /// that neither drains nor adds units reads any state of its algorithm, even of another period. A
+    /// reshaped state would no longer know when it ends.
     #[inline]
     fn fits(&self, rule: &Rule) -> bool {
         let params = self.params();
@@ -174,11 +175,12 @@ pub(crate) trait Algorithm {
     /// Consumes for a rule of its shape at `at_us >= last_us`.
     fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32);
 
-    /// When nothing in it counts any more by the rule that consumed last, as it then was, or for a
-    /// log by all rules that did. From then on every rule reads it as empty.
+    /// When the state ends: nothing in it counts any more for the rule that consumed last, as the
+    /// rule was then. A log ends when this holds for every rule that consumed from it. From then on
+    /// every rule reads the state as empty.
     fn ends(&self) -> Moment;
 
-    /// When a rule of its shape has nothing consumed any more.
+    /// When nothing counts any more for a rule of its shape.
     fn clears(&self, _rule: &Rule) -> Moment {
         self.ends()
     }
@@ -188,12 +190,12 @@ pub(crate) trait Algorithm {
         self.ends()
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
-    /// because a refund that gave nothing back is not propagated. `window_us` is how far back.
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0:
+    /// such a refund is not propagated. `window_us` says how far back.
     fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64;
 
-    /// What only this algorithm tells in a report; `at_us` is `None` if it lies too far ahead of the
-    /// clock to count.
+    /// The part of a report that only this algorithm has. `at_us` is `None` if the state's last time
+    /// lies too far ahead of the clock to count.
     fn details(&self, _at_us: Option<u64>) -> Option<Details> {
         None
     }
@@ -224,7 +226,7 @@ pub(crate) struct Excess {
 }
 
 impl Excess {
-    /// The most units that there may be after it, where a shadow stops at this capacity.
+    /// The most units that may count after the excess: a shadow stops at this capacity.
     pub fn most(&self, capacity: u64) -> u64 {
         match (self.shadow, self.limit) {
             (false, _) => u64::MAX,
@@ -234,10 +236,10 @@ impl Excess {
     }
 }
 
-/// How holds correct what an algorithm counts: what was charged too much is given back *as if the
-/// check had cost less*, as far as it has not come back by itself.
+/// How holds correct what an algorithm counts. Units charged too much are given back *as if the
+/// check had cost less*, except those that have come back by themselves.
 pub(crate) trait Held {
-    /// What one unit is in its [`level`](Self::level); `None` if each check takes its full cost.
+    /// The size of one unit in [`level`](Self::level); `None` if a check always takes its full cost.
     fn unit(&self) -> Option<u64> {
         None
     }
@@ -250,21 +252,23 @@ pub(crate) trait Held {
     /// Lowers the level at its last time.
     fn take_off(&mut self, _level: u128) {}
 
-    /// Gives back up to `units` consumed at `stamp_us`: those that still count at `at_us >=
-    /// last_us`, are still in a log, or are kept for graphs. Returns how many, and changes nothing
-    /// if that is 0. `last_us` stays, unless a log loses its newest entry.
+    /// Gives back up to `units` that were consumed at `stamp_us`. Only units come back that still count
+    /// at `at_us >= last_us`, are still in a log, or are kept for graphs. Returns how many, and
+    /// changes nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
     fn give_back(&mut self, _stamp_us: u64, _at_us: u64, _units: u64) -> u64 {
         0
     }
 
-    /// Consumes what a settled hold cost beyond its charge, at `at_us >= last_us`, beyond any limit.
+    /// Consumes at `at_us >= last_us` what a settled hold cost beyond its charge, even if that
+    /// exceeds the limit.
     fn consume_excess(&mut self, excess: Excess, at_us: u64);
 }
 
-/// Its fields in the saved form. Beside it, `load` takes them again and tests every bound.
+/// Saves the fields of a state. A function `load` beside each implementation takes them again and
+/// tests every bound.
 #[cfg(feature = "saved")]
 pub(crate) trait Saved {
-    /// What the saved form calls the algorithm.
+    /// The algorithm's code in the saved form.
     const CODE: u32;
 
     fn code(&self) -> u32 {

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A window opens no later than the first request counted in it. A request before the last one is
-//! counted at the last one's time, because a state's time never runs backwards; a request after the
-//! end opens another window. A month ends by the calendar instead; its stored period is 31 days.
+//! counted at the last one's time, because a state's time never runs backwards. A request after the
+//! end opens another window. A month ends by the calendar, although its stored period is 31 days.
 
 use super::Uint48;
 #[cfg(feature = "saved")]
@@ -67,8 +67,8 @@ impl OpenWindow {
         self.into = Uint48::saturating(since(self.start_us(), at_us));
     }
 
-    /// The time `us` after the start. From the last request on it is not before the epoch. A
-    /// start before the epoch wraps, as in `since`.
+    /// The time `us` after the start, for times from the last request on: they are not before the
+    /// epoch. A start before the epoch wraps, as in `since`.
     const fn after_start(&self, us: u64) -> u64 {
         self.start_us().cast_unsigned().wrapping_add(us)
     }
@@ -83,7 +83,7 @@ impl OpenWindow {
         fits.then_some(window)
     }
 
-    /// Loads it; a window whose last count lies outside it is refused.
+    /// Loads a window, and refuses it if the last count lies outside it.
     pub fn load(last_us: u64, period_us: u64, start_us: i64) -> Result<Self, DecodeError> {
         check_time(last_us)?;
         check_period(period_us)?;
@@ -115,7 +115,7 @@ mod tests {
         prop_oneof![Just(0), Just(latest), earliest..=0, earliest..=latest]
     }
 
-    /// A period, a start, and a time before, in, at the bounds of or after that window.
+    /// A period, a start, and a time: before that window, in it, after it, or near its bounds.
     fn time() -> impl Strategy<Value = (u64, i64, u64)> {
         (period(), start(), 0..4u8, -2..=2i64, any::<prop::sample::Index>()).prop_map(
             |(period_us, start_us, near, by_us, index)| {

@@ -40,7 +40,8 @@ impl Reading {
         Self { at_us: now_us, remaining: rule.capacity(), admits: Moment::At(now_us), turn_us: 0 }
     }
 
-    /// The reading of a state that ends at `end`, and has not ended yet: by then it is empty.
+    /// Corrects the reading of a state that ends at `end`, in the future. The state is empty from then
+    /// on, so nothing waits longer.
     #[must_use]
     pub fn until(self, end: Moment) -> Self {
         let turn_us =
@@ -48,7 +49,8 @@ impl Reading {
         Self { admits: self.admits.min(end), turn_us, ..self }
     }
 
-    /// What a rule reads if `cost` passes under `limit` now, or else at a later time.
+    /// What a rule reads if `used` of `limit` units count. If the cost does not fit now, it is
+    /// admitted at `later()`.
     #[inline(always)]
     pub fn of_used(
         at_us: u64,
@@ -78,9 +80,9 @@ pub fn effective_time(now_us: u64, last_us: u64, window_us: u64) -> Option<u64> 
 
 /// The earliest time at which a pause or a hold of this length that ends at `end_us` is in effect.
 ///
-/// A pause or hold starts one length before its end. If the clock then steps back by up to one more
-/// length, time stands still for it: it stays in effect until the clock reaches its end. If the
-/// clock steps back by more than that, it is over.
+/// A pause or hold starts one length before its end. The clock may then step back by up to one more
+/// length: the pause or hold stays in effect until the clock reaches its end. After a longer step
+/// back, the pause or hold is over.
 pub const fn not_before_us(end_us: u64, length_us: u64) -> u64 {
     end_us.saturating_sub(length_us.saturating_mul(2))
 }

@@ -4,14 +4,14 @@
 //! exception: a key has one, for all log rules, whatever their names.
 //!
 //! A state outlives the rule that created it. The next call may bring another limit, which leaves
-//! the state as it is; under a name it may also bring another period, other options or another
+//! the state as it is. Under a name the call may also bring another period, other options or another
 //! algorithm. If the shape changed, the state is reshaped; if the algorithm changed, it is dropped.
 //! At a limit of 0 a debt has no end, so a `leaky` rule, or a `bucket` without `refill=interval`,
 //! reshapes nothing while its limit is 0.
 //!
 //! A state [ends](Meter::ends) when nothing in it counts any more for the rule that consumed last,
-//! as that rule then was. Until then the key lives, and from then on every rule reads the state as
-//! empty. So a wait follows from the state and the time, whether or not the key lives longer.
+//! as the rule was then. Until its end the state keeps the key alive; from then on every rule reads
+//! the state as empty. So a wait follows from the state and the time, even if the key lives longer.
 //!
 //! ```text
 //! bucket:1/s,name=n   consumes    |==========)            until a second later
@@ -27,8 +27,8 @@ use alloc::{borrow::Cow, boxed::Box};
 /// 16 bytes, the size of the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Found by its shape. Only a bucket marked as one of `RL.THROTTLE` is found by a name,
-    /// `throttle`; the mark saves a second allocation for the name.
+    /// Found by its shape, except a bucket of `RL.THROTTLE`, which has a mark and is found by the name
+    /// `throttle`. The mark saves a second allocation for the name.
     Plain(Meter),
     Named(Box<Named>),
 }
@@ -116,7 +116,8 @@ impl State {
         }
     }
 
-    /// True if this state and the rule have the same name or both none. The log matches any name.
+    /// True if this state and the rule have the same name, or neither has one. The log matches any
+    /// name.
     #[inline(always)]
     fn has_name_of(&self, rule: &Rule) -> bool {
         match (self, rule.name()) {
@@ -127,8 +128,8 @@ impl State {
         }
     }
 
-    /// True if the rule reads this state, reshaped if need be. A name finds a state of any shape,
-    /// but a log rule reads only the log.
+    /// True if the rule reads this state, perhaps reshaped. A name finds a state of any shape, but a
+    /// log rule reads only the log.
     #[inline]
     pub fn belongs_to(&self, rule: &Rule) -> bool {
         let by_name = rule.name().is_some() && rule.kind() != Kind::Log && self.log().is_none();
@@ -159,8 +160,8 @@ impl State {
         fits
     }
 
-    /// The meter, reshaped for a rule that this state belongs to; `None` if the rule sees nothing,
-    /// because the meter is of another algorithm or has ended.
+    /// The meter, reshaped for a rule that this state belongs to. `None` if the meter is of another
+    /// algorithm or has ended: the rule then sees nothing.
     pub fn seen_by(&self, rule: &Rule, at_us: u64) -> Option<Cow<'_, Meter>> {
         let meter = self.meter();
         // A rule without a name only has states of its shape.
@@ -183,7 +184,7 @@ impl State {
         })
     }
 
-    /// When the rule has nothing consumed here any more.
+    /// When nothing here counts any more for the rule.
     #[inline]
     pub fn clears(&self, rule: &Rule, window_us: u64, now_us: u64) -> Moment {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us);
@@ -195,7 +196,7 @@ impl State {
         }
     }
 
-    /// Consumes for a rule other than a log rule that this state fits. Returns true if a new state
+    /// Consumes for a rule that this state fits, but not for a log rule. Returns true if a new state
     /// replaced this one because the clock stepped back.
     #[inline]
     pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) -> bool {
@@ -207,9 +208,9 @@ impl State {
         at_us.is_none()
     }
 
-    /// Gives back up to `units`, newest first, and returns how many, as the rule that consumed last
-    /// sees them. `window_us` is how far the clock may have stepped back, and how far back a log
-    /// gives units.
+    /// Gives back up to `units`, newest first, as the rule that consumed last sees them. Returns how
+    /// many. `window_us` says how far the clock may have stepped back, and the age up to which a log
+    /// gives units back.
     pub fn refund(&mut self, window_us: u64, now_us: u64, units: u32) -> u64 {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us);
         let Some(at_us) = at_us.filter(|&at_us| !self.meter().has_ended(at_us)) else { return 0 };

@@ -27,21 +27,21 @@ pub enum Answer {
     /// The request may pass, and each rule has consumed its cost.
     #[non_exhaustive]
     Allowed {
-        /// The units that would pass next under the rule that admits the fewest requests, which for
-        /// a peek includes this one; `None` if all rules are shadows.
+        /// The units that would still pass under the rule that admits the fewest requests. A peek
+        /// consumes nothing, so they include its own cost. `None` if all rules are shadows.
         remaining: Option<u32>,
         /// How long until nothing is consumed under that rule; `None`: never, under a limit of 0.
         reset: Option<Duration>,
-        /// How long the request waits for its turn, under a rule `leaky`. Zero under all others.
+        /// How long the request waits for its turn under a `leaky` rule; else zero.
         wait: Duration,
     },
-    /// The request may not pass, and consumed nothing but from rules with `count=all`.
+    /// The request may not pass. It consumed nothing, except from rules with `count=all`.
     #[non_exhaustive]
     Denied {
         /// How long until it would pass, if nothing else happens; `None`: never.
         wait: Option<Duration>,
-        /// The index of the rule that denies longest; `None` if an earlier denial has banned the
-        /// client (`ban=`), and no rule was asked.
+        /// The index of the rule that denies longest. `None` while an earlier denial bans the client
+        /// (`ban=`): no rule decides then.
         rule: Option<usize>,
         /// The units that would pass now under that rule.
         remaining: u32,
@@ -57,7 +57,7 @@ impl Answer {
         matches!(self, Self::Allowed { .. })
     }
 
-    /// What the engine decided on a check: its answer, and the decisions of its rules.
+    /// Converts the engine's answer to a check, given the decisions of the check's rules.
     pub(super) fn new(check: &Check<'_>, answer: Decision, decisions: &mut [Decision]) -> Self {
         let (remaining, reset) = (u32::try_from(answer.remaining).ok(), duration(answer.reset_ms));
         let wait = duration(answer.wait_ms);

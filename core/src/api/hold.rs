@@ -1,4 +1,4 @@
-//! A hold: the receipt of a check, by which its charge is corrected.
+//! A hold: it keeps the charge of a check open, to be corrected later.
 
 use crate::check::Refusal;
 use crate::key::{self, HoldOption, MAX_ID};
@@ -9,14 +9,14 @@ use thiserror::Error;
 /// The id of a hold, and how long it lasts.
 ///
 /// [`Limiter::hold`](crate::Limiter::hold) takes it with a check. A hold that is neither settled
-/// nor renewed in time lapses: its charge stands, or returns if the hold is
-/// [`refunding`](Self::refunding), and slots always come back.
+/// nor renewed in time lapses. Then its slots come back. Its charge stands or, if the hold is
+/// [`refunding`](Self::refunding), is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold<'a>(pub(super) HoldOption<'a>);
 
 impl<'a> Hold<'a> {
-    /// A hold with an id of 1 to 64 bytes, unique among the holds of a limiter, that lasts 1 ms to
-    /// 366 days.
+    /// A hold that lasts 1 ms to 366 days. Its id has 1 to 64 bytes, and is unique among the holds of
+    /// a limiter.
     ///
     /// # Errors
     /// [`HoldError::Id`] and [`HoldError::Ttl`], if these bounds are exceeded.
@@ -31,7 +31,7 @@ impl<'a> Hold<'a> {
         Ok(Self(HoldOption { id, hold_us, refund: false }))
     }
 
-    /// The hold, with its charge given back when it lapses.
+    /// Makes the hold give back its charge when it lapses.
     #[must_use]
     pub const fn refunding(self) -> Self {
         Self(HoldOption { refund: true, ..self.0 })
@@ -46,8 +46,8 @@ pub enum Settlement {
     AsCharged,
     /// The charge is given back.
     Refund,
-    /// The request really cost these units, more or less than it was charged. What rules with a
-    /// `cost=` were charged stands.
+    /// The real cost of the request in units, which may be more or less than its charge. The charge
+    /// of a rule with `cost=` stands.
     Cost(u32),
 }
 
@@ -73,13 +73,13 @@ pub enum HoldError {
         /// The length of the id.
         bytes: usize,
     },
-    /// The hold would last too short or too long.
+    /// The hold would be too short or too long.
     #[error("the hold lasts {ttl:?}, expected 1ms..366d")]
     Ttl {
         /// What was given.
         ttl: Duration,
     },
-    /// The limiter has 50,000 holds, or one with this id and another cost. Nothing changed.
+    /// The limiter has 50,000 holds, or has a hold with this id at another cost. Nothing changed.
     #[error(transparent)]
     Refused(Refusal),
 }

@@ -15,12 +15,12 @@ use core::time::Duration;
 /// What one client has consumed, under any rules.
 ///
 /// Each call gets the time: a `Duration` since the Unix epoch, because the windows of `fixed`
-/// follow the calendar. It counts whole microseconds, up to the end of the year 9999. If the clock
+/// follow the calendar. Times are whole microseconds, up to the end of the year 9999. If the clock
 /// steps back by up to a rule's period, time stands still for that rule until the clock has caught
-/// up; if it steps back further, the rule starts anew.
+/// up. If the clock steps back further, the rule starts with nothing consumed.
 ///
-/// Costs and refunds are in units, 0 to [`MAX_UNITS`], which is a billion.
-/// A higher number counts as that.
+/// Costs and refunds are in units, 0 to [`MAX_UNITS`]. A higher number counts as [`MAX_UNITS`], a
+/// billion.
 ///
 /// ```
 /// use ratelimit_core::{Limiter, Rules};
@@ -43,14 +43,14 @@ use core::time::Duration;
 pub struct Limiter(pub(super) key::Limiter);
 
 impl Limiter {
-    /// A limiter under which nothing is consumed.
+    /// A limiter with nothing consumed.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Decides a request of one unit. If it may pass, every rule has consumed the unit, or the cost
-    /// in its own text.
+    /// Decides a request of one unit. If it may pass, every rule consumes one unit, or the `cost=` of
+    /// its text.
     pub fn check(&mut self, rules: &Rules, now: Duration) -> Answer {
         self.check_cost(rules, 1, now)
     }
@@ -58,7 +58,7 @@ impl Limiter {
     /// Decides a request of `cost` units.
     pub fn check_cost(&mut self, rules: &Rules, cost: u32, now: Duration) -> Answer {
         let check = check_of(rules, cost, now);
-        // Only holds and bounds refuse a check, and it has neither.
+        // Only holds and bounds refuse a check; this one has neither.
         self.decide(&check).unwrap_or(Answer::Denied {
             wait: None,
             rule: None,
@@ -76,7 +76,7 @@ impl Limiter {
     }
 
     /// What each rule says of a request of `cost` units, in the order of the rules. Consumes
-    /// nothing. Empty while an earlier denial bans the client (`ban=`), since no rule is asked then.
+    /// nothing. Empty while an earlier denial bans the client (`ban=`), because no rule decides then.
     pub fn peek_all<'r, const HELD: bool>(
         &self,
         rules: &'r Rules<HELD>,
@@ -91,15 +91,15 @@ impl Limiter {
         limiter.rule_reports(&check, &decisions, &budget).map(RuleReport::from).collect()
     }
 
-    /// Gives back up to `units` that these rules consumed last, and returns how many came back: the
-    /// most of any rule.
+    /// Gives back up to `units` of what these rules consumed last. Returns how many units came back
+    /// under the rule that got most.
     pub fn refund(&mut self, rules: &Rules, units: u32, now: Duration) -> u32 {
         let returned = self.0.refund(units.min(MAX_UNITS), micros(now), rules.as_slice());
         u32::try_from(returned).unwrap_or(units)
     }
 
-    /// Decides a request of `cost` units and, if it may pass, takes a hold on them, so that
-    /// [`settle`](Self::settle) can correct the cost. While the hold lives, the same call is
+    /// Decides a request of `cost` units. If the request may pass, takes a hold on the units:
+    /// [`settle`](Self::settle) can then correct the cost. While the hold lives, the same call is
     /// allowed again, consumes nothing and moves the hold's end.
     ///
     /// ```
@@ -118,8 +118,8 @@ impl Limiter {
     /// ```
     ///
     /// # Errors
-    /// [`HoldError::Refused`], and nothing changed, if a hold with this id lives and had another
-    /// cost, or if there are 50,000 holds.
+    /// [`HoldError::Refused`] if a hold with this id lives and had another cost, or if there are
+    /// 50,000 holds. Nothing has changed then.
     pub fn hold<const HELD: bool>(
         &mut self,
         rules: &Rules<HELD>,
@@ -143,21 +143,21 @@ impl Limiter {
         self.0.settle(id.as_ref(), settlement.of_engine(), micros(now))
     }
 
-    /// Lets a hold last as long from now as `hold` says. Returns false, and changes nothing, if no
-    /// hold with its id lives.
+    /// Moves the end of a hold to now plus the length of `hold`. Returns false, and changes nothing,
+    /// if no hold with its id lives.
     pub fn renew(&mut self, hold: &Hold<'_>, now: Duration) -> bool {
         let hold = hold.0.at(micros(now));
         self.0.renew(hold.id, hold.end_us, micros(now))
     }
 
-    /// When the limiter becomes [idle](Self::is_idle) unless something is consumed before, as a
-    /// time since the Unix epoch; `None`: never, under a limit of 0.
+    /// When the limiter becomes [idle](Self::is_idle) if nothing consumes before, since the Unix
+    /// epoch; `None`: never, under a limit of 0.
     #[must_use]
     pub fn expires(&self) -> Option<Duration> {
         self.0.deadline().until_us().map(Duration::from_micros)
     }
 
-    /// Whether the limiter answers as a new one, so that a map of limiters can drop it.
+    /// True if the limiter answers like a new one, so that a map of limiters can drop it.
     #[must_use]
     pub fn is_idle(&self, now: Duration) -> bool {
         self.expires().is_some_and(|expires| expires <= now)
@@ -172,8 +172,8 @@ impl Limiter {
     }
 }
 
-/// The engine relies on the bound of costs: a log adds them up in 32 bits, and a refund from a log
-/// whose sum has wrapped would not end.
+/// The engine relies on the bound of costs, because a log adds them up in 32 bits. If the sum wrapped,
+/// a refund from the log would not end.
 fn check_of<const HELD: bool>(rules: &Rules<HELD>, cost: u32, now: Duration) -> Check<'_> {
     Check::new(rules.as_slice(), cost.min(MAX_UNITS), micros(now))
 }

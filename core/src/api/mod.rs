@@ -30,10 +30,10 @@ pub use limiter::Limiter;
 pub use report::RuleReport;
 pub use rules::{HeldRules, RuleFault, Rules, RulesError};
 
-/// The longest period of a rule, and the longest that a hold lasts: 366 days.
+/// The longest period of a rule and the longest length of a hold: 366 days.
 pub const MAX_PERIOD: Duration = Duration::from_micros(MAX_PERIOD_US);
 
-/// The engine's time.
+/// A time as the engine counts it.
 fn micros(since_epoch: Duration) -> u64 {
     u64::try_from(since_epoch.as_micros()).map_or(MAX_TIME_US, |us| us.min(MAX_TIME_US))
 }

@@ -29,15 +29,15 @@ pub struct RuleReport<'a> {
     pub rule: &'a Rule,
     /// What the request costs the rule, in units.
     pub cost: u32,
-    /// Whether the rule denies the request. A shadow may say so, but decides nothing.
+    /// True if the rule denies the request. A shadow may deny, but that decides nothing.
     pub denies: bool,
     /// The most units that pass at once.
     pub limit: u32,
     /// The units that would pass now.
     pub remaining: u32,
-    /// The rule's period; of a calendar month, that of the present one; of slots, zero.
+    /// The rule's period. With calendar months it is the length of the present month, with slots 0.
     pub period: Duration,
-    /// How long until the rule lets the request pass, or until its turn under a rule `leaky`;
+    /// How long until the rule lets the request pass, or until its turn under a `leaky` rule;
     /// `None`: never.
     pub wait: Option<Duration>,
     /// How long until more units would pass; zero if nothing is consumed, `None`: never.

@@ -33,8 +33,8 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rules<const HELD: bool = false>(Box<[Rule]>);
 
-/// Rules that may have slots, for [`Limiter::hold`](crate::Limiter::hold): slots are taken by a
-/// hold and come back when it ends, so no other check takes them.
+/// Rules that may have slots, for [`Limiter::hold`](crate::Limiter::hold). Only a hold takes slots;
+/// they come back when it ends.
 pub type HeldRules = Rules<true>;
 
 impl<const HELD: bool> Rules<HELD> {
@@ -128,7 +128,7 @@ impl<const HELD: bool> fmt::Display for Rules<HELD> {
     }
 }
 
-/// Why these are no [`Rules`].
+/// Why a text or a list of rules cannot become [`Rules`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RulesError {
@@ -159,10 +159,10 @@ pub enum RuleFault {
     SameIdentity {
         /// The text of the earlier rule.
         other: Excerpt,
-        /// What tells them apart: `name=`, or another one.
+        /// The option that would tell them apart: `name=` or `another name=`.
         name: &'static str,
     },
-    /// A log rule costs something else than an earlier one.
+    /// A log rule has another cost than an earlier log rule.
     #[error(
         "costs {}, but rule {other} costs {}: log rules share one log; use bucket, window or fixed",
         text_of(*cost), text_of(*other_cost)
@@ -175,7 +175,7 @@ pub enum RuleFault {
         /// The earlier rule's `cost=`, in units.
         other_cost: Option<u32>,
     },
-    /// Slots in [`Rules`].
+    /// The rule has slots, which only [`HeldRules`] may have.
     #[error("slots are held, expected HeldRules and a hold")]
     Unheld,
     /// [`Rule::set_named_cost`] gave the rule a cost that its text does not show.

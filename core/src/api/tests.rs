@@ -1,4 +1,4 @@
-//! These types answer exactly as the engine does, and no rules can be made that the engine must not get.
+//! These types answer exactly as the engine does, and refuse all rules that the engine must not get.
 
 use super::*;
 use crate::check::{Bounds, Budget, Decision};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-/// Rules by way of their text, which leaves out the costs by name.
+/// Rules read back from their text, which leaves out named costs.
 fn reread<const HELD: bool>(rules: &[Rule]) -> Rules<HELD> {
     let texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
     texts.join(" ").parse().expect("rules that fit")
@@ -23,7 +23,7 @@ fn millis(ms: i64) -> Option<Duration> {
     (ms >= 0).then(|| Duration::from_millis(ms.unsigned_abs()))
 }
 
-/// What these types say of the engine's answer.
+/// The engine's answer, converted to these types.
 fn expected(check: &Check<'_>, summary: Decision, decisions: &[Decision]) -> Answer {
     let (wait, reset) = (millis(summary.wait_ms), millis(summary.reset_ms));
     let remaining = u32::try_from(summary.remaining).ok();
@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Any time, and often one near another.
+/// Any time, but often one near the others.
 fn any_time() -> impl Strategy<Value = Duration> {
     prop_oneof![
         4 => (0..10_000u64).prop_map(|ms| NOW + Duration::from_millis(ms)),
@@ -164,7 +164,7 @@ proptest! {
         }
     }
 
-    /// Whatever is given, rules that were made fit together and read back.
+    /// Of any given rules, only rules that fit together become `Rules`, and these read back.
     #[test]
     fn rules_fit_together(rules in prop_oneof![
         vec(any_rule(), 0..6).boxed(), any_logs(4).boxed(), with_slots(vec(any_rule(), 1..4)).boxed(),

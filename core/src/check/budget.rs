@@ -1,11 +1,12 @@
 //! The budget of a command for looking ahead at lapses.
 //!
-//! A key may have ten thousand holds of dozens of rules, and a command 64 such keys. Foreseeing all
-//! that they give back would take seconds. So all looks ahead of a command, at all its keys, share
-//! one budget. Its unit is a charge that is given back; copying a state costs some charges too.
+//! A key may have ten thousand holds on dozens of rules, and a command may have 64 such keys.
+//! Foreseeing what all these holds give back would take seconds. So a command looks ahead at all its
+//! keys within one budget. The unit of the budget is a charge that is given back; copying a state
+//! costs some charges too.
 //!
-//! A wait that depends on later lapses ends where the command stopped looking ahead: the check
-//! cannot pass before, and a retry then looks further. A reset ignores the lapses beyond.
+//! A wait may depend on lapses beyond the budget. Such a wait ends where the command stopped looking
+//! ahead: the check cannot pass before, and a retry looks further. A reset ignores such lapses.
 
 use crate::algorithm::{Log, State};
 use crate::key::Holds;
@@ -14,8 +15,8 @@ use core::cell::Cell;
 /// Charges in the budget of a command: about 10 ms.
 pub(super) const MOST_CHARGES: usize = 100_000;
 
-/// Copying a state costs as much as this number of lapsing charges: most states are small, but one
-/// may keep hundreds of past windows.
+/// Copying a state costs as much as this number of lapsing charges. Most states are small, but a few
+/// keep hundreds of past windows.
 const STATE_AS_CHARGES: usize = 16;
 
 /// Copying this number of log entries costs as much as one lapsing charge.
@@ -55,8 +56,8 @@ impl Budget {
         left.map(|left| self.charges.set(left)).is_some()
     }
 
-    /// Spends the cost of copying these states and letting `lapses` holds lapse in one. Returns
-    /// false, and spends nothing, if too little is left.
+    /// Spends the cost of copying these states and letting `lapses` holds lapse in one state.
+    /// Returns false, and spends nothing, if too little is left.
     pub(crate) fn may_look(&self, copied: &[State], holds: &Holds, lapses: usize) -> bool {
         let charges = holds.rules().checked_div(holds.len()).unwrap_or(0);
         let of_hold = (charges / SMALL_AS_ONE).saturating_add(1);
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_states_cost_as_they_are_large() {
+    fn copying_larger_states_costs_more() {
         let mut limiter = Limiter::default();
         let rules = rules_of_line("9999/h window:9/h");
         for n in 0..330 {
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_cost_as_their_holds_are_many_and_on_many_rules() {
+    fn looking_ahead_costs_more_with_more_holds_and_rules() {
         let of = |holds, rules, lapses| {
             let limiter = held(holds, rules);
             spent(|all| all.may_look(&[], limiter.holds().unwrap(), lapses))
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_not_spent() {
+    fn a_budget_that_is_too_small_is_not_spent() {
         let (limiter, budget) = (held(1, 1), Budget::of_charges(9));
         let holds = limiter.holds().unwrap();
         assert!(!budget.may_copy(&[], 10) && !budget.may_look(&[], holds, 10));

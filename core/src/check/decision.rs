@@ -1,4 +1,4 @@
-//! A decision: how one rule answers a cost, and in the end how the whole check does.
+//! A decision: the answer of one rule to a cost, and in the end the answer to the whole check.
 
 use crate::algorithm::{Moment, Reading};
 use crate::key::{Check, Verdict};
@@ -56,12 +56,12 @@ impl Decision {
         }
     }
 
-    /// When a rule admits its cost; at the time of the check if it does so now.
+    /// When a rule admits its cost; if that is now, the time of the check.
     pub(crate) fn admits(rule: &Rule, reading: Reading, check: &Check<'_>) -> Moment {
         Self::admits_later(rule, reading, check).unwrap_or(Moment::At(check.now_us))
     }
 
-    /// When a rule that denies its cost admits it; `None` if it does so now.
+    /// When a rule will admit the cost that it denies now; `None` if it admits the cost now.
     #[inline(always)]
     fn admits_later(rule: &Rule, reading: Reading, check: &Check<'_>) -> Option<Moment> {
         if !rule.can_ever_admit(check.cost_of(rule)) {
@@ -74,12 +74,12 @@ impl Decision {
         }
     }
 
-    /// Allows the check, which repeats a hold, to proceed after a turn that it was given.
+    /// Allows a check that repeats a hold. The check may proceed at the turn that the hold was given.
     pub(crate) const fn allow(&mut self, turn_ms: i64) {
         (self.verdict, self.wait_ms) = (Verdict::Allowed, turn_ms);
     }
 
-    /// True if it denies the check; the decision of a shadow does not.
+    /// True if this decision denies the check; a shadow's decision never does.
     pub(crate) fn is_denial_by(&self, rule: &Rule) -> bool {
         self.verdict == Verdict::Limited && !rule.is_shadow()
     }
@@ -91,8 +91,8 @@ impl Decision {
     }
 
     /// True if this decision precedes another as the answer. A longer denial comes first. If neither
-    /// denies, the decision that admits its own cost fewer times comes first: `remaining / cost` is
-    /// compared as fractions, and a cost of 0 can be admitted any number of times.
+    /// denies, the decision that admits its own cost fewer times comes first: this compares
+    /// `remaining / cost` as fractions. A cost of 0 can be admitted any number of times.
     #[inline(always)]
     pub(crate) fn precedes(&self, cost: u32, other: &Self, other_cost: u32) -> bool {
         let denies = |decision: &Self| decision.verdict != Verdict::Allowed;
@@ -126,9 +126,10 @@ impl<'a> Check<'a> {
         self.rules.iter().zip(decisions).filter(|(rule, decision)| decision.is_denial_by(rule))
     }
 
-    /// The deciding rule and its decision: the rule that denies longest; or else the
-    /// one with the least remaining/cost, and the longest turn of all. The first of equals; `None`
-    /// if all rules are shadows. Once the check is denied, a rule that admits has no wait.
+    /// The deciding rule and its decision; of equal rules the first, `None` if all are shadows. If a
+    /// rule denies, the rule that denies longest decides. Otherwise the rule with the least
+    /// remaining/cost decides, and its wait is the longest turn of all rules. In a denied check, the
+    /// wait of a rule that admits is 0.
     #[inline]
     pub(crate) fn deciding_rule(
         &self,

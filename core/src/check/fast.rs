@@ -1,5 +1,5 @@
-//! The fast path, which nearly every check takes: all its rules read one state, and
-//! the key holds nothing else but a plan, or nothing yet; or a block or an exemption answers.
+//! The fast path, which nearly every check takes. All rules of such a check read one state, and the
+//! key holds nothing else but perhaps a plan. Or the key is empty. Or a block or an exemption answers.
 //!
 //! ```text
 //! one rule                 | pointer -> its state |
@@ -7,13 +7,13 @@
 //! any rules                | pointer -> ... a block or an exemption in effect |
 //! ```
 //!
-//! Such a check searches for no state, has no other keys, and creates and drops no state:
-//! it reads, decides, consumes and tells its reset. Any other check returns `None` before
-//! anything is changed, and the general path decides it from the start, by the same functions.
+//! Such a check has one key, and neither searches for states nor drops any: it reads, decides,
+//! consumes and computes its reset. For any other check these functions return `None` before
+//! anything is changed, and the general path decides it from the start.
 //!
-//! What it saves (`make bench-instructions`): on the general path alone, `RL.CHECK
-//! bucket` takes 23 % more instructions, `bucket, denied` 22 %, `log, 60 entries` 19 %,
-//! `four log rules` 14 %, `blocked` 13 %, and `RL.PEEK bucket` 15 %.
+//! Without the fast path (`make bench-instructions`), `RL.CHECK bucket` takes 23 % more
+//! instructions, `bucket, denied` 22 %, `log, 60 entries` 19 %, `four log rules` 14 %, `blocked`
+//! 13 %, and `RL.PEEK bucket` 15 %.
 
 use super::{Decision, Outcome};
 use crate::algorithm::{Algorithm, Meter, Needs, State, effective_time};
@@ -22,8 +22,8 @@ use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 
 impl Limiter {
-    /// Decides as [`Limiter::check_within`] does; `None`, and nothing changed but
-    /// `decisions`, if the check needs the general path.
+    /// Decides as [`Limiter::check_within`] does. If the check needs the general path, returns `None`
+    /// and has changed nothing but `decisions`.
     pub fn check_fast(
         &mut self,
         check: &Check<'_>,
@@ -44,7 +44,7 @@ impl Limiter {
         Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, check.cost, Some(standing)) })
     }
 
-    /// A key that holds nothing decides as one with an empty state.
+    /// A check of an empty key is decided as on an empty state.
     fn check_untouched(
         &mut self,
         check: &Check<'_>,
@@ -93,7 +93,7 @@ impl Limiter {
     }
 }
 
-/// Checks a state that all rules read; `None` if they do not.
+/// Checks a state that all rules read; `None` if some rule does not.
 fn check_state(
     state: &mut State,
     check: &Check<'_>,
@@ -157,14 +157,14 @@ fn check_log(
     Some(answer(state.meter(), rule, check, at_us, change, decision))
 }
 
-/// What a check of this cost does to a state. An admitted cost leaves something in it:
-/// there is no emptied state to drop.
+/// What a check of this cost does to a state. An admitted cost never leaves the state empty, so no
+/// state has to be dropped.
 const fn change(cost: u32, denied: bool) -> Change {
     if denied || cost == 0 { Change::Nothing } else { Change::Admitted }
 }
 
-/// What a rule decides by its meter, and the time it reads it at. `None` if the rule is
-/// a shadow, or if it sees an untouched state because the clock stepped back.
+/// What a rule decides, and the time at which it reads the meter. `None` if the rule is a shadow, or
+/// if it sees an untouched state because the clock stepped back.
 #[inline(always)]
 fn decide(meter: &Meter, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decision)> {
     if rule.is_shadow() {
@@ -174,9 +174,10 @@ fn decide(meter: &Meter, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decisio
     Some((at_us, Decision::of(rule, meter.read(rule, at_us, check.cost_of(rule)), check)))
 }
 
-/// Lets several log rules decide by the log. Returns the time they read it at, and what they need
-/// of it together. `None` if one of them is a shadow or no log rule, or if they see an untouched log
-/// because the clock stepped back. Without a rule, nothing says what the log has to keep.
+/// Lets several log rules decide by the log. Returns the time at which they read it, and their
+/// combined needs. `None` if one of the rules is a shadow or not a log rule. Also `None` if they see an
+/// untouched log, because the clock stepped back. Also `None` without rules, since nothing says then
+/// what the log has to keep.
 #[inline(always)]
 fn decide_by_log(
     state: &State,

@@ -1,9 +1,8 @@
-//! What the reply to `FULL` shows of each rule. The short reply has nothing of its reset, of how
-//! long its period is, and of when it lets one more unit pass.
+//! What the reply to `FULL` shows of each rule. The short reply shows neither the reset nor the period
+//! of each rule, nor when the rule lets one more unit pass.
 //!
-//! A rule that has `r` units remaining has one more as soon as it admits a cost of
-//! `r + 1`. So the algorithms need no second formula: each reads its state with that
-//! cost.
+//! A rule with `r` units remaining has one more unit as soon as it admits a cost of `r + 1`. So the
+//! algorithms need no second formula: each reads its state with that cost.
 
 use super::{Budget, Decision, View};
 use crate::algorithm::{Meter, Moment};
@@ -21,7 +20,7 @@ pub struct RuleReport<'a> {
     pub cost: u32,
     /// What it decides, with its reset.
     pub decision: Decision,
-    /// The period; of a calendar month, the length of the present one; of slots, 0.
+    /// The period. With calendar months it is the length of the present month, with slots 0.
     pub period_ms: i64,
     /// Until `remaining` is larger by at least one if nothing else happens; 0 if
     /// nothing is consumed, -1: never.
@@ -71,8 +70,8 @@ impl Limiter {
         }
     }
 
-    /// What the reply to a check shows of each rule that has decided: of none if a block or an
-    /// exemption answered. [`Self::fill_resets`] must have filled in the resets.
+    /// A report on each rule that has decided: on none if a block or an exemption answered. Call
+    /// [`Self::fill_resets`] first, which fills in the resets.
     pub fn rule_reports<'a, 'r>(
         &'a self,
         check: &'a Check<'r>,
@@ -155,7 +154,7 @@ mod tests {
             ("bucket:60/m,burst=90", 10, 500_000, (60_000, 500)),
             ("bucket:60/m,refill=interval", 10, 500_000, (60_000, 59_500)),
             ("leaky:2/s,queue=3", 4, 0, (1_000, 500)),
-            // More was consumed than the limit is now.
+            // A shadow consumed more than its limit.
             ("log:5/m,shadow", 9, 0, (60_000, 60_000)),
             ("log:5/m", 0, 0, (60_000, 0)),
             ("log:0/m", 0, 0, (60_000, -1)),

@@ -11,18 +11,19 @@
 //! answer      the deciding rule, or the longest block
 //! ```
 //!
-//! The honest wait: a rule's wait is the least time after which it admits the cost
-//! if nothing else happens, so the longest wait of the rules that deny is the
-//! check's. Each rule, once it admits, goes on admitting, with three exceptions: a rule
-//! ignores a state that lies more than a window ahead of the clock, and sees it again
-//! once the clock has come near it; a pause that lies ahead of the clock comes back in
-//! the same way; and where the check repeats a hold, no rule is evaluated before the
-//! hold ends. `later_denials` lengthens the wait by these.
+//! The honest wait: a rule's wait is the least time after which the rule admits the cost if nothing
+//! else happens. The longest wait of the rules that deny is the wait of the check. Once a rule
+//! admits, it goes on admitting, with three exceptions. `later_denials` lengthens the wait by them:
 //!
-//! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed,
-//! it is granted the largest cost in the range that every rule with the default cost admits: the
-//! least of their `remaining`, which is exact. A rule with its own cost must admit that cost, and a
-//! shadow never lowers the grant.
+//! - A rule ignores a state that lies more than a window ahead of the clock, and sees the state again
+//!   once the clock has come near it.
+//! - A pause that lies ahead of the clock comes back in the same way.
+//! - Where the check repeats a hold, no rule is evaluated before the hold ends.
+//!
+//! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed, the
+//! check is granted the largest cost in the range that every rule without its own cost admits. This is
+//! the least `remaining` of these rules, because `remaining` is exact. A rule with its own cost must
+//! admit that cost, and a shadow never lowers the grant.
 
 use super::{
     Bounds, Budget, CheckError, Decision, Outcome, Refusal, View, longer, until_all_admit,
@@ -45,23 +46,23 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
     renews: bool,
     /// The answer of its pause, if that denies the check.
     pause: Option<Decision>,
-    /// The pause of this key or of another denies the check.
+    /// A pause of this key or of another key denies the check.
     paused: bool,
     decisions: Range<usize>,
-    /// Its change is a plan at first, and is not made if one of the keys refuses the check. Its
-    /// summary is at first the answer of this key's block or exemption.
+    /// Its change is only planned at first, and never made if one of the keys refuses the check. Its
+    /// summary is at first the answer of this key's block or exemption, and in the end that of all
+    /// keys.
     outcome: Outcome,
 }
 
-/// Decides over several different keys, and consumes from all of them if the answer
-/// says so. Returns which key's rule or block is the answer; `None` if no rule decided. All
-/// checks have the same time, default cost and `META`. `decisions` gets one decision a rule,
-/// key by key, and none for a key whose block or exemption answers; their resets are left for
-/// [`Limiter::fill_resets`].
+/// Decides over several different keys, and consumes from all of them or from none. Returns the
+/// index of the key whose rule or block is the answer; `None` if no rule decided. All checks must
+/// have the same time, default cost and `META`. `decisions` gets one decision a rule, key by key, but
+/// none for a key whose block or exemption answers. [`Limiter::fill_resets`] fills in their resets.
 ///
 /// # Errors
-/// [`CheckError`], and nothing changed, if a key would come to hold more than it may, or if
-/// the check repeats a hold with another cost.
+/// [`CheckError`] if a key would have too many states or holds, or if the check repeats a hold with
+/// another cost. Nothing has changed then.
 pub fn check_keys(
     keys: &mut [KeyCheck<'_>],
     bounds: Bounds,
@@ -92,8 +93,8 @@ pub(super) fn evaluate(
     Ok(())
 }
 
-/// Plans what the answer of all keys changes in each, and tests whether that has room. Returns whether
-/// the check is denied.
+/// Plans what the answer changes in each key, and tests whether the key has room for it. Returns
+/// true if the check is denied.
 #[inline]
 pub(super) fn plan(
     keys: &mut [KeyCheck<'_>],
@@ -115,7 +116,7 @@ pub(super) fn plan(
     Ok(denied)
 }
 
-/// Does what was planned. Returns which key's rule or block is the answer.
+/// Does what was planned. Returns the index of the key whose rule or block is the answer.
 #[inline]
 pub(super) fn commit(
     keys: &mut [KeyCheck<'_>],
@@ -147,8 +148,8 @@ pub(crate) fn peek_key(
     Outcome::unchanged(summary, key.check.cost, key.outcome.standing)
 }
 
-/// Makes the default cost of all keys what is granted, if it is a range: the least that any
-/// key grants. A key that repeats a hold grants what the hold was charged.
+/// If the default cost is a range, replaces it on all keys by the grant: the least that any key
+/// grants. A key that repeats a hold grants what the hold was charged.
 fn grant<L: Deref<Target = Limiter>>(
     keys: &mut [KeyCheck<'_, L>],
     denied: bool,
@@ -169,8 +170,8 @@ fn grant<L: Deref<Target = Limiter>>(
     }
 }
 
-/// The answer of all keys: the longest wait or block if the check is denied, else the
-/// least remaining/cost and the longest turn; the first of equals.
+/// The answer of all keys, the first of equals. If the check is denied, it is the longest wait or
+/// block. Otherwise it is the least remaining/cost, with the longest turn.
 fn conclude<L: Deref<Target = Limiter>>(
     keys: &[KeyCheck<'_, L>],
     denied: bool,
@@ -228,7 +229,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         &self.outcome
     }
 
-    /// Where among the decisions this key's are.
+    /// The range of this key's decisions among those of all keys.
     #[must_use]
     pub const fn decisions(&self) -> &Range<usize> {
         &self.decisions
@@ -292,8 +293,8 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         granted.unwrap_or(most).clamp(least, most)
     }
 
-    /// The decision of this key's block, of its pause or of its deciding rule, and the cost that it
-    /// was made for; `None` if the key is exempt or has only shadows.
+    /// The decision of this key's block, pause or deciding rule, and the cost for which it was made.
+    /// `None` if the key is exempt or has only shadows.
     fn summary(
         &self,
         denied: bool,
@@ -324,14 +325,14 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
 }
 
 impl KeyCheck<'_> {
-    /// Lets a pause of this key or of another deny the check. It does so without a rule, as if the
-    /// rules had not been asked: their denials ban nobody and are not counted.
+    /// Lets a pause of this key or of another key deny the check. The denials of the rules are then
+    /// ignored: they ban no key and are not counted.
     fn deny_by_pause(&mut self) {
         self.paused = true;
         self.outcome.denied = self.outcome.standing == Some(Standing::Block);
     }
 
-    /// Nothing is charged if a key is blocked or paused, nor for a cost that can never pass.
+    /// False if the key is blocked or paused, or if a cost can never pass: then no key is charged.
     fn may_be_charged(&self) -> bool {
         let Self { check, .. } = self;
         let can_pass = |rule: &Rule| rule.is_shadow() || rule.can_ever_admit(check.cost_of(rule));
@@ -341,8 +342,8 @@ impl KeyCheck<'_> {
         }
     }
 
-    /// What the check does to the states of this key. `denied` and `charges` say what it does to
-    /// all keys: that it is denied, and that the denial is charged to `count=all` rules.
+    /// What the check does to the states of this key. `denied`: the check is denied. `charges`: the
+    /// denial is charged to `count=all` rules.
     fn change_by(&self, denied: bool, charges: bool) -> Change {
         let change = match (denied, self.repeats) {
             _ if self.outcome.standing.is_some() => return Change::Nothing,
@@ -387,8 +388,8 @@ impl KeyCheck<'_> {
         }
     }
 
-    /// Shortens a ban that a step of the clock made longer, and adds a check with `META` to the
-    /// history even if it consumed nothing.
+    /// Shortens a ban that a step of the clock made longer. Adds a check with `META` to the history,
+    /// even if the check consumed nothing.
     fn finish(&mut self, summary: Decision) {
         let outcome = &mut self.outcome;
         (outcome.summary, outcome.cost) = (summary, self.check.cost);

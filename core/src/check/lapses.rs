@@ -1,7 +1,7 @@
 //! The honest wait, and the reset, of a key whose holds give back charges when they lapse.
 //!
-//! A rule that denies admits after its wait if nothing else happens. But a hold with `REFUND`
-//! gives back its charges when it lapses, which may be earlier:
+//! If nothing else happens, a rule that denies now will admit after its wait. But a hold with
+//! `REFUND` gives back its charges when it lapses, which may be earlier:
 //!
 //! ```text
 //!   now        lapse       lapse                    wait of the rule
@@ -9,13 +9,13 @@
 //!                      ^ with what came back, it admits from here on
 //! ```
 //!
-//! Lapses only free units, and a rule that admits goes on admitting. So a search by bisection
-//! among the lapses finds the first after which the rule admits at once: it lets holds lapse in a
-//! copy of the rule's state. The rule admits then, or between the lapse before and this one, as
-//! the copy says. Long steps come after short ones, since few lapses are enough for most denials.
+//! Lapses only free units, and a rule that admits goes on admitting. So a bisection among the lapses
+//! finds the first lapse after which the rule admits at once. Each step lets holds lapse in a copy of
+//! the rule's state. The rule admits at that lapse, or between the previous lapse and that one: the
+//! copy says when. The search starts with short steps, since few lapses are enough for most denials.
 //!
 //! A rule of `slots` knows when holds lapse without this search. A key without holds that give back
-//! charges skips it. With very many such holds, a wait is only a lower bound: see `budget`.
+//! charges skips the search. With very many such holds, a wait is only a lower bound: see `budget`.
 
 use super::{Decision, View};
 use crate::algorithm::{Moment, Reading};
@@ -23,11 +23,11 @@ use crate::key::{Holds, LapsedCopy, Verdict};
 use crate::rule::{Kind, Rule};
 use core::slice;
 
-/// A reset and `next_ms` take account of lapses only while a key has at most this number of holds,
-/// because each allowed check computes its reset.
+/// Resets and `next_ms` take account of lapses only while a key has at most this number of holds:
+/// each allowed check computes its reset.
 const MOST_HOLDS_AHEAD: usize = 16;
 
-/// By how much each step of the search is longer than the one before.
+/// Each step of the search is this number of times as long as the step before.
 const STEP_GROWTH: usize = 8;
 
 impl<'a> View<'a> {
@@ -37,14 +37,14 @@ impl<'a> View<'a> {
         self.limiter.holds().filter(|holds| holds.any_refunds())
     }
 
-    /// Whether lapses give back charges of the key, and it has so few holds that each check can
-    /// look ahead at them.
+    /// True if lapses give charges back, and the key has few enough holds for each check to look
+    /// ahead.
     #[inline]
     pub fn has_few_refunding_holds(self) -> bool {
         self.refunding_holds().is_some_and(|holds| holds.len() <= MOST_HOLDS_AHEAD)
     }
 
-    /// Shortens the waits of the rules that deny to when they admit with what lapses give back.
+    /// Shortens the wait of each rule that denies, if lapses let the rule admit earlier.
     #[inline(always)]
     pub fn shorten_waits(self, decisions: &mut [Decision]) {
         if self.refunding_holds().is_none() {
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// When a rule admits its cost, with what lapses give back.
+    /// When a rule admits its cost, given the coming lapses.
     pub fn admits_with_lapses(self, rule: &Rule) -> Moment {
         let admits = self.admits(rule);
         if admits == Moment::Never {
@@ -67,7 +67,7 @@ impl<'a> View<'a> {
         self.look_ahead(rule, Some(cost), admits).unwrap_or_else(|earliest| earliest)
     }
 
-    /// Milliseconds until a rule has nothing consumed any more, with what lapses give back.
+    /// Milliseconds until nothing counts any more for a rule, given the coming lapses.
     pub fn reset_ms(self, rule: &Rule) -> i64 {
         let mut clears = self.clears(rule);
         if self.has_few_refunding_holds() {
@@ -76,15 +76,15 @@ impl<'a> View<'a> {
         clears.ms_after(self.check.now_us)
     }
 
-    /// When a rule admits a cost, with what lapses give back; without a cost, when it has nothing
-    /// consumed any more. Without lapses, this is `latest`.
+    /// When a rule admits a cost, given the coming lapses; without a cost, when nothing counts any
+    /// more for the rule. Without lapses, this is `latest`.
     ///
-    /// Giving units back to a log copies its entries. So most looks for a cost only guess whether
-    /// a log rule admits it before the next lapse, and the lapse that they find is looked at again.
-    /// A guess does not know when the log ends, so none is made if that may let the rule admit.
+    /// Giving units back to a log copies its entries. So for a cost, most steps only guess whether a
+    /// log rule admits it before the next lapse. The lapse that the guesses find is tested on a copy.
+    /// A guess ignores the end of the log. So nothing is guessed if that end may let the rule admit.
     ///
     /// # Errors
-    /// A lower bound of it, if the command has spent its budget.
+    /// A lower bound of that time, if the command has spent its budget.
     #[cold]
     fn look_ahead(self, rule: &Rule, cost: Option<u32>, latest: Moment) -> Result<Moment, Moment> {
         let Self { limiter, check, budget } = self;
@@ -103,8 +103,8 @@ impl<'a> View<'a> {
             }
         };
         let to_guess = cost.filter(|_| state.log().is_some_and(|log| !log.may_end_before(rule)));
-        // The first lapse after which it holds at once is one of `ranks`, or comes later. If all
-        // guesses are right, it is at `guessed` or before.
+        // The lapse searched for is one of `ranks`, or comes later. If all guesses are right, its
+        // rank is at most `guessed`.
         let mut ranks = holds.lapses_between(now_us, latest);
         let (mut guessed, mut first, mut step) = (ranks.end, latest, 0);
         while !ranks.is_empty() {

@@ -1,9 +1,9 @@
 //! The honest wait when something that does not deny now will deny later. Three things do:
 //!
-//! - a rule whose state lies more than a window ahead of a clock that stepped back. The rule ignores
+//! - A rule whose state lies more than a window ahead of a clock that stepped back. The rule ignores
 //!   the state, and sees it again once the clock has come near it.
-//! - a pause that lies ahead of the clock by more than its length, likewise.
-//! - a rule of a key where the check repeats a hold. The rule is not evaluated before the hold ends.
+//! - A pause that lies ahead of the clock by more than its length. It comes back in the same way.
+//! - A rule of a key where the check repeats a hold. The rule is not evaluated before the hold ends.
 //!
 //! So the longest wait of the rules that deny now may end within such a denial:
 //!
@@ -14,11 +14,11 @@
 //!                now          ^ the wait
 //! ```
 //!
-//! A rule that admits keeps admitting. So it denies in one interval: from when it is evaluated, or
-//! its state comes back, until it admits. One look ahead at the key as it will be at the start of
-//! the interval gives the interval's end. The wait ends at the first moment outside all intervals:
-//! one sort and one pass find it, however many intervals overlap. A look that exceeds the budget is
-//! skipped: the wait is then a lower bound, see `budget`.
+//! A rule that admits keeps admitting. So each rule denies in one interval. The interval starts when
+//! the rule is evaluated or its state comes back, and ends when the rule admits. One look ahead, at
+//! the key as it will be at the start, gives the end. The wait ends at the first moment outside all
+//! intervals: one sort and one pass find that moment, however many intervals overlap. A look that
+//! exceeds the budget is skipped: the wait is then a lower bound, see `budget`.
 
 use super::{View, length, longer};
 use crate::algorithm::Moment;
@@ -27,7 +27,7 @@ use crate::key::{Check, Holds, Limiter, Verdict};
 use crate::rule::MS_US;
 use alloc::{borrow::Cow, vec::Vec};
 
-/// After how many milliseconds a denial starts, and its wait from then on; -1: never.
+/// The milliseconds until a denial starts, and its wait from then on; -1: never.
 type LaterDenial = (i64, i64);
 
 /// The least wait, at least `wait_ms`, after which every rule of these keys admits, including those
@@ -61,7 +61,7 @@ impl<'a> View<'a> {
     }
 
     /// Adds the later denials of a pause and of states that lie ahead of the clock at the time of
-    /// this check, which is made in `after_ms` milliseconds.
+    /// this check. The check is made in `after_ms` milliseconds.
     fn add_denials_from_ahead(self, after_ms: i64, denials: &mut Vec<LaterDenial>) {
         let now_us = self.check.now_us;
         if let Some(pause) = self.limiter.pause().filter(|it| it.not_before_us() > now_us) {
@@ -82,8 +82,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The key and the check when it is repeated at `at_us` or up to a millisecond later, and after
-    /// how many milliseconds. `None` if copying the key exceeds the budget.
+    /// The key and the check as they are at `at_us` or up to a millisecond later, and the number of
+    /// milliseconds until then. `None` if copying the key exceeds the budget.
     fn later(self, at_us: u64) -> Option<(Cow<'a, Limiter>, Check<'a>, i64)> {
         let Self { limiter, check, budget } = self;
         let after_ms = millis_up(at_us.saturating_sub(check.now_us));

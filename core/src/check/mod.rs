@@ -8,21 +8,25 @@
 //! ban            the ban of a key by a rule that denies
 //! outcome        the answer to a check, and what was done
 //! refusal        why a check is an error, and how much a key may hold
-//! sync           what an upstream says that others consumed
+//! sync           consumes what other programs have consumed at an upstream
 //! full           what the reply to FULL shows of each rule
-//! later_denials  waits that end later because a rule will deny that does not deny now
+//! later_denials  waits that end later because a rule that admits now will deny later
 //! lapses         waits and resets that end earlier because holds lapse
 //! budget         the budget of a command for looking ahead at lapses
 //! view           what the rules of a check read in a key, and decide
 //! decision       what one rule decides, and which rule's decision is the answer
 //! ```
 //!
-//! A denial's wait is computed in four steps: the algorithm's `read` gives the time at which a rule
-//! admits, `Decision::of` turns it into a wait, `Check::deciding_rule` takes the longest of a key's
-//! rules, and `keys::conclude` the longest of all keys. With one rule the fast path calls
-//! `Decision::of` directly. Three things can lengthen a wait: a ban and a pause (in `keys`), and a
-//! rule that will deny only later (in `later_denials`). One can shorten it: a hold that gives back
-//! its charges when it lapses (in `lapses`).
+//! A denial's wait is computed in four steps:
+//!
+//! 1. The algorithm's `read` gives the time at which a rule admits.
+//! 2. `Decision::of` turns that time into a wait.
+//! 3. `Check::deciding_rule` takes the longest wait of a key's rules.
+//! 4. `keys::conclude` takes the longest wait of all keys.
+//!
+//! With one rule the fast path calls `Decision::of` directly. Three things can lengthen a wait: a ban
+//! and a pause (in `keys`), and a rule that will deny only later (in `later_denials`). One thing can
+//! shorten a wait: a hold that gives back its charges when it lapses (in `lapses`).
 
 pub(crate) mod ban;
 pub(crate) mod budget;

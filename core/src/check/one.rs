@@ -6,13 +6,12 @@ use alloc::vec::Vec;
 use core::slice;
 
 impl Limiter {
-    /// Decides, and consumes if the answer says so. `decisions` gets one decision a
-    /// rule, or none if a block or an exemption answers; their resets are left for
-    /// [`Self::fill_resets`].
+    /// Decides, and consumes if the check is allowed. `decisions` gets one decision a rule, or none
+    /// if a block or an exemption answers. [`Self::fill_resets`] fills in their resets.
     ///
     /// # Errors
-    /// [`CheckError`], and nothing changed, if the key would come to hold more than it may, or
-    /// if the check repeats a hold with another cost.
+    /// [`CheckError`] if the key would have too many states or holds, or if the check repeats a hold
+    /// with another cost. Nothing has changed then.
     #[inline]
     pub fn check_within(
         &mut self,
@@ -20,7 +19,7 @@ impl Limiter {
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
     ) -> Result<Outcome, CheckError> {
-        // The fast path leaves one state at most.
+        // The fast path leaves at most one state, so it exceeds no bound.
         match self.check_fast(check, decisions) {
             Some(outcome) => Ok(outcome),
             None => self.check_general(bounds, check, decisions),
@@ -63,7 +62,7 @@ impl Limiter {
         self.peek_within(check, decisions, &Budget::of_command())
     }
 
-    /// Does what [`Self::peek_general`] does, as a part of a command.
+    /// Does what [`Self::peek_general`] does, within the budget of a command.
     pub(crate) fn peek_within(
         &self,
         check: &Check<'_>,

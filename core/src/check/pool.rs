@@ -1,10 +1,9 @@
 //! A check that passes through one of several keys (`RL.MCHECK ... ANY`).
 //!
 //! ```text
-//! each key         is looked at as by a peek, which changes nothing; the first that admits is
-//!                  checked at once
-//! some key admits  it is checked as by itself; the others stay as they are
-//! no key admits    each key denies as by itself; the answer is the one with the least wait
+//! each key         a peek, which changes nothing, says whether the key admits
+//! some key admits  one of them is checked as a single key; the other keys stay unchanged
+//! no key admits    each key denies as a single key; the denial with the least wait is the answer
 //! ```
 
 use super::keys::{commit, evaluate, plan};
@@ -14,8 +13,8 @@ use alloc::vec::Vec;
 use core::slice;
 
 impl Limiter {
-    /// Checks as [`Self::check_within`] does if the key admits the check. `None`, and nothing changed,
-    /// if it denies it. `decisions` is overwritten.
+    /// Checks as [`Self::check_within`] does if the key admits the check. If the key denies it, returns
+    /// `None` and has changed nothing but `decisions`.
     ///
     /// # Errors
     /// Those of [`Self::check_within`].
@@ -26,7 +25,7 @@ impl Limiter {
         decisions: &mut Vec<Decision>,
         budget: &Budget,
     ) -> Result<Option<Outcome>, CheckError> {
-        // A denial on the fast path changes nothing, unless it is that of a block.
+        // On the fast path, only a denial by a block can change something.
         let fast = if self.standing().is_none() { self.check_fast(check, decisions) } else { None };
         match fast {
             Some(outcome) => Ok(Some(outcome).filter(|outcome| !outcome.denied)),
@@ -35,8 +34,8 @@ impl Limiter {
         }
     }
 
-    /// How many units would remain after the check; [`i64::MAX`] if no rule decides. `None` if the
-    /// key denies it. `decisions` is overwritten.
+    /// The number of units that would remain after the check; [`i64::MAX`] if no rule decides. `None`
+    /// if the key denies the check. `decisions` is overwritten.
     pub fn left_after(
         &self,
         check: &Check<'_>,
@@ -58,12 +57,13 @@ impl Limiter {
     }
 }
 
-/// Denies a check on each of several different keys, as a check of that key alone would: it charges
-/// `count=all` rules, bans and records. `decisions` is as in [`check_keys`](super::check_keys).
-/// Returns the answer, and which key's it is. All keys must deny the check.
+/// Denies a check on each of several different keys, as if each key were checked alone. A denial
+/// charges `count=all` rules, bans, and enters the history. `decisions` is as in
+/// [`check_keys`](super::check_keys). Returns the answer and the index of its key. All keys must deny
+/// the check.
 ///
 /// # Errors
-/// [`CheckError`], and nothing changed, if a key would come to hold more than it may.
+/// [`CheckError`] if a key would have too many states. Nothing has changed then.
 pub fn deny_each(
     keys: &mut [KeyCheck<'_>],
     bounds: Bounds,

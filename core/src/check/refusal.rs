@@ -1,10 +1,10 @@
-//! Why a check is refused. It replies with an error and changes nothing.
+//! Why a check is refused. A refused check replies with an error and changes nothing.
 //!
-//! Clients choose the names of rules, and every check walks all states of its key, so their number
-//! is limited. Only a check that creates a state can exceed the limit. How many states it creates
-//! and drops is known only once it is recorded, so it is first recorded on a copy. No copy is
-//! needed if all rules have their states, or if the key has room for one more state per rule.
-//! Replicas and loaders skip this test: they record what a primary did.
+//! Clients choose the names of rules, and every check walks all states of its key, so the number of
+//! states is limited. Only a check that creates a state can exceed the limit. Only recording a check
+//! shows how many states it creates and drops, so the check is first recorded on a copy. No copy is
+//! needed if all rules have their states, or if the key has room for one more state per rule. Replicas
+//! and loaders skip this test: they record what a primary did.
 
 use crate::key::{Change, Check, CheckOptions, Compound, Limiter};
 use crate::rule::Excerpt;
@@ -12,8 +12,8 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use thiserror::Error;
 
-/// The numbers of rules that the holds of a key are on may add up to this times `max_holds`. So a
-/// key has room for `max_holds` holds on this number of rules each, or for fewer holds on more
+/// The rules of all holds of a key, counted once for each hold, are at most this times `max_holds`.
+/// So a key has room for `max_holds` holds on this number of rules each, or for fewer holds on more
 /// rules. Ending, saving and loading a hold takes memory and time for each of its rules.
 pub const RULES_A_HOLD: usize = 4;
 
@@ -31,7 +31,7 @@ impl Bounds {
     pub const ANY: Self = Self { max_states: usize::MAX, max_holds: usize::MAX };
 }
 
-/// A key of the check refused it.
+/// A key refused the check.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("key {key}: {why}")]
 pub struct CheckError {
@@ -61,7 +61,7 @@ pub enum Refusal {
     /// The key's holds are on too many rules in total.
     #[error("holds on {max} rules or more in the key already")]
     TooManyRulesOfHolds {
-        /// Four for each of [`Bounds::max_holds`].
+        /// [`RULES_A_HOLD`] times [`Bounds::max_holds`].
         max: usize,
     },
     /// The check repeats a hold at another cost.
@@ -101,8 +101,8 @@ impl Limiter {
         Ok(())
     }
 
-    /// Refuses another hold if the key has no room. Lapsed holds that are still stored do not
-    /// count; they are only looked for if counting them leaves no room.
+    /// Refuses another hold if the key has no room. Lapsed holds that are still stored do not count,
+    /// but are searched for only if the key has no room with them.
     pub(crate) fn test_max_holds(&self, now_us: u64, max: usize) -> Result<(), Refusal> {
         let Some(holds) = self.holds() else { return Ok(()) };
         if holds.len() >= max && holds.alive(now_us) >= max {
@@ -146,8 +146,8 @@ impl Limiter {
         let options = CheckOptions { hold: check.hold(), ..CheckOptions::default() };
         copy.record(&check.with(&options), change);
         let states = copy.states().len();
-        // A key may already hold more, if it was loaded or the setting was lowered. Such a key may
-        // not grow.
+        // A key that was loaded may have more states, or the setting was lowered. Such a key may not
+        // grow.
         if states > max.max(self.states().len()) {
             Err(Refusal::TooManyStates { states, max })
         } else {

@@ -1,5 +1,5 @@
-//! `RL.SYNC`: follows an upstream, a service that other programs use too. Consumes here what the
-//! upstream says that they have consumed there.
+//! `RL.SYNC`: follows an upstream, a service that other programs use too. Consumes here the units
+//! that other programs have consumed there.
 
 use super::{Bounds, Budget, Refusal, View};
 use crate::key::{Change, Check, Limiter};
@@ -7,15 +7,15 @@ use crate::rule::{MAX_UNITS, Rule};
 use core::slice;
 
 impl Limiter {
-    /// Consumes units until the rule has `remaining` left, as one check at that cost would, and
-    /// returns their number. A cost in the rule's text is set to that number. Never gives units
-    /// back, because checks of this key may be newer than what the upstream said.
+    /// Consumes units until the rule has `remaining` left, as one check of that cost would. Returns
+    /// the number of units; a cost in the rule's text is set to that number. Never gives units back,
+    /// because checks of this key may be newer than what the upstream said.
     ///
     /// Consumes at most [`MAX_UNITS`], since no check costs more. A `leaky` rule may let one unit
     /// more pass at once, so call this until it returns 0.
     ///
     /// # Errors
-    /// [`Refusal`], and nothing changed, if the key would come to hold more states than it may.
+    /// [`Refusal`] if the key would have too many states. Nothing has changed then.
     pub fn sync(
         &mut self,
         bounds: Bounds,
@@ -69,7 +69,8 @@ mod tests {
     }
 
     proptest! {
-        /// A sync leaves what the upstream said, or less, and does what a check of its units does.
+        /// After a sync, no more remains than the upstream said. The sync changes the key as a check
+        /// of the consumed units does.
         #[test]
         fn a_sync_only_lowers_what_remains(
             rule in rule(),

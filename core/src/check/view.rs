@@ -14,7 +14,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Lets each rule decide. The decisions are as many as the rules.
+    /// Lets each rule decide. There must be one decision per rule.
     #[inline(always)]
     pub fn decide(self, decisions: &mut [Decision]) {
         let log_window_us = Needs::of(self.check.rules).window_us;
@@ -55,7 +55,7 @@ impl<'a> View<'a> {
         Decision::admits(rule, self.read(rule), self.check)
     }
 
-    /// When a rule has nothing consumed any more if no hold lapses before.
+    /// When nothing counts any more for a rule, if no hold lapses before.
     pub fn clears(self, rule: &Rule) -> Moment {
         let Self { limiter, check, .. } = self;
         let clears = if rule.kind() == Kind::Slots {

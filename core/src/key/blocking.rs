@@ -41,8 +41,8 @@ impl Limiter {
         });
     }
 
-    /// Shortens a ban to its length from now if the clock stepped back since the ban was set,
-    /// because it would otherwise last longer by that step. Returns true if it did.
+    /// Shortens a ban to its length from now, if the clock stepped back since the ban was set. Without
+    /// this the ban would last longer by that step. Returns true if this shortened the ban.
     pub(crate) fn shorten_ban(&mut self, now_us: u64) -> bool {
         let Some(compound) = self.compound_mut() else { return false };
         let shortened = compound.standing.as_mut().is_some_and(|standing| standing.shorten(now_us));
@@ -52,8 +52,8 @@ impl Limiter {
         shortened
     }
 
-    /// Forgets the bans whose time has passed. If the clock stepped back, the remaining ones are
-    /// forgotten after their span from now.
+    /// Drops the count of bans if its time has passed. If the clock stepped back, a count that stays
+    /// is forgotten after its span from now.
     pub(super) fn forget_bans(&mut self, now_us: u64) {
         let Some(count) = self.bans().copied() else { return };
         let left = Some(count.as_of(now_us)).filter(|count| count.is_remembered(now_us));
@@ -86,8 +86,8 @@ impl Limiter {
         self.pause().filter(|pause| pause.in_effect(now_us))
     }
 
-    /// Pauses the key from `now_us` on, for at most [`MAX_PERIOD_US`], unless a pause in effect lasts
-    /// as long. Returns true if the key changed.
+    /// Pauses the key from `now_us` on, for at most [`MAX_PERIOD_US`], unless a pause in effect ends
+    /// no earlier. Returns true if the key changed.
     pub fn pause_until(&mut self, until_us: u64, now_us: u64, reason: &[u8]) -> bool {
         let grows = self.pause_at(now_us).is_none_or(|pause| pause.until_us < until_us);
         if grows {
@@ -171,7 +171,7 @@ mod tests {
         let mut limiter = paused(NOW_US + 1);
         assert_eq!(check(&mut limiter, "1/s", NOW_US), (1, [0, 0, 1, 1]));
         assert_eq!(check(&mut limiter, "1/s", NOW_US + 1).0, 0, "it has ended");
-        assert_eq!(limiter.pause(), None, "the next change forgets it");
+        assert_eq!(limiter.pause(), None, "the next change drops it");
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         check(&mut limiter, "1/m", NOW_US);
         limiter.pause_until(NOW_US + 30 * SECOND_US, NOW_US, b"");
         assert_eq!(check(&mut limiter, "1/m,ban=1h", NOW_US), (1, [1, 0, 60_000, 60_000]));
-        assert_eq!(limiter.standing(), None, "nobody is banned");
+        assert_eq!(limiter.standing(), None, "no ban");
         assert_eq!(check(&mut limiter, "1/m,shadow", NOW_US), (1, [0, 0, 30_000, 30_000]));
         limiter.pause_until(NOW_US + 61 * SECOND_US, NOW_US, b"");
         assert_eq!(check(&mut limiter, "1/m", NOW_US), (1, [0, 0, 61_000, 61_000]));

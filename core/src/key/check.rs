@@ -9,7 +9,8 @@ use crate::rule::{Kind, Rule};
 pub struct Check<'a> {
     /// No two rules have the same identity, and all log rules cost the same.
     pub rules: &'a [Rule],
-    /// The cost of rules without their own: the lower bound if it is a range. Shown in the history.
+    /// The cost of rules without their own cost: the lower bound if it is a range. Shown in the
+    /// history.
     pub cost: u32,
     /// Unix microseconds.
     pub now_us: u64,
@@ -65,14 +66,14 @@ impl<'a> Check<'a> {
         rule.cost().or(self.cost)
     }
 
-    /// What the check costs the rule that it costs most.
+    /// The greatest cost of the check for any one rule.
     pub fn greatest_cost(&self) -> u32 {
         let rules = self.rules.iter().filter(|rule| !rule.is_shadow());
         rules.map(|rule| self.cost_of(rule)).max().unwrap_or(0)
     }
 
-    /// How far the clock may step back before `rule` ignores its state: by the rule's window or,
-    /// for the log, by the longest window of the check's log rules, which share it.
+    /// How far the clock may step back before `rule` ignores its state: by the rule's window. For the
+    /// log, it is the longest window of the check's log rules, which share the log.
     pub(crate) fn window_us_of(&self, rule: &Rule) -> u64 {
         if rule.kind() == Kind::Log { Needs::of(self.rules).window_us } else { rule.period_us() }
     }
@@ -99,7 +100,7 @@ impl<'a> Check<'a> {
 pub struct Meta<'a> {
     /// What the entry of the check shows in the history.
     pub text: &'a [u8],
-    /// How many checks the key's history keeps; at least 1.
+    /// The number of checks that the key's history keeps; at least 1.
     pub keep: u32,
 }
 

@@ -42,7 +42,7 @@ impl Deadline {
         }
     }
 
-    /// The later of two.
+    /// The later time and the longer window of two deadlines.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { until: self.until.max(other.until), window_us: self.window_us.max(other.window_us) }
@@ -66,8 +66,8 @@ impl Deadline {
         let replayed_us = server_us.saturating_sub(decided_us);
         // Never in the past: Redis 8.6 crashes if an expiry that has passed is moved again.
         let due_ms = millis_up(until_us.saturating_add(replayed_us).max(server_us));
-        // The key may expire an eighth of the longest window late, but at least a second. Aims at
-        // an eighth less, because a log's deadline may be rounded up.
+        // The key may expire late by an eighth of the longest window, or by a second if that is
+        // longer. Aims at seven eighths of this, because a log's deadline may be rounded up.
         let late_us = (self.window_us / 8).max(SECOND_US);
         let aimed_us = late_us.saturating_sub(late_us / 8);
         let aimed_ms = due_ms.saturating_add(aimed_us / 1_000);

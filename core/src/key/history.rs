@@ -1,13 +1,13 @@
 //! The history of a key: its last checks, with the callers' text.
 //!
-//! A check with `META` starts the history. From then on it gets an entry from every check with
+//! A check with `META` starts the history. From then on the history gets an entry from every check with
 //! `META` and from every check that consumes. It is a ring: a new entry evicts the oldest.
 //!
-//! If the clock stepped back so far that the newest entry lies more than a window ahead, the
+//! The clock may step back so far that the newest entry lies more than a window ahead. Then the
 //! history is cleared: a wrong clock must not keep a key alive for years.
 //!
-//! No decision reads it. Each entry keeps the history alive for the longest window of the check's
-//! rules, but at least an hour: an operator who asks why a limit of one second denied a request
+//! No decision reads the history. Each entry keeps it alive for the longest window of the check's
+//! rules, but at least for an hour. An operator who asks why a limit of one second denied a request
 //! needs more than a second.
 
 use super::Verdict;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_from_too_far_ahead_begins_anew() {
+    fn a_history_too_far_ahead_of_the_clock_is_cleared() {
         let now_us = 1_700_000_000_000_000;
         let rules = rules_of_line("5/d");
         let day_us = rules[0].period_us();

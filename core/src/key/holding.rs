@@ -3,14 +3,14 @@
 //! ```text
 //!            states                         holds
 //!   check    consume ---- charge ---------> take
-//!   settle   give back, or consume more <-- end        as if the check had cost that much
+//!   settle   give back, or consume more <-- end        as if the check had had the settled cost
 //!   lapse    give back, if REFUND <-------- end        at the hold's end
 //! ```
 //!
-//! Lapsing depends on state and time only. Every change of a key at `now_us` first lapses the holds
-//! that do not live then, ordered by end and id: as of their ends, or as of `now_us` those that lie
-//! ahead of a clock that stepped back. So a replica that makes the same changes at the same times
-//! has the same holds.
+//! Lapsing depends on state and time only. Every change of a key at `now_us` first ends the holds
+//! that have lapsed, ordered by end and id. A hold ends as of its end or, if it lies ahead of a clock
+//! that stepped back, as of `now_us`. So a replica that makes the same changes at the same times has
+//! the same holds.
 
 use super::{Charge, Check, Compound, Hold, HoldRequest, Holds, Length, Limiter, Settlement};
 use crate::algorithm::{Moment, Needs, State, Take, effective_time};
@@ -45,7 +45,7 @@ impl Limiter {
             || holds.length_of(repeated) != request.length_from(check.now_us)
     }
 
-    /// A live hold's charge for a rule, if its state is still there.
+    /// A live hold's charge for a rule, if the charged state is still there.
     pub(crate) fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
         let (holds, place) =
             (self.holds()?, self.states().iter().position(|state| state.fits(rule))?);
@@ -72,7 +72,7 @@ impl Limiter {
     }
 
     /// The first step of a check: ends the holds that have lapsed, if that changes what rules read.
-    /// Returns true if it changed the key, which must be propagated.
+    /// Returns true if the key changed; this change must be propagated.
     #[inline(always)]
     pub fn lapse_if_due(&mut self, now_us: u64) -> bool {
         let due = self.lapse_is_due(now_us);
@@ -128,8 +128,8 @@ impl Limiter {
         }
     }
 
-    /// Takes a hold for a check that has consumed from the states of these rules, of which at most
-    /// one is a log rule. Does nothing if the key has no room, or has a hold with this id.
+    /// Takes a hold for a check that has consumed from the states of these rules. At most one of them
+    /// is a log rule. Does nothing if the key has no room, or has a hold with this id.
     pub(super) fn take_hold(
         &mut self,
         request: HoldRequest<'_>,
@@ -177,8 +177,8 @@ impl Limiter {
         true
     }
 
-    /// Moves the end of a live hold: from now on its length is the time until then. Returns false,
-    /// and changes nothing, if there is no such hold.
+    /// Moves the end of a live hold: its length is then the time from now to the new end. Returns
+    /// false, and changes nothing, if there is no such hold.
     pub fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) -> bool {
         let lives = self.live_hold(id, now_us).is_some();
         if lives {
@@ -202,8 +202,8 @@ impl Limiter {
     #[cold]
     fn end_lapsed(&mut self, now_us: u64) {
         let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us)).unwrap_or_default();
-        // Thousands may lapse at once, and each return to a log moves its entries, so these are
-        // collected.
+        // Thousands of holds may lapse at once, and each return of units to a log moves its entries.
+        // So these returns are collected.
         let mut to_log = Vec::new();
         for hold in ended {
             let settlement =
@@ -230,8 +230,8 @@ impl Limiter {
         }
     }
 
-    /// Corrects each charge of an ended hold whose state is still there. Units for a log are put
-    /// off into `later`, if given.
+    /// Corrects each charge of an ended hold, if the charge's state is still there. With `later`,
+    /// units that a log gets back are added to that list.
     fn close(
         &mut self,
         hold: &Hold,

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Most keys have one state, because one rule checks them, or several log rules that share a log. A
-//! limiter is as large as the server's smallest objects, so an allocator with size classes places
-//! it next to those of its key.
+//! limiter is as large as the server's smallest objects. So an allocator with size classes places the
+//! limiter next to the server's objects for the key.
 
 use super::{BanCount, Check, Deadline, History, Holds, Orders, StandingEntry};
 use crate::algorithm::{Moment, State};
@@ -15,7 +15,7 @@ use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{HOUR_US, Rule};
 use alloc::{boxed::Box, vec::Vec};
 
-/// The value of one key. `Default` is that of a key never checked.
+/// The value of one key. `Default` is the value of a key that was never checked.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "saved", derive(PartialEq, Eq))]
 pub struct Limiter {
@@ -82,7 +82,7 @@ impl Limiter {
         self.states_and_holds().0
     }
 
-    /// The only state of a limiter that holds nothing else, or else only a plan in effect.
+    /// The only state of a limiter that holds nothing else, except perhaps a plan in effect.
     #[inline]
     pub(crate) fn only_state(&self, now_us: u64) -> Option<&State> {
         match &self.contents {
@@ -149,7 +149,7 @@ impl Limiter {
         }
     }
 
-    /// Keeps the states for which `keep` returns true. Its second argument tells whether holds were
+    /// Keeps the states for which `keep` returns true. Its second argument says whether holds were
     /// charged on the state.
     pub(super) fn retain(&mut self, keep: impl Fn(&State, bool) -> bool) {
         let keeps = |state: &State, place, holds: Option<&Holds>| {
@@ -240,8 +240,8 @@ impl Limiter {
         any
     }
 
-    /// Drops a block, an exemption, a pause or a plan that has ended, because it would keep the key large
-    /// and its checks off the fast path. Also forgets bans and ends lapsed holds. Called when the key
+    /// Drops a block, an exemption, a pause or a plan that has ended: it would keep the key large and
+    /// the checks off the fast path. Also forgets bans and ends lapsed holds. Called when the key
     /// changes anyway, on replicas too.
     pub(super) fn drop_ended(&mut self, now_us: u64) {
         if self.compound().is_none() {
@@ -346,7 +346,7 @@ mod tests {
     use crate::tests::rules_of_line;
 
     #[test]
-    fn a_limiter_with_one_state_is_two_small_blocks() {
+    fn a_limiter_with_one_state_is_two_small_allocations() {
         assert_eq!(size_of::<Limiter>(), 16);
         assert_eq!(size_of::<Meter>(), 16);
         assert_eq!(size_of::<State>(), 16);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throttle_takes_no_block_for_its_name() {
+    fn a_throttle_takes_no_allocation_for_its_name() {
         let bytes = |rule: &str| {
             let mut limiter = Limiter::default();
             limiter.record(&Check::new(&rules_of_line(rule), 1, 9), Change::Admitted);

@@ -6,15 +6,15 @@
 //! blocking   blocks, exemptions, bans, pauses and plans of a key
 //! pause      a pause of a key's upstream
 //! plan       a policy bound to a key
-//! holds      receipts of checks, by which charges are corrected
+//! holds      what checks were charged, to be corrected later
 //! check      a check's arguments, and what a check did
 //! record     what a check does to the value, once it is decided
 //! holding    what holds do to states
 //! returning  which states get something back
 //! history    the last checks, with the text that callers gave
-//! slots      what holds take of slots
+//! slots      the slots that holds occupy
 //! deadline   when the key should expire
-//! replayed   when it should expire after a command without `AT`
+//! replayed   when the key should expire after a command without `AT`
 //! codec      versioned bytes <-> limiter
 //! report     a limiter for RL.INFO and RL.LOG
 //! ```

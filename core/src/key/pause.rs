@@ -1,9 +1,9 @@
-//! The pause of a key: until a service that the key's clients share, the upstream, has said to
-//! come back.
+//! The pause of a key. The key's clients share a service, the upstream, which has told one of them to
+//! come back later. Until that time every check is denied.
 //!
-//! Workers hear of the same pause one by one, each from its own clock. So a pause only grows: of
-//! two ends the later one stands. If the clock steps back by more than the pause's length, the pause
-//! is over.
+//! Workers report the same pause one by one, each with an end by its own clock. So a pause only
+//! grows: of two ends the later one stands. If the clock steps back by more than the pause's length,
+//! the pause is over.
 
 use crate::algorithm::{Moment, not_before_us};
 use alloc::boxed::Box;

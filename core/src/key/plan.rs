@@ -1,4 +1,4 @@
-//! The plan of a key: the policy for those of its checks that ask for its plan.
+//! The plan of a key: a policy, whose rules apply to each check that asks for the key's plan.
 //!
 //! The seller binds the plan, and the service that checks does not have to know it. The key stores only
 //! the policy's name: the policy may be set later, and may change.
@@ -28,8 +28,8 @@ impl Plan {
     }
 }
 
-/// What an upstream and a seller have said about a key. Few keys have either, so the others store
-/// one pointer for both.
+/// What an upstream and a seller have said about a key. Few keys have either, so a key stores one
+/// pointer for both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
     pub pause: Option<Box<Pause>>,
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_read_past_a_plan_and_a_change_forgets_one_that_has_ended() {
+    fn checks_ignore_a_plan_and_a_change_drops_an_ended_plan() {
         let rules = rules_of_line("bucket:3/m");
         let (mut limiter, mut plain) = (planned(Some(NOW_US + SECOND_US)), Limiter::default());
         for at_us in [NOW_US, NOW_US + 1, NOW_US + 2 * SECOND_US] {

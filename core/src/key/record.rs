@@ -1,4 +1,4 @@
-//! What a check does to a key's value, once it is decided: here, and on every replica.
+//! What a decided check does to a key's value, on this server and on every replica.
 
 use super::{Change, Check, Entry, Limiter, Verdict};
 use crate::algorithm::log::{Consumption, Eviction};
@@ -7,8 +7,8 @@ use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 
 impl Limiter {
-    /// Records what a check did, unconditionally: it was decided before, or on another server.
-    /// Equal calls on equal limiters leave them equal.
+    /// Records what a check did, unconditionally: the check was decided before, or on another
+    /// server. Equal calls on equal limiters leave them equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
         let verdict = match change {
             Change::Nothing => return,
@@ -49,8 +49,8 @@ impl Limiter {
                 }
             }
         }
-        // A hold has one charge on the log. A rule that is no shadow comes before a shadow; of
-        // these, one that takes the default cost comes first.
+        // A hold has one charge on the log, for one of the log rules. Prefers a rule that is not a
+        // shadow, and among these a rule that takes the default cost.
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
@@ -104,8 +104,8 @@ impl Limiter {
         }
     }
 
-    /// Reshapes the state of a rule's name for the rule, or drops it if it is of another algorithm.
-    /// Holds charged on it then lose their state.
+    /// Reshapes the state with a rule's name for the rule, or drops the state if it is of another
+    /// algorithm. Holds that were charged on the state then lose it.
     fn take_over_name(&mut self, rule: &Rule, now_us: u64) {
         let (states, holds) = self.states_and_holds();
         let mut places = states.iter_mut().enumerate();
@@ -130,9 +130,9 @@ impl Limiter {
         })
     }
 
-    /// Drops states that have not mattered for two windows, so that a key does not grow when it is
-    /// checked under new rules again and again. (Two, so that a clock that steps back by one window
-    /// still finds them.) Keeps the states of this check's rules, on which it may take a hold.
+    /// Drops states that have not mattered for two windows. Without this, a key would grow when it is
+    /// checked under new rules again and again. After one window, a clock that steps back by a window
+    /// would miss a state. Keeps the states of this check's rules: the check may take a hold on them.
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state, held| {
             let grace_us = state.meter().period_us().saturating_mul(2);

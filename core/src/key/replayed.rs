@@ -1,8 +1,8 @@
 //! When a key should expire after a command that takes no `AT`.
 //!
-//! A replay checks its keys with `AT`, often years ago, and the server keeps them as long as it
-//! would have then. A block or a pause has no such time. By the server's clock all that the checks
-//! left in the key is long over, but the replay still needs it:
+//! A replay checks its keys with `AT`, often at times of years ago. The server keeps the keys as long
+//! as it would have kept them then. A block or a pause takes no `AT`. By the server's clock, all that
+//! the checks left in the key is long over, but the replay still needs it:
 //!
 //! ```text
 //! clock of the replay   | check, 1/h ============|            it reads the state for an hour
@@ -10,8 +10,8 @@
 //!                              | RL.BLOCK                     by its clock the state is over
 //! ```
 //!
-//! So such a command never moves the expiry to before the present one, unless the key has more time
-//! left than anything in it lasts after a check: then another block set the present expiry.
+//! So a command without `AT` moves the expiry to an earlier time in one case only. The key then has
+//! more time left than its contents last after a check: an earlier block or pause set the expiry.
 
 use super::holds::Holds;
 use super::{Deadline, Hold, Limiter};
@@ -29,7 +29,7 @@ impl Limiter {
         self.deadline().or(Deadline::new(Moment::At(needed_us.min(expires_us)), 0))
     }
 
-    /// For how long after a check its traces here may matter, microseconds.
+    /// How long after a check its traces in this key may matter, in microseconds.
     fn lasts_us(&self) -> u64 {
         let of_state = |state: &State| match state.meter().matters_until() {
             Moment::At(us) => us.saturating_sub(state.meter().last_us()),
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_servers_clock_expires_as_after_a_check() {
+    fn a_key_checked_by_the_servers_clock_expires_as_after_a_check() {
         let (limiter, rules) = (&mut Limiter::default(), rules_of_line("bucket:1/h"));
         limiter.check(&Check::new(&rules, 1, NOW_US), &mut Vec::new());
         let expires_ms = moved(limiter.deadline().expiry(NOW_US, NOW_US, None), 0);
         let now_us = NOW_US + MINUTE_US;
         assert_eq!(after(limiter, now_us, Some(expires_ms)), expires_ms);
         let mended_ms = after(limiter, now_us, Some(now_us / MS_US + 1));
-        assert_eq!(mended_ms, expires_ms, "a user shortened it");
+        assert_eq!(mended_ms, expires_ms, "a user shortened the expiry");
     }
 }

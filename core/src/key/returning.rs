@@ -29,7 +29,7 @@ impl Limiter {
         held.map(|(_, state)| identity(state)).collect()
     }
 
-    /// The states that a refund to these rules gives something back: all of them without rules.
+    /// The states that get something back from a refund to these rules; without rules, all states.
     pub fn states_refunded(&self, rules: &[Rule]) -> Vec<Identity> {
         if rules.is_empty() {
             self.states().iter().map(identity).collect()

@@ -7,21 +7,21 @@
 //!          1    2   3  2     1    0     admits c  iff  units of live holds + c <= N
 //! ```
 //!
-//! The key's holds are the rule's state: each occupies as many slots as it costs until it is
-//! settled or lapses. So the count of slots in use cannot drift from the holds, and the slots of a
-//! crashed worker are freed. The stored state only tells that there are such holds, and the rule's
-//! name.
+//! The key's holds are the rule's state. Until a hold is settled or lapses, it occupies one slot for
+//! each unit of its cost. So the count of slots in use cannot drift from the holds, and the slots of a
+//! crashed worker are freed. The stored state only says that there are such holds, and stores the
+//! rule's name.
 //!
-//! The wait lasts until enough holds have lapsed for the cost to fit; the reset, until the last has
-//! lapsed. Settling a hold frees its slots earlier.
+//! The wait lasts until enough holds have lapsed for the cost to fit. The reset lasts until the last
+//! hold has lapsed. Settling a hold frees its slots earlier.
 
 use super::holds::TrackNumber;
 use super::{Hold, Holds};
 use crate::algorithm::{Moment, Reading};
 use crate::rule::Rule;
 
-/// The holds on a rule's slots, read at one time. None of them lies ahead of a clock that stepped
-/// back: those have [lapsed](crate::key::Limiter::as_of) before.
+/// The holds on a rule's slots, read at one time. No hold lies ahead of a clock that stepped back:
+/// such holds have [lapsed](crate::key::Limiter::as_of) before.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'a> {
     holds: &'a Holds,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A key counts the bans of all its ladders together, and forgets them all at once. A key without a
-//! ladder stores nothing.
+//! ladder stores no count.
 
 use crate::algorithm::Moment;
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, Rule};
@@ -58,8 +58,8 @@ impl StandingEntry {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
-    /// When it ends, read at `now_us`. A ban ends at most its length after that: if its stored end
-    /// is later, the clock stepped back since the ban was set.
+    /// When it ends, as of `now_us`. A ban ends at most its length after `now_us`. If its stored end
+    /// is later, the clock has stepped back since.
     fn ends_as_of(&self, now_us: u64) -> Option<u64> {
         let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us.get()));
         self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
@@ -107,8 +107,8 @@ impl BanCount {
         self.forgotten_us > now_us
     }
 
-    /// The count, read at `now_us`. It is forgotten at most its span after that: if the stored time
-    /// is later, the clock stepped back since the last ban was set.
+    /// The count as of `now_us`. It is forgotten at most its span after `now_us`. If the stored time
+    /// is later, the clock has stepped back since the last ban.
     #[must_use]
     pub(crate) fn as_of(self, now_us: u64) -> Self {
         let latest_us = now_us.saturating_add(self.span_us);

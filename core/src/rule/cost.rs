@@ -8,9 +8,9 @@
 //!
 //! The first of these that is given is the cost.
 
-/// The cost of a rule in any check, 0 ..= [`MAX_UNITS`](super::MAX_UNITS), from its text
-/// and from the request that it belongs to. Two numbers rather than options: a check of four rules
-/// would need 2 % more instructions.
+/// The cost of a rule in any check, 0 ..= [`MAX_UNITS`](super::MAX_UNITS), from the rule's text and
+/// from the request. The fields are plain numbers, because with `Option`s a check of four rules needs
+/// 2 % more instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cost {
     /// The cost in this check; [`NONE`](Self::NONE): the check's default.
@@ -49,7 +49,7 @@ impl Cost {
         if self.written == Self::NONE { None } else { Some(self.written) }
     }
 
-    /// Whether the request overrides the rule's `cost=`.
+    /// True if the request overrides the rule's `cost=`.
     pub const fn is_named(self) -> bool {
         self.own != self.written
     }

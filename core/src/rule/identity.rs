@@ -9,8 +9,7 @@ use alloc::{boxed::Box, vec::Vec};
 pub enum Identity {
     /// The name.
     Name(Name),
-    /// The algorithm and the options that shape the state, as a number, and the period in
-    /// microseconds.
+    /// The algorithm, a number for the options that shape the state, and the period in microseconds.
     Shape((Kind, u32), u64),
 }
 
@@ -46,7 +45,7 @@ impl Rule {
         Identity::of_state(self.name(), self.params(), self.period_us())
     }
 
-    /// Whether two rules read one state, or one window of the log. One check cannot have both.
+    /// True if two rules read one state, or one window of the log. No check may have both rules.
     pub fn same_identity(&self, other: &Self) -> bool {
         match (self.name(), other.name()) {
             // The periods first: they tell most rules apart.

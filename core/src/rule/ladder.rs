@@ -34,7 +34,7 @@ impl Ladder {
         (MS_US..=MAX_PERIOD_US).contains(&rung_us).then_some(self)
     }
 
-    /// Whether the key counts its bans.
+    /// True if the key counts bans by this ladder: it has more than one rung.
     pub fn counts_bans(&self) -> bool {
         self.rungs_us().nth(1).is_some()
     }

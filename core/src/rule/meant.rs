@@ -1,9 +1,9 @@
-//! What rules in the words of other limiters mean, for errors only: the text of a rule has one
-//! spelling.
+//! Guesses what a rule in the words of another limiter means. Only error messages use the guess: the
+//! text of a rule has one spelling.
 
 use super::{Kind, MAX_UNITS};
 
-/// Algorithms as others call them. Case, blanks, `_` and `-` do not matter.
+/// Names that other limiters give to the algorithms. Case, blanks, `_` and `-` do not matter.
 const ALGORITHMS: [(&str, Kind); 14] = [
     ("gcra", Kind::Bucket),
     ("token", Kind::Bucket),
@@ -40,7 +40,7 @@ const PERIODS: [(&str, &str); 15] = [
     ("perweek", "w"),
 ];
 
-/// The algorithm that this name of none may mean.
+/// The algorithm that an unknown name may mean.
 #[cold]
 pub(super) fn algorithm(name: &[u8]) -> Option<Kind> {
     let named = |other: &str| letters(name).eq(other.bytes());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_that_nobody_knows_is_missing() {
+    fn an_unknown_period_in_words_counts_as_missing() {
         for text in ["5", "5 per", "5 minutes", "5 per 2 minutes", "2000000000rps", "rps", "+5rps"]
         {
             let error = Rule::from_text(text.as_bytes()).expect_err(text).to_string();
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_meant_by_a_rate_is_a_rule(text in "(bucket:|log:)?[0-9]{1,11}.{0,9}(per ?|r|q)[a-z]{1,7}") {
+        fn a_rate_in_words_means_a_valid_rule(text in "(bucket:|log:)?[0-9]{1,11}.{0,9}(per ?|r|q)[a-z]{1,7}") {
             let error = Rule::from_text(text.as_bytes()).map_err(|error| error.to_string());
             if let Some((_, meant)) = error.as_ref().err().and_then(|text| text.split_once("did you mean ")) {
                 prop_assert!(Rule::from_text(meant.trim_end_matches('?').as_bytes()).is_ok(), "{text}");

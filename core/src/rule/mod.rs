@@ -1,13 +1,13 @@
 //! A rule: a limit per period under one algorithm, validated once.
 //!
-//! Everything that decides takes a [`Rule`], and only [`RuleSpec::validate`] makes one
-//! from a text, so no algorithm meets a period of zero, a resolution out of bounds or
-//! an option of another algorithm.
+//! Everything that decides takes a [`Rule`]. Only [`RuleSpec::validate`] makes a rule from a
+//! text, so no algorithm meets a period of zero, a resolution out of bounds or an option of
+//! another algorithm.
 //!
 //! A rule is a *view*: it says how much may be consumed. A state holds how much has been
-//! consumed, and the rule's *identity* says which state it reads: the name if it has
-//! one, else the algorithm, the period and the options that shape the state. The limit,
-//! the burst, the queue and the cost are not part of the identity, so they can change from
+//! consumed. The rule's *identity* says which state it reads. The identity is the rule's name
+//! or, without a name, the algorithm, the period and the options that shape the state. The
+//! limit, the burst, the queue and the cost are not part of the identity: they can change from
 //! call to call, and the state stays.
 
 mod cost;
@@ -108,7 +108,7 @@ impl Unit {
 /// `n` units of time, such as the `1m` of `20/1m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
-    /// How many of the unit; [`Period::micros`] bounds it.
+    /// The number of units; [`Period::micros`] bounds it.
     pub count: u64,
     /// The unit as written; `60s` and `1m` differ only here.
     pub unit: Unit,
@@ -247,7 +247,8 @@ impl Rule {
         self.limit
     }
 
-    /// Whether a debt under this rule stays as it is: at a limit of 0 nothing drains or is added.
+    /// True if a debt never changes under this rule: at a limit of 0, nothing drains and nothing is
+    /// added.
     #[inline]
     pub(crate) const fn never_drains(&self) -> bool {
         let is_debt = matches!(
@@ -300,8 +301,7 @@ impl Rule {
 
     /// A hash of all that decides: rules with equal hashes admit and deny a cost alike.
     pub fn hash_of_limit(&self, mut hasher: impl Hasher) -> u64 {
-        // Lists every field, so that a new one does not compile until this function answers for
-        // it.
+        // Lists every field: a new field does not compile until it is hashed or left out here.
         let Self {
             params,
             limit,

@@ -1,4 +1,5 @@
-//! The options of rules: those of one algorithm, which its folder lists, and those of all.
+//! The options of rules: those that only one algorithm takes, which its folder lists, and those that
+//! several algorithms take.
 
 use super::names::named;
 use super::{Kind, digits};
@@ -66,9 +67,9 @@ impl Eq for OwnOption {}
 /// An option of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleOption {
-    /// One that only this algorithm takes.
+    /// An option that only this algorithm takes.
     Own(Kind, &'static OwnOption),
-    /// One that several algorithms take.
+    /// An option that several algorithms take.
     Common(CommonOption),
 }
 

@@ -6,7 +6,7 @@ use crate::algorithm::{MOST_OWN, OwnWords, Params};
 /// A rule as it was written, before validation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSpec {
-    /// The algorithm; options of any other are errors.
+    /// The algorithm; options of any other algorithm are errors.
     pub kind: Kind,
     /// Units a period, 0 ..= [`MAX_UNITS`].
     pub limit: u64,
@@ -39,7 +39,7 @@ impl RuleSpec {
         Self { kind: Kind::Slots, limit, ..Self::default() }
     }
 
-    /// Gives an option that only one algorithm takes its value.
+    /// Sets an option that only one algorithm takes.
     #[cfg(any(test, feature = "testing"))]
     #[allow(clippy::expect_used, reason = "for tests")]
     #[must_use]
@@ -48,7 +48,8 @@ impl RuleSpec {
         self
     }
 
-    /// Gives an option of one algorithm its value.
+    /// Sets an option that only one algorithm takes. If the rule has another algorithm, notes the
+    /// option as foreign.
     pub(super) fn set(&mut self, option: RuleOption, value: i128) {
         let of_kind = self.kind.options().iter().position(|own| own.name == option.name());
         match of_kind.and_then(|place| self.own.get_mut(place)) {

@@ -1,9 +1,10 @@
-//! Bytes in bincode's standard form (little endian, variable integers), written and read. Golden
-//! payloads keep them from changing. An item is a number, a text, bytes or a tuple of fields.
+//! Writes and reads bytes in bincode's standard form (little endian, variable integers). Tests with
+//! golden payloads notice a change of the form. An item is a number, a text, bytes or a tuple of
+//! fields.
 //!
 //! Repeated parts (log entries, counters, past windows) are byte strings in the payload, borrowed
-//! while reading. A first pass counts their items, a second one loads them into memory reserved for
-//! that number.
+//! while reading. A first pass counts the items of such a part, and a second pass loads them into
+//! memory reserved for that number.
 
 use super::{DecodeError, within};
 use alloc::{boxed::Box, vec::Vec};

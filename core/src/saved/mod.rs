@@ -12,7 +12,7 @@ pub const VERSION: u8 = 1;
 /// Why a payload is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It has no byte.
+    /// It has no bytes.
     #[error("the payload is empty, expected a version byte")]
     Empty,
     /// Its first byte, given here, is not a version that can be read.
@@ -59,7 +59,7 @@ pub fn check_window(us: u64) -> Result<(), DecodeError> {
     within(us <= MAX_WINDOW_US, "a window")
 }
 
-/// A window may start before the epoch, but not beyond the bound.
+/// A window may start before the epoch, but no further from it than the latest time.
 pub fn check_start(start_us: i64) -> Result<(), DecodeError> {
     within(start_us.unsigned_abs() <= MAX_TIME_US, "a window's start")
 }

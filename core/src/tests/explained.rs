@@ -1,4 +1,4 @@
-//! What `RL.EXPLAIN` says about memory and worst bursts holds for limiters.
+//! Limiters take the memory and allow the worst bursts that `RL.EXPLAIN` states.
 
 use crate::algorithm::list::Params;
 use crate::header_slice::{self, HeaderSlice};
@@ -69,8 +69,8 @@ fn limiters_take_the_memory_that_is_explained() {
     }
 }
 
-/// How many units a client gets in the period that starts at `first_us`, if it requests as many
-/// as it can at every microsecond. Before that it may have taken one unit at `opened_us`.
+/// The number of units that a client gets in the period from `first_us` on, by requesting all it can
+/// at every microsecond. Before that it may have taken one unit at `opened_us`.
 fn flood(rule: &Rule, opened_us: Option<u64>, first_us: u64) -> u64 {
     let mut limiter = Limiter::default();
     let mut decisions = Vec::new();

@@ -39,7 +39,7 @@ fn untouched(rule: &Rule) -> Meter {
     meter
 }
 
-/// What a hold cost beyond what it was charged for a rule, at this limit.
+/// What a hold cost beyond its charge for a rule, at this limit.
 fn excess(rule: &Rule, limit: u32, shadow: bool, units: u32) -> Excess {
     let needs = Needs { window_us: rule.period_us(), units: limit, admitted: true };
     Excess { units, limit, shadow, needs }
@@ -143,8 +143,7 @@ fn graph(meter: &Meter) -> Vec<Past> {
     past.past.iter().copied().chain([last]).filter(|window| window.count > 0).collect()
 }
 
-/// What holds cost beyond their charges adds up, at most to what the state can count, and never
-/// wraps.
+/// The excesses of holds add up, but to no more than the state can count, and never wrap.
 #[test]
 fn every_state_saturates() {
     let (debt, counter) = (u64::from(u32::MAX), Uint48::MAX);
@@ -185,8 +184,8 @@ proptest! {
         let period_us = rule.period_us();
         for later_us in [0, 1, period_us / 7, period_us / 2, period_us - 1, period_us, 2 * period_us] {
             let at_us = at_us + later_us;
-            // A log forgets by how much it exceeds its limit, which only a cost of 0 would
-            // show.
+            // A log does not store by how much it exceeds its limit. Only a cost of 0 would show
+            // that.
             let least = u32::from(rule.kind() == Kind::Log);
             for cost in [least, 1, 5, rule.limit()] {
                 prop_assert_eq!(meter.read(&rule, at_us, cost), as_if.read(&rule, at_us, cost));
@@ -273,7 +272,7 @@ proptest! {
         let capacity = if rate == 0 { 0 } else { u128::from(rule.capacity()) * period };
         let owed = if capped { full.min(drained.max(capacity)) } else { full };
         prop_assert_eq!((debt.owed(), debt.last_us), (owed, at_us));
-        // It ends no sooner than the rule of either says.
+        // The debt ends no sooner than at the limit of either rule.
         let slower = if rate == 0 { before.limit } else { before.limit.min(rate) };
         prop_assert_eq!((debt.limit, debt.burst_or_queue), (slower, before.burst_or_queue));
         debt.take_off(taken.into());

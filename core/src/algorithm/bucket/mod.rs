@@ -1,5 +1,5 @@
-//! Token bucket: a [debt](super::debt) that drains evenly or, with `refill=interval`, an
-//! [`Interval`] at whose end all tokens come back.
+//! Token bucket: a [debt](super::debt) that drains evenly. With `refill=interval` it is an
+//! [`Interval`] instead:
 //!
 //! ```text
 //!        W                  W
@@ -7,7 +7,7 @@
 //! ^ first take       ^ first take after the refill
 //! ```
 //!
-//! The period starts with the first request that takes a token, and at its end all
+//! The period starts with the first request that takes a token. At the end of the period all
 //! tokens come back. Admits `c` iff `used + c <= burst`.
 
 #[cfg(any(test, feature = "testing"))]
@@ -113,7 +113,7 @@ impl Algorithm for Interval {
     }
 }
 
-/// What holds give back is there if there was no refill since.
+/// A hold gives tokens back only if the bucket has not refilled since it took them.
 impl Held for Interval {
     fn unit(&self) -> Option<u64> {
         Some(1)

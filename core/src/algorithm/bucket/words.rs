@@ -1,8 +1,11 @@
 //! The words of `bucket`.
 //!
-//! The worst burst within a period is `B + L - ceil(L/W)`: the first and the last microsecond of a
-//! window are `W-1` apart, and meanwhile `L*(W-1)/W` tokens come back. With `refill=interval` it is
-//! `2B - 1`: the take that begins the period comes a whole period before the tokens are back.
+//! The worst burst within a period is `B + L - ceil(L/W)`. The first and the last microsecond of a
+//! window are `W-1` apart, and meanwhile `L*(W-1)/W` tokens come back.
+//!
+//! With `refill=interval` it is `2B - 1`: `B - 1` just before the tokens come back, and `B` just
+//! after. The take that begins the period is not among them: it comes a whole period before the
+//! tokens are back.
 
 use crate::algorithm::{OwnWords, Words, debt};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, share, time};
@@ -24,7 +27,7 @@ pub enum Refill {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BucketParams {
-    /// The most tokens, 1 ..= [`MAX_UNITS`]; 0 only under a limit of 0.
+    /// The capacity in tokens, 1 ..= [`MAX_UNITS`]; 0 only with a limit of 0.
     pub burst: u32,
     pub refill: Refill,
 }
@@ -48,7 +51,7 @@ impl Words for BucketParams {
 
     fn read(words: &OwnWords) -> Result<Self, RuleError> {
         let burst = match words.options {
-            // The default may be 0.
+            // The default is the limit, which may be 0.
             [None, ..] => words.limit,
             _ => words.within((0, &BURST), words.limit, 1, MAX_UNITS)?,
         };

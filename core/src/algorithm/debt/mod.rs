@@ -10,10 +10,10 @@
 //! leaky    admits c  iff  debt(t) + c <= queue + 1, its turn debt(t)*W/L later
 //! ```
 //!
-//! The debt is stored as whole units and a remainder in `1/W` units, so nothing is ever rounded: in
-//! these fractions a microsecond drains exactly `L`. This is GCRA (ITU-T I.371) with the
-//! theoretical arrival time written as a debt. The limit and the burst can then change without a
-//! conversion, which tokens or a TAT would need at each change of the limit.
+//! The debt is stored as whole units and a remainder in `1/W` units. In these fractions a microsecond
+//! drains exactly `L`, so nothing is ever rounded. This is GCRA (ITU-T I.371) with the theoretical
+//! arrival time (TAT) written as a debt. A debt stays valid when the limit or the burst changes;
+//! tokens or a TAT would need a conversion.
 //!
 //! Units have 32 bits, periods 48 and times 64. A sum of a few products of units
 //! with periods or times stays far below 2^128, so additions cannot overflow.
@@ -29,11 +29,11 @@ use super::{
 use crate::exact::{ceil_div, floor_div, narrow, product};
 use crate::rule::{Kind, Rule};
 
-/// 32 bytes: half a cache line. An allocator with size classes places it next to the server's entry
-/// for the key, which is as large.
+/// 32 bytes: half a cache line. The server's entry for the key has the same size, so an allocator
+/// with size classes places both next to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
-    /// When it was last added to.
+    /// When units were last added.
     pub last_us: u64,
     /// The period, the denominator of `rem`.
     pub period: Uint48,
@@ -118,8 +118,8 @@ impl Debt {
         product(u64::from(self.units), self.period_us()).wrapping_add(self.rem.get().into())
     }
 
-    /// The debt at `at_us >= last_us`, in fractions of the period. At a lower limit than its own it
-    /// drains more slowly, until it ends.
+    /// The debt at `at_us >= last_us`, in fractions of the period. At a limit below its own the debt
+    /// drains more slowly, but it still ends when it would at its own limit.
     #[inline(always)]
     pub fn owed_at(&self, limit: u32, at_us: u64) -> u128 {
         if limit < self.limit && self.has_drained(at_us) { 0 } else { self.left_at(limit, at_us) }
@@ -138,7 +138,7 @@ impl Debt {
         self.left_at(self.limit, at_us) == 0
     }
 
-    /// What a rule reads whose limit is lower than that of the rule that consumed last.
+    /// What a rule reads if its limit is below the debt's own limit.
     #[cold]
     fn read_until_its_end(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let owed = self.owed_at(rule.limit(), at_us);
@@ -174,7 +174,7 @@ impl Debt {
         self.last_us = at_us;
     }
 
-    /// Lowers its own limit, which says when it ends, to that of a hold that consumes more.
+    /// Lowers its own limit, which decides when the debt ends, to the limit of a hold's charge.
     pub fn drain_no_faster_than(&mut self, limit: u32) {
         if limit > 0 {
             self.limit = self.limit.min(limit);
@@ -193,7 +193,7 @@ impl Debt {
         self.rem = Uint48::saturating(narrow(rem));
     }
 
-    /// When the debt has drained to 0 at `limit`, or has ended.
+    /// When the debt has drained to 0 at `limit` or at its own limit, whichever is higher.
     #[inline(always)]
     fn drained(&self, limit: u32) -> Moment {
         let rate = u64::from(limit.max(self.limit));
@@ -204,7 +204,7 @@ impl Debt {
     }
 }
 
-/// The most units that can pass within one period, as the algorithms' words derive it.
+/// The most units that can pass within one period. The words of `bucket` and `leaky` derive it.
 pub fn worst_in_period(rule: &Rule) -> u64 {
     let (limit, period_us) = (u64::from(rule.limit()), rule.period_us().max(1));
     rule.capacity().saturating_add(limit).saturating_sub(limit.div_ceil(period_us))
@@ -284,9 +284,9 @@ impl Algorithm for Debt {
     }
 }
 
-/// It does not know when its units were consumed, so it gives nothing back by their stamp. A bucket
-/// gives back up to the least debt since the check, which its track has; a leaky one its debt, if
-/// nothing queued after it: a turn that was promised must not be promised twice.
+/// A debt does not know when its units were consumed, so it gives nothing back by their time. A
+/// bucket gives back up to the least debt since the check, which the hold's track stores. A leaky
+/// bucket gives back its debt if nothing queued after the hold: no turn may be promised twice.
 impl Held for Debt {
     fn unit(&self) -> Option<u64> {
         Some(self.period_us())

@@ -11,7 +11,7 @@ pub struct NaiveDebt {
     period: i128,
     /// In `1/period` units, as of the last consumption.
     owed: i128,
-    /// The limit of the rule that consumed last, or that reads it in another shape.
+    /// The limit of the rule that consumed last, or of the rule that reads it in another shape.
     pub limit: i128,
 }
 
@@ -21,7 +21,7 @@ impl NaiveDebt {
         Self { period, owed: units * period, limit: i128::from(rule.limit()).max(1) }
     }
 
-    /// The debt as if this rule had consumed it, rounded up.
+    /// The debt with the period and the limit of this rule, rounded up.
     pub fn taken_by(&self, rule: &Rule) -> Self {
         let none = Self::of_units(rule, 0);
         Self { owed: (self.owed * none.period + self.period - 1) / self.period, ..none }
@@ -31,7 +31,7 @@ impl NaiveDebt {
         (self.owed + self.period - 1) / self.period
     }
 
-    /// Whether nothing is owed any more for the rule that consumed last.
+    /// True if the debt has drained to 0 at the limit of the rule that consumed last.
     pub fn has_ended(&self, last: Micros, at: Micros) -> bool {
         (at - last) * self.limit >= self.owed
     }
@@ -59,7 +59,8 @@ impl NaiveDebt {
         }
     }
 
-    /// Takes units even above the capacity. From then on it drains no faster than this rule says.
+    /// Takes units even above the capacity. From then on the debt drains no faster than at this
+    /// rule's limit.
     pub fn take_excess(&mut self, rule: &Rule, last: Micros, at: Micros, units: i128) {
         self.owed = self.owed_at(rule.limit().into(), last, at) + units * self.period;
         if rule.limit() > 0 {

@@ -1,4 +1,4 @@
-//! A debt, saved: its fields.
+//! The saved form of a debt.
 
 use super::BurstOrQueue;
 use crate::algorithm::{Debt, Meter, Saved, Uint48};

@@ -5,8 +5,8 @@
 //! calendar, by the days-from-civil algorithm of Howard Hinnant,
 //! "chrono-Compatible Low-Level Date Algorithms".
 //!
-//! No sum overflows: a time is at most [`LATEST_US`], half the range of an `i64`, and a period,
-//! time zone or month adds little more than a year. A test covers the bounds.
+//! No sum overflows. A time is at most [`LATEST_US`], half the range of an `i64`. A period, a time
+//! zone or a month adds little more than a year. A test covers the bounds.
 #![allow(clippy::arithmetic_side_effects)]
 
 use crate::rule::{Calendar, DAY_US, MINUTE_US};
@@ -17,7 +17,7 @@ const DAY: i64 = DAY_US.cast_signed();
 const MINUTE: i64 = MINUTE_US.cast_signed();
 
 /// The origin of windows, in 2 bytes: the time zone in minutes, and below it two bits for the
-/// calendar's code, which is also saved.
+/// calendar's code. The saved form has the same code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor(i16);
 
@@ -39,7 +39,7 @@ impl Anchor {
         Self((tz_min << 2) | (code & Self::MAX_CODE) as i16)
     }
 
-    /// All of it, as a number.
+    /// The calendar and the time zone as one number.
     pub const fn number(self) -> u32 {
         self.0.cast_unsigned() as u32
     }
@@ -66,7 +66,7 @@ impl Anchor {
         i64::from(self.tz_min()) * MINUTE
     }
 
-    /// The start of the window that opens when a request is counted at a time.
+    /// The start of the window that a request at `at_us` opens.
     pub fn start(self, period_us: u64, at_us: u64) -> i64 {
         let (local, period) = (signed(at_us) + self.ahead_us(), signed(period_us).max(1));
         let local_start = match self.calendar() {
@@ -81,7 +81,7 @@ impl Anchor {
         local_start - self.ahead_us()
     }
 
-    /// The end of the window that starts at a time.
+    /// The end of the window that starts at `start_us`.
     pub fn end(self, period_us: u64, start_us: i64) -> i64 {
         match self.calendar() {
             Some(Calendar::Months) => {
@@ -113,7 +113,7 @@ fn month_of(local_us: i64) -> i64 {
     (400 * era + year) * 12 + month + 2
 }
 
-/// The local time at which a month begins, given as months since year 0.
+/// The local time at which `month` begins. Months are counted from year 0.
 fn month_start_us(month: i64) -> i64 {
     let from_march = month - 2;
     let (year, month) = (from_march.div_euclid(12), from_march.rem_euclid(12));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn months_follow_the_calendar() {
-        // date -u -d 2024-02-10T12:00Z +%s and the starts of its neighbours
+        // A time, and the start and the end of its month: date -u -d 2024-02-10T12:00Z +%s
         let cases = [
             (1_707_566_400, 1_706_745_600, 1_709_251_200), // 2024-02: 29 days
             (1_706_745_600, 1_706_745_600, 1_709_251_200), // its first second

@@ -4,9 +4,9 @@
 //! |--- n ---|--- n' ---|     admits c  iff  n + c <= L
 //! ```
 //!
-//! The rule's `align` says where windows begin: at multiples of the period since the
-//! epoch, or of weeks since Monday 1970-01-05, or at calendar months, all shifted by
-//! `tz`; or at the first request.
+//! With `align=first` a window begins at its first request. Otherwise windows begin at multiples of
+//! the period since the epoch. Periods in weeks count from Monday 1970-01-05, and months follow the
+//! calendar. `tz` shifts the windows.
 
 pub mod calendar;
 #[cfg(any(test, feature = "testing"))]
@@ -28,9 +28,9 @@ pub use self::calendar::Anchor;
 pub struct Fixed {
     /// The first windows of a time zone or of weeks begin before the epoch.
     pub window: OpenWindow,
-    /// Saturates at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows get there,
-    /// with 280,000 requests of the largest cost in one window; the limit stays exceeded either
-    /// way.
+    /// Saturates at 2^48 - 1, after 280,000 requests of the largest cost in one window. A limit is at
+    /// most 10^9, so only `count=all` and shadows can get there. A saturated count still exceeds the
+    /// limit.
     count: Uint48,
     pub anchor: Anchor,
     pub limit: u32,
@@ -72,8 +72,8 @@ impl Fixed {
         if at_us >= self.end_us() { 0 } else { self.count() }
     }
 
-    /// Counts units but keeps the limit, since no rule consumes. Returns the window that closed
-    /// before, if one did.
+    /// Counts units but keeps the limit, since no rule consumes. Returns the previous window if it
+    /// has closed.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) -> Option<Past> {
         let mut closed = None;
@@ -95,7 +95,7 @@ impl Fixed {
         if at_us >= self.end_us() { 0 } else { self.count.take(units) }
     }
 
-    /// Counts units for a rule, and returns the window that closed before, if one did.
+    /// Counts units for a rule, and returns the previous window if it has closed.
     fn count_for(&mut self, rule: &Rule, at_us: u64, cost: u32) -> Option<Past> {
         let closed = self.add(at_us, cost);
         self.limit = rule.limit();
@@ -237,7 +237,7 @@ impl Algorithm for FixedWithPast {
         self.fixed.read(rule, at_us, cost)
     }
 
-    /// Moves a window that closed into the past.
+    /// Adds a window that has closed to the past ones.
     fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         let closed = self.fixed.count_for(rule, at_us, cost);
         self.keep = rule.kept_windows();
@@ -270,7 +270,7 @@ impl Algorithm for FixedWithPast {
     }
 }
 
-/// What was counted in a past window is given back to it.
+/// A hold gives units back to the window that counted them, even if it is a past one.
 impl Held for FixedWithPast {
     fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
         if self.fixed.holds(self.fixed.start_us(), stamp_us) {

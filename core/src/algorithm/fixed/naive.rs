@@ -55,7 +55,7 @@ impl NaiveFixed {
         *self.windows.last().unwrap()
     }
 
-    /// Whether the present window is over.
+    /// True if the present window is over.
     fn has_ended(&self, at: Micros) -> bool {
         let (start, _) = self.present();
         let end = match self.calendar {
@@ -69,7 +69,7 @@ impl NaiveFixed {
         if self.has_ended(at) { 0 } else { self.present().1 }
     }
 
-    /// Whether neither the present window nor a past one matters at `at`.
+    /// True if no window matters at `at`, neither the present one nor a past one.
     pub fn is_over(&self, at: Micros) -> bool {
         self.has_ended(at - self.keep * self.period)
     }

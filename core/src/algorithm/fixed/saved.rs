@@ -1,4 +1,4 @@
-//! The saved form of a fixed window. One that keeps past windows has the same fields, then these.
+//! The saved form of a fixed window. If it keeps past windows, they follow the other fields.
 
 use super::{Anchor, Past};
 use crate::algorithm::{Algorithm, Fixed, FixedWithPast, Meter, OpenWindow, Saved};
@@ -32,7 +32,7 @@ impl Saved for FixedWithPast {
     }
 }
 
-/// Takes the fields of either and tests them.
+/// Takes the fields of a fixed window, with or without past windows, and tests them.
 pub fn load(from: &mut &[u8]) -> Result<Meter, DecodeError> {
     let (last_us, period_us, start_us, count, limit) = take(from)?;
     let (tz_min, calendar, past): (_, _, Option<(u16, &[u8])>) = take(from)?;

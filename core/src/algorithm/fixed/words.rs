@@ -1,8 +1,8 @@
 //! The words of `fixed`.
 //!
 //! The worst burst is `2L`: `L` at the end of a window, and `L` at the start of the next. With
-//! `align=first` it is `2L - 1`: the request that opens a window comes a whole period before the next
-//! boundary, so it is not part of the crowd just before that boundary.
+//! `align=first` it is `2L - 1`: the request that opens a window comes a whole period before the
+//! window's end, and so is not part of the crowd there.
 
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, time};

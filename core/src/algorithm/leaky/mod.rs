@@ -1,7 +1,7 @@
-//! Leaky bucket: a [debt], each unit of which has a turn. These are its words.
+//! The words of `leaky`: a [debt], in which each unit has a turn.
 //!
-//! The worst burst within a period is `Q + 1 + L - ceil(L/W)`, as of a token bucket. Its units count
-//! when they are admitted, not when their turn comes.
+//! The worst burst within a period is `Q + 1 + L - ceil(L/W)`, that of a token bucket of capacity
+//! `Q + 1`. Units count when they are admitted, not when their turn comes.
 
 use super::{OwnWords, Words, debt};
 use crate::rule::explain::{constant, requests, share};

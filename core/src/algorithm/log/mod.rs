@@ -10,7 +10,7 @@
 //! timestamp a request. The wait needs no search: `c` more units are admitted once the `L-c+1`th
 //! newest unit leaves the window, `W` after its time.
 //!
-//! Charged denials (`count=all`) are stored apart: only `count=all` rules count them, and a client
+//! Charged denials (`count=all`) are stored apart, because only `count=all` rules count them. A client
 //! that keeps retrying must not evict admitted requests that other rules need.
 //!
 //! The log keeps what the rules of the latest check and of earlier ones need: see `needs`. While a
@@ -40,7 +40,7 @@ pub struct Log {
     admitted: Series,
 }
 
-/// What a log gets an entry for.
+/// What an entry of a log stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumption {
     Admitted,
@@ -123,8 +123,8 @@ impl Log {
         if rule.counts_all() { self.charged() } else { None }
     }
 
-    /// True if the log may end while the rule's window still has entries: the window is longer than
-    /// those of the check that consumed last.
+    /// True if the log may end while the rule's window still has entries. Then this window is longer
+    /// than the windows of the check that consumed last.
     #[inline(always)]
     pub fn may_end_before(&self, rule: &Rule) -> bool {
         rule.period_us() > self.needs().window_us
@@ -167,8 +167,8 @@ impl Log {
         })
     }
 
-    /// The most units that the log counts. It may retain more for holds, but only a check of cost 0
-    /// could notice.
+    /// The most units that the log counts. The log may retain more for holds, but only a check of
+    /// cost 0 could notice.
     #[cold]
     fn most_units(&self) -> u64 {
         Retention::of(self.needs(), self.past_needs()).units
@@ -222,8 +222,8 @@ impl Log {
         self.admitted.tidy();
     }
 
-    /// Remembers the needs of this check, and returns how much to keep for it and earlier ones. If
-    /// the log has ended, it drops everything.
+    /// Remembers the needs of this check, and returns how much to keep for it and for earlier
+    /// checks. Drops everything if the log has ended.
     #[inline]
     fn remember(&mut self, latest: Needs, at_us: u64) -> Retention {
         let packed = latest.pack();
@@ -246,8 +246,8 @@ impl Log {
     }
 
     /// Called before a check consumes if the clock stepped back by more than `window_us`, the
-    /// check's longest window. If another check or a live hold (`held_us`) still needs the entries
-    /// for a longer window, they move back in time to just outside this check's window, and that
+    /// check's longest window. Another check or a live hold (`held_us`) may still need the entries
+    /// for a longer window. Then they move back to a time just outside this check's window, and that
     /// time is returned. Otherwise the log drops them.
     pub fn step_back(&mut self, window_us: u64, held_us: u64, now_us: u64) -> Option<u64> {
         let longest_us = self.window_us().max(held_us);
@@ -300,7 +300,7 @@ impl Log {
         *self = Self::default();
     }
 
-    /// Gives back units admitted at many times in one pass.
+    /// Gives back, in one pass, units that were admitted at many times.
     pub fn give_back_each(&mut self, returned: &mut [Take]) {
         self.admitted.take_each(returned);
         self.admitted.tidy();
@@ -387,7 +387,7 @@ impl Algorithm for Log {
         Moment::At(self.matters_until_us())
     }
 
-    /// Keeps only what this rule needs, so no other rule may read it then.
+    /// Keeps only what this rule needs, so no other rule may read the log afterwards.
     #[inline(always)]
     fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         self.admit(Needs::of(slice::from_ref(rule)), at_us, cost);
@@ -414,7 +414,7 @@ impl Algorithm for Log {
     }
 }
 
-/// What holds give back is found by the time when it was taken.
+/// The log finds a hold's units by the time at which they were taken.
 impl Held for Log {
     fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
         let given = self.admitted.take_at(stamp_us, units);
@@ -422,8 +422,8 @@ impl Held for Log {
         given
     }
 
-    /// Evicts only by age. The limit of the hold's rules is raised by the excess, which goes beyond
-    /// it.
+    /// Evicts only by age. The excess goes beyond the limit of the hold's rules, so it raises the
+    /// number of units to keep.
     fn consume_excess(&mut self, Excess { units, needs, .. }: Excess, at_us: u64) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
         let needs = Needs { units: most, ..needs };
@@ -442,7 +442,7 @@ pub struct LogReport {
     pub span_ms: u64,
 }
 
-/// The time of the `nth` newest unit of two series together, from 1.
+/// The time of the `nth` newest unit of two series together, counted from 1.
 fn newest_unit_us(first: &Series, second: Option<&Series>, nth: u64) -> Option<u64> {
     let Some(second) = second else {
         return first.entry_of_newest(nth).map(|index| first.time(index));
@@ -450,8 +450,7 @@ fn newest_unit_us(first: &Series, second: Option<&Series>, nth: u64) -> Option<u
     newest_unit_in(first, second, nth).max(newest_unit_in(second, first, nth))
 }
 
-/// The latest time of an entry of `of` at or after which both series together have at least `nth`
-/// units.
+/// The time of the latest entry of `of` since which both series together have at least `nth` units.
 fn newest_unit_in(of: &Series, with: &Series, nth: u64) -> Option<u64> {
     if nth == 0 {
         return None;

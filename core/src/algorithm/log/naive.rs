@@ -1,4 +1,4 @@
-//! Units with `t > now-W`, plus `c`, `<= L`: on a list of requests.
+//! The units with `t > now-W`, plus `c`, are `<= L`; on a list of requests.
 
 #![allow(clippy::arithmetic_side_effects, reason = "a model for tests")]
 
@@ -45,7 +45,7 @@ pub struct NaiveLog {
     pub latest: NaiveNeeds,
     /// The needs of earlier checks, and when each ends.
     pub past: Vec<(NaiveNeeds, Micros)>,
-    /// Whether no request is ever dropped, for rules that do not change.
+    /// If true, no request is ever dropped; for tests whose rules do not change.
     pub keeps_all: bool,
 }
 
@@ -81,8 +81,8 @@ impl NaiveLog {
         self.requests.iter().filter(counted).map(|request| request.units).sum()
     }
 
-    /// Whether a cost fits. Holds may keep the log fuller than the largest limit; a cost of 0
-    /// must not show this.
+    /// True if a cost fits. Holds may keep more units in the log than the largest limit, but a
+    /// check of cost 0 must not notice.
     pub fn fits(&self, rule: &Rule, at: Micros, cost: i128) -> bool {
         let limit = i128::from(rule.limit());
         let most = self.all_needs().map(|needs| needs.units).max().unwrap_or(0);
@@ -129,8 +129,8 @@ impl NaiveLog {
         }
     }
 
-    /// Keeps the newest units up to the largest limit, and as many admitted units as the rules
-    /// need that count no denials.
+    /// Keeps the newest units up to the largest limit. Also keeps the admitted units that rules
+    /// without `count=all` need.
     fn keep_newest(&mut self) {
         let mut room = self.all_needs().map(|needs| needs.units).max().unwrap_or(0);
         let mut room_admitted = self.all_needs().map(|needs| needs.admitted).max().unwrap_or(0);

@@ -10,7 +10,7 @@ use crate::saved::{
 };
 use alloc::vec::Vec;
 
-/// A [`Needs`]: its window, its units, and whether admitted requests are counted alone.
+/// A [`Needs`]: its window, its units, and whether a rule counts admitted requests only.
 type SavedNeeds = (u64, u32, bool);
 
 impl Saved for Log {

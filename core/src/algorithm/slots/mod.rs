@@ -1,5 +1,5 @@
-//! Slots: requests that run at once. The key's holds count the units, see `key::slots`; this stores
-//! only that there are such holds, and the limit of the last rule.
+//! Slots: requests that run at once. The key's holds count the units, see `key::slots`. This state
+//! only says that there are such holds, and stores the limit of the last rule.
 
 #[cfg(feature = "saved")]
 pub mod saved;

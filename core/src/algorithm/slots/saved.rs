@@ -1,4 +1,4 @@
-//! Slots, saved: the limit of the rule that consumed last.
+//! The saved form of slots: the limit of the rule that consumed last.
 
 use crate::algorithm::{Meter, Saved, Slots};
 use crate::saved::{DecodeError, check_units, put, take};

@@ -34,10 +34,10 @@ pub use words::worst;
 /// One allocation: a header, then the counts of the last request's sub-interval and of the `res`
 /// before it, newest first. With `res=1` it has 32 bytes, a size class of the allocator.
 ///
-/// A count saturates at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows get
-/// there, with 280,000 requests of the largest cost in one sub-interval; the limit stays exceeded
-/// either way. Counts and periods have 48 bits each, so sums of their products stay far below
-/// 2^128.
+/// A count saturates at 2^48 - 1, after 280,000 requests of the largest cost in one sub-interval. A
+/// limit is at most 10^9, so only `count=all` and shadows can get there. A saturated count still
+/// exceeds the limit. Counts and periods have 48 bits each, so sums of their products stay far
+/// below 2^128.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     counts: HeaderSlice<Head, Uint48, u16>,
@@ -56,8 +56,9 @@ struct Head {
 
 /// The counts as read at one time.
 struct CountsAt<'a> {
-    /// The sub-interval since the epoch that contains the time, and the ticks since its start.
+    /// The sub-interval that contains the time, numbered from the epoch.
     index: u64,
+    /// The ticks since its start.
     elapsed: u64,
     /// The number of sub-intervals from the last one counted to this time.
     shift: usize,
@@ -130,7 +131,7 @@ impl Window {
         ticks.div_ceil(self.res().into())
     }
 
-    /// The sub-interval since the epoch that contains a time.
+    /// The sub-interval that contains a time, numbered from the epoch.
     fn index(&self, at_us: u64) -> u64 {
         self.ticks(at_us).checked_div(self.period_us()).unwrap_or(0)
     }
@@ -139,7 +140,7 @@ impl Window {
         let index = self.index(at_us);
         let start = index.saturating_mul(self.period_us());
         let behind = start.saturating_sub(self.ticks(self.last_us()));
-        // Most requests lie in the last one's sub-interval and skip the division.
+        // Most requests lie in the same sub-interval as the request before, and skip the division.
         let shift = if behind == 0 { 0 } else { behind.div_ceil(self.period_us().max(1)) };
         CountsAt {
             index,
@@ -155,7 +156,7 @@ impl Window {
         product(cur, self.period_us()).wrapping_add(product(old, weight))
     }
 
-    /// The first time at which at most `allowance` counts, given that more does now. Tries one
+    /// The first time at which at most `allowance` units count; more count now. Tries one
     /// sub-interval after another, since the load only falls.
     fn fits_us(&self, at: &CountsAt<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
         for later in 0..=self.counts.items().len() {
@@ -194,7 +195,7 @@ impl Window {
         }
     }
 
-    /// The counts that still count at `at_us`, newest first.
+    /// The counters that still matter at `at_us`, newest first.
     fn still_counting(&mut self, at_us: u64) -> impl Iterator<Item = &mut Uint48> {
         let counting = self.counts.items().len().saturating_sub(self.counts_at(at_us).shift);
         self.counts.items_mut().iter_mut().take(counting)

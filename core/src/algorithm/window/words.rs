@@ -3,13 +3,13 @@
 //! The worst burst of a sliding window counter is `2L - ceil(L*g/w)`, with `w = W/res` and
 //! `g = 1 + gcd(W, res)/res`.
 //!
-//! Let the current sub-interval be `e` old. The true window still covers `w-e` of the
-//! oldest counted sub-interval, so that one counts `(w-e)/w` of its units. If all `L` of them
-//! came at its very end, they all lie in the true window, and the rule admits `L*e/w` more.
-//! Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`, but the covered part
-//! must contain a whole microsecond: `w-e` is at least `g`, the smallest distance above 1
-//! between a microsecond and a boundary. More sub-intervals do not lower the sum, they only
-//! move the second crowd away from the first: the `res-1` sub-intervals before `t` are counted
+//! Let the current sub-interval be `e` old. The true window still covers `w-e` of the oldest
+//! counted sub-interval, so the rule counts `(w-e)/w` of that sub-interval's units. If all `L`
+//! units came at its very end, they all lie in the true window, and the rule admits `L*e/w` more.
+//! Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`. But the covered part
+//! must contain a whole microsecond, so `w-e` is at least `g`: the smallest distance above 1
+//! between a microsecond and a boundary. More sub-intervals do not lower the sum. They only
+//! move the second crowd away from the first. The `res-1` sub-intervals before `t` are counted
 //! in full, so no stretch of `W - w` admits more than `L`.
 
 use crate::algorithm::{OwnWords, Words};

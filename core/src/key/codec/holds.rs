@@ -91,7 +91,8 @@ const MOST_OWED: u128 = 1 << 80;
 /// in proportion to the bytes, except for sorting.
 pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, DecodeError> {
     let mut holds = Holds::default();
-    // The track, the rank and the least debt of a charge, and the indexes of its hold and of itself.
+    // Of each charge with a least debt: its track, its rank, that debt, and the indexes of its hold
+    // and of the charge.
     let mut leasts = Vec::new();
     let mut row = 0_usize;
     let mut loaded = load_items(saved, MOST_HOLDS, HOLDS, |saved: SavedHold<'_>| {
@@ -136,8 +137,8 @@ fn each_on_its_own_state(charges: &[Charge]) -> bool {
     tracks.is_sorted_by(|one, next| one < next)
 }
 
-/// A charge of the hold with this id. If it has a least debt, also that debt, and how many least
-/// debts are older. Creates the track of its state if missing.
+/// Loads a charge of the hold with this id, and creates the track of its state if missing. For a
+/// charge with a least debt, also returns the number of older least debts, and that debt.
 fn load_charge(
     saved: SavedCharge,
     id: &[u8],

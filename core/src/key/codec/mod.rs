@@ -4,16 +4,16 @@
 //! | version: 1 byte | bincode (standard: little endian, variable integers) |
 //! ```
 //!
-//! `docs/internals/design.md`, *Payloads*, lists the fields of each part. Its writer and its reader, which
-//! stand side by side, name them in that order. A change is a new version, with golden payloads
-//! added to the tests; every released version stays readable.
+//! `docs/internals/design.md`, *Payloads*, lists the fields of each part. The writer and the reader
+//! of a part stand side by side and name its fields in that order. A change needs a new version, with
+//! golden payloads added to the tests; every released version stays readable.
 //!
-//! Decoding is total: any byte string gives a limiter or an error. It takes no more memory than the
-//! value will, and fails if memory is short.
+//! Decoding is total: any byte string gives a limiter or an error. Decoding takes no more memory
+//! than the decoded value, and fails if memory is short.
 //!
 //! ```text
 //! holds   holds and their charges
-//! parts   payloads for tests, any bytes as one part of them
+//! parts   payloads for tests, with any bytes in place of one part
 //! ```
 
 mod holds;
@@ -105,8 +105,8 @@ fn save_states(states: &[State]) -> Vec<u8> {
     bytes
 }
 
-/// The states of a limiter, each as its algorithm saves it. They are not counted first, because the list takes less memory than the
-/// states' own allocations.
+/// The states of a limiter, each as its algorithm saves it. They are not counted first, because the
+/// list takes less memory than the states' own allocations.
 fn load_states(mut saved: &[u8]) -> Result<Vec<State>, DecodeError> {
     let mut states = Vec::new();
     while !saved.is_empty() {
@@ -131,7 +131,7 @@ fn save_standing(standing: &StandingEntry) -> SavedStanding<'_> {
     (standing.kind == Standing::Exempt, standing.until_us, ban_us, &standing.reason)
 }
 
-/// A ban of 0 microseconds is read as none.
+/// A ban of 0 microseconds is read as no ban.
 fn load_standing(saved: SavedStanding<'_>) -> Result<StandingEntry, DecodeError> {
     let (exempt, until_us, ban_us, reason) = saved;
     let kind = if exempt { Standing::Exempt } else { Standing::Block };
@@ -139,8 +139,8 @@ fn load_standing(saved: SavedStanding<'_>) -> Result<StandingEntry, DecodeError>
     Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)? })
 }
 
-/// What stands behind the other parts of a key with a pause or a plan: the pause, if there is one, and
-/// then the plan, if there is one.
+/// Takes the last parts, which only a key with a pause or a plan has. The pause or its absence comes
+/// first, and then the plan, if any.
 fn load_orders(body: &mut &[u8]) -> Result<Option<Box<Orders>>, DecodeError> {
     let left = body.len();
     if left == 0 {
@@ -173,7 +173,7 @@ fn load_bans((bans, forgotten_us, span_us): SavedBans) -> Result<BanCount, Decod
     Ok(BanCount { bans, forgotten_us, span_us })
 }
 
-/// In the order of their codes.
+/// The verdicts, in the order of their codes.
 const VERDICTS: [Verdict; 3] = [Verdict::Allowed, Verdict::Limited, Verdict::Blocked];
 
 fn save_history(history: &History) -> (u32, u64, Vec<u8>) {

@@ -1,5 +1,5 @@
 //! Builds hostile payloads for tests: arbitrary bytes as one part of an otherwise valid payload.
-//! Also asserts the bounds of every part of a limiter loaded from one.
+//! Also asserts the bounds of every part of a limiter that was loaded from such a payload.
 
 use super::holds::SavedCharge;
 use crate::algorithm::Saved;
@@ -57,8 +57,8 @@ const PARTS: [Part; 10] = [
     Part::LogNames,
 ];
 
-/// A payload with a state of each kind, a hold, a history and a count of bans, in which the list
-/// with this number is replaced by these bytes.
+/// A payload with a state of each kind, a hold, a history and a count of bans. These bytes replace
+/// the list with this number.
 #[must_use]
 pub fn wrap(number: u8, bytes: &[u8]) -> Vec<u8> {
     let chosen = PARTS.get(usize::from(number) % PARTS.len());
@@ -100,7 +100,7 @@ pub fn wrap(number: u8, bytes: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// The name of a state without one.
+/// The name of an unnamed state.
 pub const NO_NAME: Option<&str> = None;
 /// A part that a limiter does not have.
 pub const NOTHING: Option<u8> = None;

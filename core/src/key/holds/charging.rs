@@ -1,7 +1,7 @@
-//! What a state is charged for a hold, and how settling corrects it.
+//! What a hold is charged on a state, and how settling corrects the charge.
 //!
-//! A charge that turns out too high is corrected *as if the check had cost that much*: the
-//! difference is given back where it was charged, as far as it has not come back by itself.
+//! A charge that turns out too high is corrected *as if the check had cost less*. The difference is
+//! given back where it was charged, except units that have come back by themselves.
 //!
 //! If a charge turns out too low, settling consumes the difference unconditionally.
 
@@ -14,7 +14,7 @@ use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 
 impl State {
-    /// The units that a check of `cost` took from level `before`: a shadow may take less than its
+    /// The units that a check of `cost` added to level `before`: a shadow may add less than its
     /// cost.
     fn taken(&self, rule: &Rule, cost: u32, before: u128) -> u32 {
         let Some(unit) = self.meter().unit() else { return cost };
@@ -23,8 +23,8 @@ impl State {
         u32::try_from(taken).map_or(cost, |taken| taken.min(cost))
     }
 
-    /// The charge of a hold on this state, for a rule whose check has already consumed `cost` at
-    /// `stamp_us` from level `before`. `needs` are those of the hold's log rules.
+    /// The charge of a hold on this state for one rule. The check has already consumed `cost` at
+    /// `stamp_us`; before that, the level was `before`. `needs` are those of the hold's log rules.
     pub fn charge(
         &self,
         holds: &mut Holds,
@@ -35,7 +35,7 @@ impl State {
         stamp_us: u64,
     ) -> Option<Charge> {
         let number = holds.track_for(place, self.meter())?;
-        // A full shadow takes nothing.
+        // A shadow at its capacity adds nothing.
         let units = if rule.is_shadow() { self.taken(rule, cost, before) } else { cost };
         let level = self.meter().level(rule.limit(), self.meter().last_us());
         let detail = match &mut holds.track_mut(number)?.kind {
@@ -91,8 +91,7 @@ impl State {
         }
     }
 
-    /// Gives back up to `surplus` units of a charge, as far as they have not come back by
-    /// themselves.
+    /// Gives back up to `surplus` units of a charge, except those that have come back by themselves.
     fn give_back(
         &mut self,
         track: &mut Track,

@@ -8,8 +8,8 @@ use super::{Id, Track};
 use crate::key::{Charge, Hold, Holds};
 use alloc::vec::Vec;
 
-/// If 1/n of the holds or more have lapsed, where n is this number, they end in one pass instead of
-/// one by one.
+/// Lapsed holds end in one pass instead of one by one, if they are at least one in this number of all
+/// holds.
 const MANY: usize = 64;
 
 impl Holds {

@@ -1,4 +1,4 @@
-//! A hold: the receipt of a check, with which its charges can be corrected.
+//! A hold: what a check was charged, stored so that it can be corrected.
 //!
 //! ```text
 //! Hold, 56 bytes: | id, up to 22 bytes in place | end, REFUND | its one charge, or -> charges |
@@ -16,8 +16,8 @@ use core::slice;
 #[derive(Clone, Debug)]
 pub struct Hold {
     id: Id,
-    /// When it lapses, in Unix microseconds, and the flag [`REFUND`], under which the lapse gives its
-    /// charges back.
+    /// When it lapses, in Unix microseconds. The flag [`REFUND`] says that the lapse gives its charges
+    /// back.
     end: u64,
     charges: Charges,
 }
@@ -94,8 +94,8 @@ impl Charge {
     /// What the request cost beyond this charge, if it really cost `cost`.
     pub fn excess(&self, cost: u32) -> Excess {
         let (units, limit) = (cost.saturating_sub(self.units), self.limit);
-        // The hold does not store whether its log rules count denials. If they do not, the log
-        // keeps at least as much.
+        // The hold does not store whether its log rules count denials. This assumes that one does
+        // not, which makes the log keep at least as much.
         let needs = Needs { window_us: self.detail.window_us(), units: limit, admitted: true };
         Excess { units, limit, shadow: self.shadow, needs }
     }

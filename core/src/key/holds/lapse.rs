@@ -6,7 +6,7 @@ use crate::rule::MAX_PERIOD_US;
 /// A hold's index in the rows. It changes when another hold ends.
 pub type Row = u16;
 
-/// A hold in the order of ends: its row, which has its end, and its length.
+/// An item in the order of ends: the row of a hold, which has the hold's end, and the hold's length.
 #[derive(Clone, Copy, Debug)]
 pub struct Lapse {
     pub row: Row,
@@ -15,8 +15,8 @@ pub struct Lapse {
 
 const _: () = assert!(size_of::<Lapse>() == 6);
 
-/// How long a hold lasts from when it was set, or last renewed: a [`PackedWindow`], which is exact
-/// for a hold of up to 24 days, and rounded up to a second beyond.
+/// How long a hold lasts from when it was set or last renewed. The [`PackedWindow`] is exact for a
+/// hold of up to 24 days, and rounds up to a second beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length([u16; 2]);
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_lives_from_its_length_before_it_was_set() {
+    fn a_hold_lives_from_one_length_before_it_was_set() {
         let length = Length::new(30 * SECOND_US);
         for (now_s, lives) in [(39, false), (40, true), (70, true), (99, true), (100, false)] {
             assert_eq!(length.lives(100 * SECOND_US, now_s * SECOND_US), lives, "at {now_s}");

@@ -40,8 +40,8 @@ impl<'h> LapsedCopy<'h> {
         &self.state
     }
 
-    /// Whether the rule may admit the cost between these times: a quick look at the log. True can
-    /// be wrong, because units to be given back may be gone from the log; false is certain.
+    /// Tells, by a quick look at the log, whether the rule may admit the cost between these times.
+    /// True can be wrong, because units to be given back may be gone from the log; false is certain.
     pub fn may_admit(&self, rule: &Rule, cost: u32, from_us: u64, until_us: u64) -> bool {
         self.state.log().is_none_or(|log| {
             let out_us = |at_us: u64| at_us.max(log.last_us()).checked_sub(rule.period_us());

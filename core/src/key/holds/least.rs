@@ -1,16 +1,16 @@
 //! The least debt of a token bucket since each of its holds was taken.
 //!
-//! A settled hold gives back what it was overcharged, but at most the least that the bucket has owed
-//! since the check: before each later consumption, and now. Anything the bucket owed beyond that would
-//! have drained meanwhile without the charge too.
+//! A settled hold gives back what it was overcharged, but at most the bucket's least debt since the
+//! check. The least debt is the least that the bucket owed before each later consumption, or owes now.
+//! At that moment the bucket owed no more in total, so no more of the charge was left.
 //!
 //! ```text
 //! hold taken   50 owed . . . 30 owed, another takes 30, 60 owed . . . now 40 owed
 //! its least    50            30                                        30
 //! ```
 //!
-//! From older to younger holds the least debt never falls, because an older one has seen every debt
-//! that a younger one has. So the *steps* between neighbours are never negative, and each event
+//! From older to younger holds the least debt never falls, because an older hold has seen every debt
+//! that a younger hold has seen. So the *steps* between neighbours are never negative, and each event
 //! changes few of them:
 //!
 //! ```text
@@ -82,7 +82,7 @@ impl Leasts {
         self.prefix((position.0 as usize).saturating_add(1))
     }
 
-    /// Adds a hold; the bucket then owes `owed`.
+    /// Adds a hold, after whose charge the bucket owes `owed`.
     pub fn push(&mut self, owed: u128) -> Option<Position> {
         self.cut_to(owed);
         let index = u32::try_from(self.nodes.len()).ok().filter(|&index| index < u32::MAX)?;
@@ -93,7 +93,7 @@ impl Leasts {
             sum = sum.saturating_add(self.node(n.saturating_sub(below)));
             below <<= 1;
         }
-        // Grows by an eighth, since a key may have thousands.
+        // Grows by an eighth only, since a key may have thousands of holds.
         if self.nodes.len() == self.nodes.capacity() {
             self.nodes.reserve_exact((n / 8).max(4));
         }
@@ -102,7 +102,7 @@ impl Leasts {
         Some(Position(index))
     }
 
-    /// Records a consumption, before which `owed` was owed.
+    /// Records a consumption, before which the bucket owed `owed`.
     pub fn cut_to(&mut self, owed: u128) {
         self.total = Sum::new(self.cut_prefix(self.youngest(), owed));
     }
@@ -120,7 +120,7 @@ impl Leasts {
         let older = least.saturating_sub(given);
         self.cut_prefix(own, older);
         let fallen = own.saturating_sub(older);
-        // Cutting steps lowered the younger ones too, by more than was given.
+        // The cut also lowered the least debts of younger holds, by more than was given.
         let restored = fallen.saturating_sub(given);
         let last = n >= self.nodes.len();
         if !last {
@@ -177,7 +177,7 @@ impl Leasts {
         (n.saturating_add(1), before)
     }
 
-    /// Changes each node that sums the `n`th step.
+    /// Changes each node whose sum includes the `n`th step.
     fn each_node_over(&mut self, mut n: usize, change: impl Fn(u128) -> u128) {
         while let Some(node) = n.checked_sub(1).and_then(|index| self.nodes.get_mut(index)) {
             *node = Sum::new(change(node.get()));

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A clock that steps back prolongs a hold by that step, for at most the hold's length. After a
-//! longer step the hold has lapsed: it *lies ahead of the clock*, because it was set or renewed more
-//! than its length after the time that the clock now shows. [`Holds`] stores from which time on no
-//! hold lies ahead. So while the clock only moves forward, one comparison shows that none does.
+//! longer step the hold has lapsed. Such a hold *lies ahead of the clock*: it was set or renewed at a
+//! time more than its length ahead. [`Holds`] stores the time from which on no hold lies ahead. So
+//! while the clock only moves forward, one comparison shows that no hold does.
 
 use super::lapse::{Lapse, Length};
 use crate::algorithm::not_before_us;
@@ -52,14 +52,14 @@ impl Holds {
         self.ended(now_us).chain(self.ahead(now_us))
     }
 
-    /// The number of rules of all holds that live at `now_us`: a rule with two of them counts twice.
+    /// The number of rules of all holds that live at `now_us`: a rule with two holds counts twice.
     pub fn live_rules(&self, now_us: u64) -> usize {
         self.lapsed(now_us).map(Hold::rules).fold(self.rules, u32::saturating_sub) as usize
     }
 
-    /// True if holds that have lapsed at `now_us` must end before rules read the key. Those are
-    /// holds that give their charges back, and holds ahead of a clock that stepped back, which would
-    /// live again once the clock comes near. Rules ignore other holds that have reached their end.
+    /// True if holds that have lapsed at `now_us` must end before rules read the key. These holds
+    /// give their charges back, or lie ahead of a clock that stepped back: once the clock came near,
+    /// they would live again. Rules ignore other holds that have reached their end.
     #[inline]
     pub fn lapse_matters(&self, now_us: u64) -> bool {
         self.any_ahead(now_us) || self.any_refunds() && self.ended(now_us).any(Hold::refunds)
@@ -104,8 +104,8 @@ impl Holds {
         self.none_ahead_us = self.none_ahead_us.max(not_before_us(end_us, length.micros()));
     }
 
-    /// Call this after a hold ended or was renewed. It may have been the last hold ahead of a clock
-    /// that stepped back; then `none_ahead_us` falls, and checks stop looking for holds ahead.
+    /// Call this after a hold ended or was renewed. The hold may have been the last one ahead of a
+    /// clock that stepped back. Then `none_ahead_us` falls, and checks stop looking for holds ahead.
     pub fn look_ahead_again(&mut self, now_us: u64) {
         if now_us < self.none_ahead_us {
             self.note_lengths();

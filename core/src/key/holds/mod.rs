@@ -1,4 +1,4 @@
-//! Holds: receipts of checks, with which charges are corrected, repeated and given up.
+//! Holds: what checks were charged, stored so that it can be corrected, repeated or given back.
 //!
 //! ```text
 //! Holds    rows    | hold | hold | hold | ...     in no order
@@ -7,9 +7,9 @@
 //!          tracks  what the holds of one state have in common
 //! ```
 //!
-//! The two orders are rings of 2 and 6 bytes a hold: an insertion makes O(log n) comparisons and
-//! moves at most half of a ring, 30 kB for 10,000 holds. Balanced trees would move nothing, but
-//! take 16 more bytes per hold and are no faster.
+//! The two orders are rings of 2 and 6 bytes a hold. An insertion makes O(log n) comparisons and
+//! moves at most half of a ring: 30 kB for 10,000 holds. Balanced trees would move nothing, but take
+//! 16 more bytes per hold and are no faster.
 //!
 //! ```text
 //! request      what callers ask of holds
@@ -20,7 +20,7 @@
 //! track        what the holds of one state have in common
 //! least        the least debt of a token bucket since each of its holds was taken
 //! lapsed_copy  a copy of a state in which holds have lapsed
-//! charging     what a state is charged for a hold, and how settling corrects it
+//! charging     what a hold is charged on a state, and how settling corrects the charge
 //! ```
 
 mod charging;
@@ -48,7 +48,7 @@ pub use track::{Track, TrackKind};
 /// The most holds of a key, whatever the setting.
 pub const MOST_HOLDS: usize = 50_000;
 
-/// How many tracks of deleted states may stay until the holds on them end.
+/// The number of tracks of deleted states that may stay until the holds on them end.
 const MANY_ORPHANS: usize = 256;
 
 /// The holds of a key; at least one.
@@ -117,7 +117,7 @@ impl Holds {
         self.refunding > 0
     }
 
-    /// The ranks in the lapse order of the holds that lapse after `now_us` and before `until`.
+    /// The range of ranks, in the lapse order, of the lapses after `now_us` and before `until`.
     pub fn lapses_between(&self, now_us: u64, until: Moment) -> Range<usize> {
         let end = match until {
             Moment::At(us) => self.count_ended(us.saturating_sub(1)),
@@ -152,8 +152,8 @@ impl Holds {
         self.by_end.back().and_then(|lapse| self.hold(lapse.row)).map_or(0, Hold::end_us)
     }
 
-    /// The rank in the order of ids of a hold to add; `None` if a hold has its id, or if the key has
-    /// the most holds that it can.
+    /// The rank in the order of ids at which to add a hold. `None` if a hold has this id already, or
+    /// if the key is full.
     pub fn free_rank(&self, id: &[u8]) -> Option<usize> {
         self.rank_of_id(id).err().filter(|_| self.len() < MOST_HOLDS)
     }
@@ -169,7 +169,7 @@ impl Holds {
                 *last = Some(Id::new(hold.id()));
             }
         }
-        // Grows by an eighth, since a key may have thousands.
+        // Grows by an eighth only, since a key may have thousands of holds.
         if self.rows.len() == self.rows.capacity() {
             let more = (self.rows.len() / 8).max(2);
             self.rows.reserve_exact(more);
@@ -234,7 +234,8 @@ impl Holds {
         }
     }
 
-    /// Another state, without holds, replaces the one at a place.
+    /// Detaches the state at a place from its track, because another state replaces it or no charge is
+    /// left on it.
     pub fn replace_state(&mut self, place: usize) {
         let Some(number) = self.numbers.get_mut(place) else { return };
         let number = core::mem::replace(number, TrackNumber::NONE);
@@ -243,7 +244,7 @@ impl Holds {
         }
     }
 
-    /// Removes the state at a place. Those behind it move up.
+    /// Call this when the state at a place is removed. The states after it move up.
     pub fn remove_state(&mut self, place: usize) {
         if place >= self.numbers.len() {
             return;
@@ -320,8 +321,8 @@ impl Holds {
         }
     }
 
-    /// Drops what tracks still store of ended holds, in each track where that is most of the data.
-    /// All charges of ended holds must have been released.
+    /// Drops the data of ended holds from each track in which they are most of the data. All charges
+    /// of ended holds must have been released.
     pub fn compact_sparse(&mut self) {
         let Self { rows, tracks, .. } = self;
         for (track, number) in tracks.iter_mut().zip((0..).map(TrackNumber)) {

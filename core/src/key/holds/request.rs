@@ -30,7 +30,7 @@ pub const fn hold_end_us(hold_us: u64, now_us: u64) -> u64 {
 /// The latest end of a hold or of a ban: the longest period after the latest time.
 pub const MAX_END_US: u64 = MAX_TIME_US.saturating_add(MAX_PERIOD_US);
 
-/// The `HOLD` of a check: the receipt to take if it is allowed.
+/// The `HOLD` of a check: the hold to take if the check is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldRequest<'a> {
     /// 1 ..= [`MAX_ID`] bytes.

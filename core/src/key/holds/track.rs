@@ -1,7 +1,7 @@
 //! A track: data shared by the holds of one state.
 //!
-//! Each charge stores the number of its track, and the track stores the place of its state. When a
-//! check drops or replaces the state, the track loses it: its charges then give nothing back.
+//! Each charge stores the number of its track, and the track stores the place of its state. After a
+//! check has dropped or replaced the state, the track's charges give nothing back.
 
 use super::hold::{Hold, Id};
 use super::least::Leasts;
@@ -11,7 +11,7 @@ use crate::heap::HeapVisitor;
 
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// The index of its state among the key's; `None` if the state is gone.
+    /// The index of its state among the key's states; `None` if the state is gone.
     pub place: Option<u16>,
     /// The number of charges of holds.
     pub charges: u32,
@@ -55,8 +55,8 @@ impl Track {
         self.place.is_some() || self.charges > 0
     }
 
-    /// Records a consumption from the state, whose [level](Meter::level) was `before`. Charged denials
-    /// are promised no turn.
+    /// Records a consumption from the state, whose [level](Meter::level) was `before`. A charged denial
+    /// gets no turn, so it does not queue.
     pub fn note_consumption(&mut self, before: u128, consumption: Consumption) {
         match &mut self.kind {
             TrackKind::Bucket(leasts) => leasts.cut_to(before),

@@ -19,7 +19,7 @@ pub struct StateReport {
     /// Milliseconds until no unit counts any more, at the limit of the rule that consumed last; -1:
     /// never.
     pub reset_ms: i64,
-    /// What only some algorithms tell.
+    /// The part that only some algorithms report.
     pub details: Option<Details>,
 }
 

@@ -37,7 +37,7 @@ fn each_state_shows_its_last_rule() {
 }
 
 #[test]
-fn consumed_units_are_those_of_now() {
+fn consumed_units_are_those_that_still_count() {
     let mut limiter = Limiter::default();
     let text = "bucket:60/m log:100/m log:9/2h,count=all leaky:30/m";
     record(&mut limiter, text, 10, NOW_US, Change::Admitted);

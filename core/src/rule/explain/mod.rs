@@ -3,7 +3,7 @@
 //! Each text says what the rule means, the worst burst it lets through, what
 //! it keeps in memory and what its options add. The worst bursts are exact:
 //! the most units that can pass at whole microseconds within `(t-W, t]`, for
-//! any `t`, starting with nothing consumed. The words of each algorithm have its formula.
+//! any `t`. Nothing is consumed before. Each algorithm's file of words derives its formula.
 
 use super::{CommonOption, Kind, MS_US, Period, Rule, Unit, memory};
 use alloc::{string::String, vec::Vec};

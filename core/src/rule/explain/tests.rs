@@ -158,7 +158,7 @@ impl Brute {
         (brute.worst, brute.worst_short)
     }
 
-    /// The units in sight now, each times `W` in ticks of 1/res of a microsecond.
+    /// The units that count now, each times `W`, in ticks of `1/res` microsecond.
     fn load(&self) -> u64 {
         let now = self.admitted.len();
         let part_of = |t: usize| t * self.res / self.period;

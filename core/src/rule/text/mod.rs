@@ -5,18 +5,18 @@
 //!        | "slots:" limit *("," option)
 //! period = [integer] unit
 //! unit   = ms | s sec second | m min minute | h hour | d day | w week | month
-//!          the words also in the plural, but not month
+//!          the words also in the plural, except month
 //! option = name | name "=" value
 //! ban    = period *(":" period)
 //! ```
 //!
-//! [`Rule::from_text`] reads in one pass from left to right into a [`RuleSpec`],
-//! which then validates itself. Names are lower case, integers are digits only,
-//! an option may be given once: a text has at most one reading.
+//! [`Rule::from_text`] reads a text in one pass from left to right into a [`RuleSpec`],
+//! and validates that. Names are lower case, integers are digits only, and an option
+//! may be given once: a text has at most one reading.
 //!
-//! `Display` prints the canonical text: the algorithm always named, the period
-//! in its longest unit, options in one order and only where they differ from
-//! the default.
+//! `Display` prints the canonical text. It always names the algorithm, and has the
+//! period in its longest unit. It has the options in one order, and only those that
+//! differ from their defaults.
 
 use super::{
     CommonOption, Excerpt, Kind, Ladder, Name, Period, Rule, RuleError, RuleOption, RuleSpec, Unit,
@@ -59,7 +59,7 @@ pub fn span_us(option: &'static str, text: &[u8]) -> Result<u64, RuleError> {
 /// The number of these decimal digits; `None` for a sign, a blank or an overflow.
 #[inline]
 pub fn digits(text: &[u8]) -> Option<u64> {
-    /// A number of this many digits fits `u64`.
+    /// Any number with at most this number of digits fits `u64`.
     const ALWAYS_FIT: usize = 19;
     if text.is_empty() {
         return None;
@@ -118,7 +118,7 @@ fn limit(text: &[u8]) -> Result<u64, RuleError> {
     digits(text).ok_or_else(|| wrong("limit", text, "an integer 0..1000000000"))
 }
 
-/// The text before the first byte `at`, and what follows it, if there is one.
+/// The text before the first byte `at`, and the text after it; without such a byte, all of the text.
 fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
     split(text, at).map_or((text, None), |(before, after)| (before, Some(after)))
 }
@@ -211,7 +211,7 @@ fn wrong(what: &'static str, given: &[u8], expected: &'static str) -> RuleError 
 /// The units of a rule's period.
 const RULE_UNITS: &str =
     "ms, s (sec, second), m (min, minute), h (hour), d (day), w (week) or month";
-/// The units of the period that is the value of an option.
+/// The units of a period that is an option's value.
 const SPAN_UNITS: &str = "ms, s (sec, second), m (min, minute), h (hour), d (day) or w (week)";
 
 /// Reads a period; errors call it `of` and expect one of these units. A count that overflows
@@ -266,7 +266,7 @@ impl Display for Rule {
     }
 }
 
-/// Writes an option, unless it has no value: it is then at its default.
+/// Writes an option. Without a value the option has its default, and is not written.
 pub(crate) fn write_option(
     f: &mut Formatter<'_>,
     option: &str,
@@ -308,13 +308,13 @@ impl Display for Ladder {
     }
 }
 
-/// Writes the period of a rule, in the longest unit up to this that divides it.
+/// Writes the period of a rule in the longest unit, up to `longest`, that divides it.
 pub(crate) fn write_period(f: &mut Formatter<'_>, rule: &Rule, longest: Unit) -> fmt::Result {
     f.write_str("/")?;
     write_length(f, rule.period_us, longest)
 }
 
-/// Writes a length of time in the longest unit up to this that divides it.
+/// Writes a length of time in the longest unit, up to `longest`, that divides it.
 fn write_length(f: &mut Formatter<'_>, us: u64, longest: Unit) -> fmt::Result {
     let Some(Period { count, unit }) = Period::of_micros(us, longest) else {
         return write!(f, "{us}us");

@@ -7,7 +7,7 @@ fn error(text: &str) -> String {
     Rule::from_text(text.as_bytes()).expect_err(text).to_string()
 }
 
-/// A rule is copied often.
+/// Rules are copied often.
 #[test]
 fn a_rule_is_small() {
     assert_eq!(size_of::<Rule>(), 120);
@@ -331,8 +331,8 @@ fn ladders() -> impl Strategy<Value = Ladder> {
     proptest::collection::vec(rungs, 1..=MAX_RUNGS).prop_map(|rungs| Ladder::of_ms(&rungs))
 }
 
-/// The options of one algorithm, a few of them beyond bounds: the number that the spec has, and the
-/// text.
+/// Options that only one algorithm takes, a few of them out of bounds: the name of each, its number
+/// in the spec, and its text.
 fn own() -> impl Strategy<Value = Vec<(&'static str, i64, String)>> {
     let number = |name, most: i64| (0..most).prop_map(move |n| (name, n, n.to_string()));
     let tz = |tz: i64| {

@@ -1,5 +1,5 @@
-//! All or nothing: a check consumes its cost from every rule or from none, and a denied check
-//! changes nothing unless a rule has `count=all` or `ban=`.
+//! All or nothing: a check consumes its cost from every rule or from none. A denied check changes
+//! nothing unless a rule has `count=all` or `ban=`.
 
 use super::rules::{cost, rule_set, uncosted};
 use super::traffic::{Action, Call, changing};

@@ -8,7 +8,7 @@
 //!            window does not advance time
 //! expiry     a key that was just consumed from does not live for years
 //! upstream   a hold and a pause last no longer than twice their length: a step back prolongs them by
-//!            that step, but by more than their length it ends them
+//!            that step, but a step of more than their length ends them
 //! ```
 
 use super::rules::any_rule;
@@ -34,7 +34,7 @@ struct Step {
     deed: Deed,
 }
 
-/// The first second in which a clock breaks, or one near it.
+/// A time near the first second in which some clock breaks.
 fn start() -> impl Strategy<Value = u64> {
     let broken = prop::sample::select(vec![
         0,
@@ -136,7 +136,7 @@ proptest! {
     #![proptest_config(cases(3_000))]
 
     #[test]
-    fn no_step_of_the_clock_locks_out(rule in rule(), start_us in start(), steps in steps(true)) {
+    fn no_step_of_the_clock_locks_a_client_out(rule in rule(), start_us in start(), steps in steps(true)) {
         let rules = [rule];
         let mut run = Run { rules: &rules, limiter: Limiter::default(), now_us: start_us };
         // Waits are rounded up to the millisecond.
@@ -176,8 +176,7 @@ proptest! {
     ) {
         let rules = [rule];
         let mut run = Run { rules: &rules, limiter: Limiter::default(), now_us: start_us };
-        // The time of the state, once there is one, and what has passed since the state reached
-        // that time.
+        // The time of the state, if any, and the units that have passed since the state reached it.
         let (mut stands_us, mut passed) = (None, 0);
         for step in steps {
             run.limiter = unblocked(&run.limiter);
@@ -230,7 +229,7 @@ proptest! {
                     prop_assert!(left_us <= longest_us, "{} us, not {} us", left_us, longest_us);
                 }
                 Expiry::Keep => {}
-                Expiry::Never => prop_assert!(false, "it never expires"),
+                Expiry::Never => prop_assert!(false, "the key never expires"),
             }
         }
     }

@@ -1,5 +1,5 @@
-//! A slot and a pause while the clock steps back and forth, against their definition: each is in effect
-//! from its length before it was set until its end. So after any step, nobody waits for longer than
+//! A slot and a pause while the clock steps back and forth, compared with their definition. Each is in
+//! effect from one length before it was set until its end. So after any step, no wait is longer than
 //! twice the longest length.
 
 use super::cases;
@@ -43,7 +43,7 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Deed)>> {
     prop::collection::vec((jump, deed), 1..40)
 }
 
-/// A key with one slot, and what the definition says that it holds: ends and lengths.
+/// A key with one slot, and the end and the length of its hold and of its pause by the definition.
 #[derive(Default)]
 struct Key {
     limiter: Limiter,
@@ -61,7 +61,7 @@ impl Key {
         what.is_some_and(|(end_us, length_us)| in_effect(end_us, length_us, self.now_us))
     }
 
-    /// A write has dropped what is not in effect.
+    /// Drops what is not in effect, as a write does.
     fn written(&mut self) {
         self.pause = self.pause.filter(|_| self.lasts(self.pause));
         self.hold = self.hold.filter(|_| self.lasts(self.hold));
@@ -91,7 +91,7 @@ impl Key {
         self.replica.record(&check, outcome.change);
         let denied = self.lasts(self.hold) || self.lasts(self.pause);
         prop_assert_eq!(outcome.summary.verdict == Verdict::Limited, denied);
-        // The check drops a hold that rules would see again.
+        // The check drops a hold that refunds, or that would come back with the clock.
         let ended = self.hold.is_some_and(|(end_us, _)| end_us <= self.now_us);
         if !self.lasts(self.hold) && (!ended || self.refunds) {
             self.hold = None;
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// A key that a clock a day ahead has paused for 30 s, with a slot taken for as long.
+/// While its clock was a day ahead, this key was paused for 30 s and its slot was taken for 30 s.
 fn a_day_ahead() -> Key {
     let mut key = Key { now_us: START_US + DAY_US, ..Key::default() };
     key.take(30 * SECOND_US, false).unwrap();
@@ -220,7 +220,8 @@ fn a_pause_and_a_slot_stand_still_for_their_length() {
     }
 }
 
-/// The pause is over, but its key has not changed since: it counts again once the clock is near.
+/// The pause is over, but its key has not changed since. So the pause counts again once the clock
+/// comes near it.
 #[test]
 fn the_wait_covers_a_pause_that_comes_back() {
     let mut limiter = Limiter::default();
@@ -234,7 +235,7 @@ fn the_wait_covers_a_pause_that_comes_back() {
     };
     assert_eq!(wait_ms(&limiter, START_US), (Verdict::Limited, 3_630_000));
     assert_eq!(wait_ms(&limiter, START_US + 3_571 * SECOND_US), (Verdict::Limited, 59_000));
-    // It would come back after the rule admits.
+    // This pause would come back only after the rule admits.
     let paused_us = START_US + 3_631 * SECOND_US;
     assert!(limiter.pause_until(paused_us + 30 * SECOND_US, paused_us, b""));
     assert_eq!(wait_ms(&limiter, START_US), (Verdict::Limited, 3_600_000));
@@ -254,9 +255,9 @@ fn a_hold_with_refund_that_lapses_by_a_step_gives_back_once() {
     };
     // Only the short hold has lapsed, and its units come back as of now.
     assert_eq!((remaining(&limiter), limiter.live_holds(START_US)), (7, 1));
-    assert!(!limiter.settle(b"a", Settlement::Refund, START_US), "it has lapsed");
+    assert!(!limiter.settle(b"a", Settlement::Refund, START_US), "the hold has lapsed");
     assert!(limiter.lapse_if_due(START_US));
-    assert!(!limiter.lapse_if_due(START_US), "once");
+    assert!(!limiter.lapse_if_due(START_US), "no hold lapses twice");
     assert_eq!(remaining(&limiter), 7);
     assert!(limiter.settle(b"b", Settlement::Refund, START_US));
     assert_eq!(remaining(&limiter), 10);

@@ -1,5 +1,5 @@
-//! Nothing drifts: in a flood of ten million requests against odd rates, the number admitted up
-//! to each request is what the definition says.
+//! Nothing drifts in a flood of ten million requests against odd rates. After each request, the
+//! number admitted so far is what the definition says.
 
 use super::{rule, spec};
 use crate::algorithm::window::naive::NaiveWindow;
@@ -15,8 +15,8 @@ const LIMIT: u64 = 7;
 const WINDOW_US: u64 = 13 * SECOND_US;
 const START_US: u64 = 1_700_000_000_123_457;
 
-/// Floods one rule. After each request, compares how many have passed with how many should
-/// have, given the number of requests and the time since the first.
+/// Floods one rule. After each request, compares how many have passed with the expected number.
+/// `expected` gets the number of requests and the time since the first.
 fn flood(rule: Rule, mut expected: impl FnMut(u64, u64) -> u64) {
     let rules = [rule];
     let mut limiter = Limiter::default();

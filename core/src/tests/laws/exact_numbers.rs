@@ -1,6 +1,6 @@
-//! The numbers of an answer are exact. `remaining`: a cost of that many units passes, and of
-//! one more does not. `reset_ms`: after it nothing is consumed, and 1 ms earlier something is.
-//! `next_ms`: after it one more unit remains, and 1 ms earlier none.
+//! The numbers of an answer are exact. A cost of `remaining` units passes, and a cost of one unit
+//! more does not. Nothing is consumed after `reset_ms`, but something is 1 ms earlier. One more unit
+//! remains after `next_ms`, but none 1 ms earlier.
 
 use super::rules::{rule_set, uncosted};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -12,7 +12,7 @@ use crate::tests::naive::model::Voice;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// The least `remaining` of all rules passes as a cost, and one more does not.
+/// The least `remaining` of all rules passes as a cost, and one unit more does not.
 fn remaining_is_exact(
     limiter: &Limiter,
     rules: &[Rule],
@@ -104,7 +104,7 @@ fn exact_throughout(traffic: &Traffic) -> TestCaseResult {
                 };
                 prop_assert!(
                     rules.iter().all(Rule::is_shadow) || decisions.iter().any(|r| deciding(&r)),
-                    "the reply is no rule's decision"
+                    "the reply differs from every rule's decision"
                 );
                 if outcome.summary.verdict == Verdict::Allowed {
                     let deciding = rules.iter().zip(&decisions);

@@ -18,7 +18,7 @@ fn clock(hours: u64, minutes: u64, seconds: u64) -> u64 {
     at(hours * 3_600 + minutes * 60 + seconds)
 }
 
-/// How many of the requests pass, each with a cost of 1.
+/// The number of requests that pass; each costs 1.
 fn passing(limiter: &mut Limiter, rules: &[Rule], requests: usize, now_us: u64) -> usize {
     let passes = |_: &usize| check(limiter, rules, 1, now_us).0.summary.verdict == Verdict::Allowed;
     (0..requests).filter(passes).count()
@@ -42,7 +42,8 @@ fn a_log_with_two_rules_waits_for_the_second() {
     assert_eq!(passing(&mut limiter, &rules, 1, clock(12, 34, 40)), 1);
 }
 
-/// How many requests pass at `then_s` after 100 at `burst_s`. Times are in tenths of a second.
+/// The number of requests that pass at `then_s`, after 100 have passed at `burst_s`. Both times are in
+/// tenths of a second.
 fn window_after(res: u64, burst_s: u64, then_s: u64) -> usize {
     let spec = spec(Kind::Window, 100, 1, Unit::Minute).with("res", res.cast_signed());
     let rules = [spec.validate().unwrap()];
@@ -63,7 +64,7 @@ fn a_sliding_window_weighs_the_window_before() {
 }
 
 #[test]
-fn a_fixed_window_and_no_log_lets_twice_its_limit_pass() {
+fn a_fixed_window_lets_twice_its_limit_pass_but_a_log_does_not() {
     for (kind, passed) in [(Kind::Fixed, 200), (Kind::Log, 100)] {
         let rules = [rule(kind, 100, 1, Unit::Minute)];
         let mut limiter = Limiter::default();
@@ -73,8 +74,8 @@ fn a_fixed_window_and_no_log_lets_twice_its_limit_pass() {
     }
 }
 
-/// `10/s 120/m 240/h` for an IP and a user at once: all or nothing over two keys, by a peek at
-/// each and a record on each.
+/// `10/s 120/m 240/h` for an IP and a user at once. Peeks at both keys and records on both make this
+/// all or nothing.
 #[test]
 fn a_flood_over_two_keys_gets_all_that_the_hour_allows() {
     let rules = [
@@ -114,7 +115,7 @@ fn a_limit_of_0_admits_only_a_cost_of_0() {
     }
 }
 
-/// The first request of a queue has its turn at once, then one has it every W/L.
+/// The first request of a queue has its turn at once, and the next turns follow `W/L` apart.
 #[test]
 fn a_queue_gives_each_its_turn() {
     let spec = spec(Kind::Leaky, 2, 1, Unit::Second).with("queue", 3);
@@ -128,7 +129,7 @@ fn a_queue_gives_each_its_turn() {
     assert_eq!((summary.verdict, summary.limit, summary.wait_ms), (Verdict::Limited, 4, 500));
 }
 
-/// A check with a default cost and costs by name.
+/// A check with a default cost and named costs.
 fn check_costs(
     limiter: &mut Limiter,
     line: &str,
@@ -181,7 +182,7 @@ fn a_request_and_its_tokens_have_a_cost_each() {
 #[test]
 fn the_least_fraction_decides() {
     for (line, cost, limit) in [
-        // 1 of 2 left and 3 of 6: equal fractions.
+        // 2 left at a cost of 2, and 6 left at a cost of 6: equal fractions.
         ("bucket:4/m,cost=2 bucket:12/h,cost=6", 1, 4),
         ("bucket:12/h,cost=6 bucket:4/m,cost=2", 1, 12),
         ("bucket:4/m,cost=2 bucket:11/h,cost=6", 1, 11),
@@ -249,7 +250,7 @@ fn a_charge_causes_no_ban() {
     assert_eq!(check(&mut limiter, &rules, 1, at(62)).0.summary.verdict, Verdict::Blocked);
 }
 
-/// A new state makes room by dropping old ones, but never one that this check may take a hold on.
+/// A check that creates a state drops stale states, but no state that it may take a hold on.
 #[test]
 fn a_hold_drops_no_state_of_its_check() {
     let rules = rules_of_line("bucket:1/1s,cost=0,name=a bucket:1/1s,name=b");
@@ -263,8 +264,7 @@ fn a_hold_drops_no_state_of_its_check() {
     assert!(!would_pass(&limiter, &rules_of_line("bucket:1/1s,name=a"), 1, at(30)));
 }
 
-/// A refund to several log rules reaches as far back as the longest of them, in any order of
-/// the rules.
+/// A refund to several log rules reaches back by their longest window, in any order of the rules.
 #[test]
 fn a_refund_reaches_back_the_longest_window() {
     let rules = [rule(Kind::Log, 3, 1, Unit::Second), rule(Kind::Log, 5, 1, Unit::Minute)];
@@ -274,10 +274,10 @@ fn a_refund_reaches_back_the_longest_window() {
     assert_eq!(passing(&mut limiter, &rules[1..], 9, at(30)), 4);
 }
 
-/// The clock stepped back, so the log is read at its last time. At that time the window is
+/// The clock stepped back, so the log is read at its last time. At that time the shorter window is
 /// over.
 #[test]
-fn a_window_over_at_the_logs_time_has_reset() {
+fn a_window_that_is_over_at_the_logs_time_has_reset() {
     let rules = [
         RuleSpec { count_all: true, ..spec(Kind::Log, 1, 1, Unit::Hour) }.validate().unwrap(),
         rule(Kind::Log, 1, 1, Unit::Second),
@@ -301,8 +301,8 @@ fn a_queue_with_a_limit_of_0_gives_no_turns() {
     assert_eq!((summary.verdict, summary.wait_ms, summary.reset_ms), (Verdict::Allowed, 0, 1_500));
 }
 
-/// One rule is used up, and another of its identity asks. It passes at the end that the first rule
-/// gave the state.
+/// One rule is used up, and then another rule of the same identity is checked. That check passes at
+/// the end that the first rule gave the state.
 #[test]
 fn no_wait_reaches_beyond_the_end_of_a_state() {
     for (consumed, units, asked, end_ms) in [
@@ -337,7 +337,7 @@ fn no_wait_reaches_beyond_the_end_of_a_state() {
         assert_eq!(peek(&limiter, &asked, 1, end_us).0, empty, "{asked:?}");
         assert_eq!(limiter.report(end_us)[0].consumed, 0);
         assert_eq!(limiter.clone().refund(1, end_us, &asked), 0);
-        // Consumed from as empty too, and until the end that this rule gives it.
+        // The state is also consumed from as empty, and then gets its end from this rule.
         let mut fresh = Limiter::default();
         for limiter in [&mut limiter, &mut fresh] {
             check(limiter, &asked, 1, end_us);
@@ -347,9 +347,9 @@ fn no_wait_reaches_beyond_the_end_of_a_state() {
     }
 }
 
-/// A cost above the capacity never passes, whatever ends.
+/// A cost above the capacity never passes, although the state that it reads ends.
 #[test]
-fn never_stays_never() {
+fn the_end_of_a_state_admits_no_cost_above_the_capacity() {
     let mut limiter = Limiter::default();
     check(&mut limiter, &rules_of_line("bucket:5/s"), 5, at(0));
     for (asked, cost) in [("bucket:0/s", 1), ("bucket:5/s", 6), ("bucket:1/s", 2)] {
@@ -358,9 +358,9 @@ fn never_stays_never() {
     }
 }
 
-/// A check at no cost consumes nothing, so it gives a state no other end.
+/// A check of cost 0 consumes nothing, so it does not move the end of a state.
 #[test]
-fn a_check_at_no_cost_takes_over_no_state() {
+fn a_check_of_cost_0_takes_over_no_state() {
     let mut limiter = Limiter::default();
     check(&mut limiter, &rules_of_line("bucket:5/s,name=n"), 5, at(0));
     for rule in ["bucket:5/h,name=n", "window:5/h,name=n"] {

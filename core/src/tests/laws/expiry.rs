@@ -28,7 +28,7 @@ impl Key {
         }
     }
 
-    /// Deletes the key or moves its expiry, which a command does last.
+    /// Deletes the key or moves its expiry, as the last step of a command does.
     pub fn settle(&mut self, decided_us: u64, server_us: u64) {
         if self.limiter.is_empty() {
             *self = Self::default();
@@ -42,10 +42,10 @@ impl Key {
     }
 }
 
-/// While the rules do not change: after all of them have reset, the key expires within an eighth of the longest window, or a
-/// second if that is more. Exceptions: `keep=N`, a block, counted bans, a limit of 0 (which
-/// never resets), and log rules of which only some count denials: a log lives for the longest
-/// window after its newest entry, even if the rule of that window does not count the entry.
+/// While the rules do not change, the key expires soon after all of them have reset. It may be late by
+/// an eighth of the longest window, or by a second if that is more. Exceptions: `keep=N`, a block,
+/// counted bans, a limit of 0 (which never resets), and `count=all` on some log rules only. A log lives
+/// for the longest window after its newest entry, even if the rule of that window does not count it.
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     let lives_longer = |rule: &Rule| match rule.params() {
         Params::Fixed(FixedParams { keep: 1.., .. }) => true,
@@ -70,8 +70,8 @@ fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     Ok(())
 }
 
-/// After the traffic, checks every rule at the end of each state and later. The answers are those
-/// of a key without that state.
+/// After the traffic, checks every rule at the end of each state and later. The answers must equal
+/// those of a key without that state.
 fn ended_states_are_empty(traffic: &Traffic) -> TestCaseResult {
     let (mut limiter, mut last_us) = (Limiter::default(), 0);
     for Call { rules, now_us, action } in traffic.calls() {
@@ -99,7 +99,8 @@ fn ended_states_are_empty(traffic: &Traffic) -> TestCaseResult {
     Ok(())
 }
 
-/// The server's clock is ahead of the traffic by `ahead_us`.
+/// A key that expires answers as one that never does. The server's clock is ahead of the traffic by
+/// `ahead_us`.
 fn expiring_changes_nothing(traffic: &Traffic, ahead_us: u64) -> TestCaseResult {
     let mut key = Key::default();
     let mut eternal = Limiter::default();

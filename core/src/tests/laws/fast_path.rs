@@ -1,5 +1,5 @@
-//! The fast path gives the answer of the general path and leaves the same limiter, and
-//! every check that can take it does.
+//! The fast path gives the same answer as the general path and leaves an equal limiter. Every check
+//! that can take the fast path takes it.
 
 use super::rules::{any_logs, any_namesakes, any_rule, plain, plain_logs, rule_set};
 use super::traffic::{
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use std::cell::Cell;
 
-/// How many checks there were, and how many of them took the fast path.
+/// The number of checks, and the number of those that took the fast path.
 #[derive(Debug, Default)]
 struct Tally {
     asked: Cell<u32>,
@@ -89,7 +89,7 @@ fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestC
     Ok(taken.is_some())
 }
 
-/// What happens besides a call.
+/// A `META` for a call, and a block or an exemption to set or lift before it.
 #[derive(Clone, Copy, Debug)]
 struct Extra {
     meta: bool,
@@ -169,7 +169,7 @@ fn paths_agree_on_a_log_under_changing_rules() {
     paths_agree(changing_between((any_logs(3), any_logs(3)), CALLS, Clock::StepsBack), 3_000, 25);
 }
 
-/// A check without rules has no needs of the log, and must not empty it.
+/// A check without rules needs nothing of the log, and must not empty the log.
 #[test]
 fn paths_agree_without_rules() {
     let rules = crate::tests::rules_of_line("20/m 80/h");
@@ -203,7 +203,7 @@ fn of_one_state() -> impl Strategy<Value = Vec<Rule>> {
 proptest! {
     #![proptest_config(cases(3_000))]
 
-    /// At any cost and with any answer, as long as the clock does not step back.
+    /// An ordinary check may have any cost and any answer, but the clock does not step back.
     #[test]
     fn an_ordinary_check_takes_the_fast_path(
         traffic in steady(of_one_state(), CALLS, Clock::Forward)

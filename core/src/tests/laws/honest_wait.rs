@@ -1,6 +1,6 @@
 //! The honest wait: without other traffic, a denied request is allowed after `wait_ms` and
-//! denied 1 ms earlier, and `wait_ms` is -1 if and only if the request can never pass. It does
-//! not matter whether the key expires meanwhile, which it may from its deadline on.
+//! denied 1 ms earlier. `wait_ms` is -1 if and only if the request can never pass. The key may
+//! expire meanwhile, from its deadline on: that changes no answer.
 
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -36,7 +36,7 @@ pub(super) fn is_honest(
         }
         return Ok(());
     }
-    prop_assert!(wait_ms > 0, "a denial that need not wait");
+    prop_assert!(wait_ms > 0, "a denial without a wait");
     if let Some(then_us) = later(now_us, wait_ms) {
         prop_assert!(passes(then_us)?, "denied after {wait_ms} ms");
         prop_assert!(!passes(then_us - 1_000)?, "allowed before {wait_ms} ms");
@@ -55,7 +55,7 @@ fn holds_throughout(traffic: &Traffic) -> TestCaseResult {
                 let outcome = check(&mut limiter, rules, cost, now_us).0;
                 prop_assert_eq!(outcome.summary.verdict, before.verdict);
                 if outcome.summary.verdict == Verdict::Limited {
-                    // The law says nothing about the time behind a ban.
+                    // The law says nothing about the time during a ban.
                     let unbanned = unblocked(&limiter);
                     let wait_ms = match outcome.ban {
                         None => outcome.summary.wait_ms,
@@ -106,9 +106,9 @@ proptest! {
 const STEP_US: u64 = 2 * SECOND_US - MS_US;
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// Rules whose states were consumed from at times [`STEP_US`] apart. Each rule denies from a
-/// second before that time to a second after. At the start all states but the first are passed
-/// over, and each counts again just before the previous rule admits.
+/// Rules whose states were consumed from at times [`STEP_US`] apart. Each rule denies from a second
+/// before its state's time to a second after. At the start the rules ignore all states but the
+/// first, and each state counts again just before the previous rule admits.
 fn chain(links: Range<u64>) -> (Limiter, Vec<Rule>) {
     let names: Vec<String> = links.clone().map(|n| format!("bucket:1/s,name=n{n}")).collect();
     let rules = rules_of_line(&names.join(" "));

@@ -1,4 +1,4 @@
-//! Ban ladders: the count of a key's bans chooses the rung, and is forgotten in time.
+//! Ban ladders: the count of a key's bans chooses the rung, and is forgotten after its time.
 
 use super::{cases, check};
 use crate::check::{Ban, Outcome};
@@ -106,8 +106,8 @@ struct Naive {
 }
 
 impl Naive {
-    /// The count of bans, and until when it is remembered. It counts the bans since the last
-    /// gap that was long enough to forget those before it.
+    /// The count of bans, and until when it is remembered. It counts the bans since the last gap
+    /// that was long enough to forget the earlier bans.
     fn count(&self, now_us: u64) -> Option<(u32, u64)> {
         let mut count = 0;
         for (index, ban) in self.past.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Key {
         change(&mut self.replica);
     }
 
-    /// Tests that the replica is equal, and that both survive a restart.
+    /// Tests that the replica is equal, and that the key survives a restart.
     fn is_kept(&self) -> TestCaseResult {
         prop_assert_eq!(&self.primary, &self.replica);
         prop_assert_eq!(self.primary.deadline(), self.replica.deadline());
@@ -222,9 +222,8 @@ proptest! {
         }
     }
 
-    /// Law 12 of holds, for bans: nothing stays.
     #[test]
-    fn after_its_time_a_count_goes_with_the_next_change(rules in rules(), deeds in deeds()) {
+    fn the_next_change_drops_a_count_whose_time_has_passed(rules in rules(), deeds in deeds()) {
         let (mut key, mut now_us) = (Key::default(), START_US);
         for (gap, deed) in deeds {
             now_us += gap.us(&rules);
@@ -274,7 +273,7 @@ fn at_ms(limiter: &mut Limiter, rules: &[Rule], ms: u64) -> (i64, i64) {
     (summary.verdict.code(), summary.wait_ms)
 }
 
-/// Three requests that pass, and one that causes a ban; returns how long it lasts.
+/// Three requests that pass, and one that causes a ban; returns the length of the ban.
 fn offend(limiter: &mut Limiter, rules: &[Rule], ms: u64) -> i64 {
     for _ in 0..3 {
         assert_eq!(at_ms(limiter, rules, ms).0, 0, "at {ms} ms");
@@ -284,7 +283,6 @@ fn offend(limiter: &mut Limiter, rules: &[Rule], ms: u64) -> i64 {
     wait_ms
 }
 
-/// Example F1 of the contract.
 #[test]
 fn a_ladder_rises_stays_and_is_forgotten() {
     let rules = rules_of_line("3/m,ban=1m:10m:1h");
@@ -304,7 +302,7 @@ fn a_ladder_rises_stays_and_is_forgotten() {
 }
 
 #[test]
-fn a_ban_without_rungs_counts_nothing() {
+fn a_ban_of_one_rung_counts_nothing() {
     let rules = rules_of_line("3/m,ban=1m");
     let mut limiter = Limiter::default();
     assert_eq!(offend(&mut limiter, &rules, 0), 60_000);
@@ -333,7 +331,7 @@ fn of_two_ladders_the_longest_ban_stands_and_counts_once() {
 }
 
 #[test]
-fn a_longer_ban_without_rungs_stands_and_the_ladder_counts() {
+fn a_longer_ban_of_one_rung_stands_and_the_ladder_counts() {
     let rules = rules_of_line("0/m,name=a,ban=10m 0/h,name=b,ban=1m:2m:3m:1h");
     let mut limiter = Limiter::default();
     for (ms, rule, ban_ms, bans) in [
@@ -351,7 +349,7 @@ fn a_longer_ban_without_rungs_stands_and_the_ladder_counts() {
 }
 
 #[test]
-fn a_peek_bans_nobody() {
+fn a_peek_sets_no_ban() {
     let rules = rules_of_line("0/m,ban=1m:10m");
     let mut limiter = Limiter::default();
     check(&mut limiter, &rules, 1, START_US);

@@ -1,5 +1,5 @@
-//! A check never takes a key beyond its most states: one that would is refused and changes
-//! nothing.
+//! A check never gives a key more states than the bound allows: a check that would is refused and
+//! changes nothing.
 
 use super::traffic::{Action, Call, changing};
 use super::{act, cases};
@@ -39,7 +39,7 @@ fn with_states(names: usize) -> Limiter {
     limiter
 }
 
-/// Checks a key that may have three states. The error is the number that it would have.
+/// Checks a key that may have three states. The error is the number of states that it would have.
 fn within_three(limiter: &mut Limiter, line: &str, now_us: u64) -> Result<Verdict, usize> {
     let rules = rules_of_line(line);
     let outcome = limiter.check_within(within(3), &Check::new(&rules, 1, now_us), &mut Vec::new());
@@ -47,7 +47,7 @@ fn within_three(limiter: &mut Limiter, line: &str, now_us: u64) -> Result<Verdic
 }
 
 #[test]
-fn only_checks_that_make_a_state_are_refused() {
+fn only_checks_that_create_a_state_are_refused() {
     let mut limiter = with_states(3);
     let mut check = |line: &str| within_three(&mut limiter, line, START_US);
     for (line, answer) in [
@@ -78,7 +78,7 @@ fn dropped_states_do_not_count() {
     assert_eq!(limiter.states().len(), 1);
 }
 
-/// Checks a key that may have three states for a hold of ten days, at no cost.
+/// Checks a key that may have three states, at a cost of 0 and with a hold of ten days.
 fn held_within_three(limiter: &mut Limiter, line: &str) -> Result<Verdict, usize> {
     let (rules, end_us) = (rules_of_line(line), START_US + 10 * DAY_US);
     let hold = Some(HoldRequest { id: line.as_bytes(), end_us, refund: false });
@@ -89,7 +89,7 @@ fn held_within_three(limiter: &mut Limiter, line: &str) -> Result<Verdict, usize
 }
 
 #[test]
-fn states_that_holds_keep_count() {
+fn states_kept_by_holds_count() {
     let mut limiter = with_states(2);
     assert_eq!(held_within_three(&mut limiter, "bucket:5/d,name=n0"), Ok(Verdict::Allowed));
     assert_eq!(held_within_three(&mut limiter, "bucket:5/d,name=n1"), Ok(Verdict::Allowed));

@@ -1,5 +1,5 @@
-//! Meters: a check consumes from each rule exactly what that rule alone would take in a check
-//! of its cost, or nothing from any rule. The log rules count as one, since they share one log.
+//! Meters: a check consumes nothing, or consumes from each rule exactly what a check of that rule alone
+//! would consume. The log rules count as one, since they share one log.
 
 use super::traffic::{Action, Call, changing};
 use super::{cases, check, cost_of, peek};

@@ -1,10 +1,10 @@
-//! The laws: what holds for every rule, every combination of rules and all traffic.
+//! The laws: properties of every rule, every combination of rules and all traffic.
 //!
 //! ```text
 //! rules, traffic   the input of the laws
 //! models           every algorithm equals its naive model
 //! all_or_nothing   a check consumes from all rules or from none
-//! shared_log       no caller of a log erases what another needs
+//! shared_log       no caller of a log erases what another caller needs
 //! honest_wait      a denied request is allowed after its wait, and not before
 //! meters           each rule is charged its cost in the check
 //! leaky_turns      the turns of a leaky bucket keep their distance
@@ -14,8 +14,8 @@
 //! everything       groups of all rules share a key, with holds, refunds and a clock that steps
 //! holds            holds change no decision, settle as if the check had cost less, and return
 //!                  no unit twice
-//! ladders          the count of a key's bans chooses the rung, and is forgotten in time
-//! fast_path        the fast path answers as the general one does
+//! ladders          the count of a key's bans chooses the rung, and is forgotten after its time
+//! fast_path        the fast path answers as the general path does
 //! replica          a replica that records what was decided stays equal
 //! max_states       a key never holds more states than it may
 //! codec            decode(encode(x)) = x, and decoding is total
@@ -57,8 +57,8 @@ use crate::rule::{Period, Rule, RuleSpec, Unit};
 use proptest::test_runner::Config;
 use proptest::test_runner::FileFailurePersistence::Direct;
 
-/// How many cases of a property are tried; `PROPTEST_CASES` overrides it. Before them each property tries
-/// the seeds with which any of them has failed.
+/// Makes a law try this number of cases; `PROPTEST_CASES` overrides it. Before them, each law tries the
+/// seeds with which any law has failed.
 pub(crate) fn cases(number: u32) -> Config {
     let chosen = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
     Config {
@@ -118,7 +118,7 @@ fn cost_of(rule: &Rule, cost: u32) -> u32 {
     Check::new(&[], cost, 0).cost_of(rule)
 }
 
-/// Whether a check of this default cost can never pass.
+/// True if a check of this default cost can never pass.
 fn hopeless(rules: &[Rule], cost: u32) -> bool {
     rules.iter().any(|rule| !rule.is_shadow() && !rule.can_ever_admit(cost_of(rule, cost)))
 }
@@ -134,7 +134,7 @@ fn unblocked(limiter: &Limiter) -> Limiter {
     limiter
 }
 
-/// The time after a wait; `None` if the clock's numbers end before it.
+/// The time after a wait; `None` if it overflows the clock's numbers.
 fn later(now_us: u64, ms: i64) -> Option<u64> {
     let ms = u64::try_from(ms).ok().filter(|&ms| ms < 100_000_000_000_000)?;
     Some(now_us + ms * 1_000)

@@ -9,7 +9,7 @@ use crate::tests::naive::model::{Answer, Model};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// Longer waits are too long for the clock's numbers.
+/// Waits longer than this overflow the clock's numbers.
 const AGES_MS: i64 = 10_000_000_000_000_000;
 
 fn same_wait(ours: i64, theirs: i64) -> bool {
@@ -32,12 +32,12 @@ pub(super) fn same_answer(
     for (ours, theirs) in decisions.iter().zip(&answer.decisions) {
         prop_assert!(same_decision(ours, theirs), "{ours:?}\nmodel {theirs:?}\n{call:?}");
     }
-    // If a state was passed over, only the law of the honest wait can test the wait.
+    // If a rule ignored its state, only the law of the honest wait can test the wait.
     let mut expected = answer.summary;
     if answer.passed_over && expected.verdict == Verdict::Limited {
         expected.wait_ms = outcome.summary.wait_ms;
     }
-    // Of several waits beyond the clock's numbers any may be the longest.
+    // Of several waits that overflow the clock's numbers, any may be the longest.
     if [&outcome.summary, &expected].iter().all(|answer| answer.wait_ms >= AGES_MS) {
         expected = Decision { verdict: expected.verdict, ..outcome.summary };
     }

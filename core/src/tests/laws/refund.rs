@@ -20,7 +20,7 @@ fn answers(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<String> {
     questions.map(answer).collect()
 }
 
-/// Whether the rules see all states. A rule that ignores a state would replace it when it consumes.
+/// True if the rules see all states. A rule that ignores a state replaces the state when it consumes.
 pub(super) fn sees_all_states(limiter: &Limiter, rules: &[Rule], now_us: u64) -> bool {
     let shortest_us = rules.iter().map(Rule::period_us).min().unwrap_or(0);
     limiter.states().iter().all(|state| state.meter().last_us() <= now_us + shortest_us)
@@ -58,7 +58,7 @@ fn undoes_a_check(traffic: &Traffic, named: bool) -> TestCaseResult {
     })
 }
 
-/// The limiter after a check at this default cost has been refunded.
+/// Refunds a check at this default cost, and returns the limiter.
 fn undone(
     limiter: &Limiter,
     rules: &[Rule],
@@ -144,7 +144,7 @@ proptest! {
             let Action::Check(cost) = action else { continue };
             check(&mut limiter, rules, cost, now_us);
             let mut undone = limiter.clone();
-            // A charged counter may hold more than a single refund can name.
+            // A counter with charged denials may hold more units than one refund can give back.
             while undone.refund(u32::MAX, now_us, rules) >= u64::from(u32::MAX) {}
             let (_, decisions) = peek(&undone, rules, 0, now_us);
             for (rule, decision) in rules.iter().zip(decisions) {

@@ -60,8 +60,8 @@ pub fn cost() -> impl Strategy<Value = u32> {
     ]
 }
 
-/// The cost in a rule's text, and one by name. Boxed, because strategies of rule sets grow
-/// large on the stack.
+/// The cost in a rule's text, and the named cost. Boxed, because strategies of rule sets grow large on
+/// the stack.
 fn costs() -> BoxedStrategy<(Option<u32>, Option<u32>)> {
     (option::weighted(0.15, cost()), option::weighted(0.1, cost())).boxed()
 }
@@ -111,7 +111,7 @@ fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strate
     })
 }
 
-/// The rule of a spec, with months for `fixed` alone, and with a cost by name.
+/// The rule of a spec, with this named cost. Only `fixed` keeps months.
 pub fn suited(mut spec: RuleSpec, named: Option<u32>) -> Rule {
     if spec.period.is_some_and(|period| period.unit == Unit::Month) {
         if spec.kind == Kind::Fixed {
@@ -142,7 +142,7 @@ pub fn namesakes(kind: Kind, most: usize) -> impl Strategy<Value = Vec<Rule>> {
         .prop_flat_map(move |name| prop::collection::vec(of_kind(kind, Just(Some(name))), 1..=most))
 }
 
-/// The name is short enough that a bucket stores it inline.
+/// An ordinary name, or the name `throttle`, which a bucket stores as a mark.
 fn shared_name() -> impl Strategy<Value = Name> {
     prop::sample::select(&["x", THROTTLE][..]).prop_map(|text| Name::new(text.as_bytes()).unwrap())
 }
@@ -176,7 +176,7 @@ pub fn any_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(rule, 1..=most).prop_map(distinct)
 }
 
-/// Log rules that charge no denials and are no shadows.
+/// Log rules that charge no denials and are not shadows.
 pub fn plain_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     logs(most, |spec| RuleSpec { count_all: false, shadow: false, ..spec })
 }
@@ -207,8 +207,8 @@ pub fn with_slots(
         .prop_map(|(slots, rules)| distinct([slots, rules].concat()))
 }
 
-/// Rules that charge no denials and settle exactly, as if the check had cost that much: no
-/// window opens with its first request.
+/// Rules that charge no denials and settle exactly, as if the check had had the settled cost. No window
+/// of theirs opens with its first request.
 pub fn settled_exactly(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     let kind = prop::sample::select(&SETTLED_EXACTLY[..]);
     let rule = kind.prop_flat_map(|kind| of_kind(kind, option::weighted(0.3, name())));
@@ -219,8 +219,7 @@ pub fn settled_exactly(most: usize) -> impl Strategy<Value = Vec<Rule>> {
 /// The algorithms of [`settled_exactly`].
 pub const SETTLED_EXACTLY: [Kind; 4] = [Kind::Log, Kind::Window, Kind::Fixed, Kind::Bucket];
 
-/// A rule of one of the [`SETTLED_EXACTLY`] algorithms that settles exactly, as if the check
-/// had cost that much.
+/// Changes a rule of one of the [`SETTLED_EXACTLY`] algorithms so that it settles exactly.
 pub fn made_exact(rule: &Rule) -> Rule {
     let mut spec = spec_of(&plain(rule));
     if spec.kind == Kind::Fixed {
@@ -230,8 +229,7 @@ pub fn made_exact(rule: &Rule) -> Rule {
         spec = spec.with("refill", 0);
     }
     if spec.kind == Kind::Log {
-        // A log keeps at most the largest limit, so a log of that limit would have no room for
-        // an excess.
+        // A log keeps at most the largest limit, so at that limit it has no room for an excess.
         spec.limit = spec.limit.min(u64::from(MAX_UNITS / 2));
     }
     spec.validate().expect("a valid rule")
@@ -269,7 +267,7 @@ fn with_cost(rule: &Rule, cost: Option<u32>) -> Rule {
     spec.validate().expect("a valid rule")
 }
 
-/// The rule with the default cost.
+/// The rule without a cost in its text.
 pub fn uncosted(rule: &Rule) -> Rule {
     with_cost(rule, None)
 }
@@ -318,16 +316,15 @@ impl Limits {
 /// How much of a rule changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Only the burst of a bucket, or the limit of a counter: what is consumed and how long it
-    /// counts stays.
+    /// Only the burst of a bucket, or the limit of a counter. The consumed units stay, and count as
+    /// long as before.
     Room,
-    /// The rate of a bucket as well. A log's limit stays, as a log keeps only what its limits
-    /// need.
+    /// Also the rate of a bucket. A log's limit stays, because a log keeps only what its limits need.
     Rates,
 }
 
-/// Sets of rules that settle exactly, as if the check had cost that much. The identity in each
-/// place stays while the limits change.
+/// Sets of rules that settle exactly, as if the check had had the settled cost. The limits differ from
+/// set to set, but the identity in each place does not.
 pub fn settled_exactly_relimited(
     most: usize,
     change: Change,
@@ -341,7 +338,7 @@ pub fn settled_exactly_relimited(
     })
 }
 
-/// The spec of a rule, with a cost by name written into it, and its burst or queue written out.
+/// The spec of a rule, with its named cost as its `cost=`, and with its burst or queue written out.
 pub fn spec_of(rule: &Rule) -> RuleSpec {
     let spec = RuleSpec::from_text(format!("{rule:#}").as_bytes()).expect("a rule");
     match rule.params() {

@@ -1,6 +1,5 @@
-//! Several callers check one key with different log rules. Over the checks that contain it, a
-//! log rule never admits more than its limit in any of its windows, whatever rules the other
-//! checks contain.
+//! Several callers check one key with different log rules. Of the checks that contain a log rule, the
+//! rule admits at most its limit in any of its windows. The rules of other checks do not matter.
 
 use super::rules::charging_logs;
 use super::{cases, check, cost_of};
@@ -98,7 +97,7 @@ fn a_log_keeps_what_a_longer_window_needs() {
 }
 
 #[test]
-fn a_log_with_one_caller_is_one_block() {
+fn a_log_with_one_caller_is_one_allocation() {
     let (daily, burst) = (of_seconds(5, 86_400), of_seconds(100, 1));
     let mut limiter = Limiter::default();
     assert!(admits(&mut limiter, daily, NOW_US));
@@ -123,7 +122,7 @@ fn a_log_of_weights_frees_an_empty_list_of_needs() {
     assert_eq!(count(daily, 3), 3);
 }
 
-/// How many allocations a limiter has.
+/// The number of allocations of a limiter.
 fn blocks(limiter: &mut Limiter) -> usize {
     struct Count(usize);
     impl HeapVisitor for Count {

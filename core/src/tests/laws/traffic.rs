@@ -10,7 +10,7 @@ use std::fmt;
 pub enum Action {
     Check(u32),
     Peek(u32),
-    /// From the states of the rules if `true`, else from all.
+    /// To the states of the rules if `true`, else to all states.
     Refund(u32, bool),
     Reset,
 }
@@ -20,7 +20,7 @@ pub enum Action {
 pub struct Gap {
     /// Thousandths of a window; negative: the clock steps back.
     pub mille: i64,
-    /// Which rule's window.
+    /// The index of that rule.
     pub of: usize,
     pub jitter_us: i64,
 }
@@ -28,7 +28,7 @@ pub struct Gap {
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub gap: Gap,
-    /// Which of the rule sets.
+    /// The index of the rule set.
     pub rules: usize,
     pub action: Action,
 }
@@ -55,7 +55,7 @@ impl Traffic {
         let call = |step: &Step| {
             let rules = self.rule_sets[step.rules % self.rule_sets.len()].as_slice();
             let window_us = rules[step.gap.of % rules.len()].period_us().cast_signed();
-            // Thousandths of years fit into the number, a thousand times years does not.
+            // Divides first, so that no product overflows.
             let gap_us = window_us / 1_000 * step.gap.mille
                 + window_us % 1_000 * step.gap.mille / 1_000
                 + step.gap.jitter_us;

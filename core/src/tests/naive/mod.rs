@@ -2,7 +2,7 @@
 //!
 //! Nothing here is clever. Times and quantities are `i128`, a log is a list, and a wait
 //! is the least time after which the cost fits, found by bisection. The laws compare the
-//! limiter with these.
+//! limiter with these models.
 
 pub mod model;
 
@@ -60,7 +60,7 @@ pub fn capacity(rule: &Rule) -> i128 {
     }
 }
 
-/// The time at which a state is read; `None` if the rule passes over it.
+/// The time at which a state is read; `None` if the rule ignores the state.
 pub fn effective_time(now: Micros, last: Micros, window: Micros) -> Option<Micros> {
     if now >= last {
         Some(now)
@@ -127,7 +127,7 @@ impl NaiveMeter {
         }
     }
 
-    /// Whether nothing is consumed at `at`, under this limit.
+    /// True if nothing counts at `at`, under this limit.
     pub fn is_clear(&self, limit: i128, last: Micros, at: Micros) -> bool {
         match self {
             Self::Window(window) => window.load(at) == 0,
@@ -137,8 +137,8 @@ impl NaiveMeter {
         }
     }
 
-    /// Whether nothing counts any more for the rule that consumed last; `last <= at`. What it
-    /// consumed does not count longer for any other rule.
+    /// True if nothing counts any more for the rule that consumed last; `last <= at`. From then on
+    /// nothing counts for any other rule, either.
     pub fn has_ended(&self, last: Micros, at: Micros) -> bool {
         match self {
             Self::Debt(debt) => debt.has_ended(last, at),
@@ -146,7 +146,7 @@ impl NaiveMeter {
         }
     }
 
-    /// Whether the meter has not mattered since `at`, not even for a graph.
+    /// True if the meter does not matter any more at `at`, not even for a graph.
     pub fn is_over(&self, last: Micros, at: Micros) -> bool {
         match self {
             Self::Fixed(fixed) => fixed.is_over(at),
@@ -156,7 +156,7 @@ impl NaiveMeter {
         }
     }
 
-    /// Whether the meter holds nothing.
+    /// True if the meter holds nothing.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Window(window) => window.is_empty(),
@@ -203,7 +203,7 @@ pub struct Owned {
     pub kind: Kind,
     pub shape: NaiveShape,
     pub period: Micros,
-    /// When it last consumed.
+    /// When the state was last consumed from.
     pub last: Micros,
     pub meter: NaiveMeter,
 }
@@ -235,14 +235,15 @@ impl Owned {
         }
     }
 
-    /// Whether the rule reads the state as it is. One that never drains reads any of its name.
+    /// True if the rule reads the state as it is. A rule that never drains reads every state of its
+    /// algorithm as it is.
     pub fn has_shape_of(&self, rule: &Rule) -> bool {
         let never_drains =
             || rule.limit() == 0 && matches!(NaiveMeter::of_units(rule, 0, 0), NaiveMeter::Debt(_));
         self.kind == rule.kind() && (self.shape == NaiveShape::of(rule) || never_drains())
     }
 
-    /// Takes the shape that a rule gives it when it consumes.
+    /// Takes the shape of a rule that consumes.
     pub fn take_shape(&mut self, rule: &Rule, now: Micros) {
         if self.has_shape_of(rule) {
             return;
@@ -257,8 +258,8 @@ impl Owned {
     }
 }
 
-/// The least `n >= 0` for which `holds` is true, found by bisection: it must be true for all larger
-/// `n`. `None` if it lies beyond 2^70.
+/// The least `n >= 0` for which `holds` is true, found by bisection; `None` if `n` lies beyond 2^70.
+/// `holds` must also be true for all larger `n`.
 pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     if holds(0) {
         return Some(0);
@@ -283,7 +284,7 @@ pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     Some(high)
 }
 
-/// The first millisecond at which it holds, or -1 for never.
+/// The first millisecond at which `holds_after_us` is true; -1 for never.
 pub fn least_ms(holds_after_us: impl Fn(i128) -> bool) -> i64 {
     const LONGEST: i64 = i64::MAX - 1;
     least(|ms| holds_after_us(ms * 1_000))

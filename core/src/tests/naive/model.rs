@@ -20,12 +20,12 @@ pub struct Model {
 struct Bans {
     count: u32,
     forgotten: Micros,
-    /// How long after the last ban was set they are forgotten.
+    /// The time from setting the last ban until the bans are forgotten.
     span: Micros,
 }
 
 impl Bans {
-    /// If the clock has stepped back, they are forgotten at most `span` from now.
+    /// If the clock has stepped back, the bans are forgotten at most `span` from now.
     fn shorten(&mut self, now: Micros) {
         self.forgotten = self.forgotten.min(now + self.span);
     }
@@ -39,11 +39,11 @@ pub struct Answer {
     pub cost: i128,
     pub decisions: Vec<Decision>,
     pub change: Change,
-    /// The rule that caused a ban, and how long that lasts.
+    /// The rule that caused a ban, and the ban's length in microseconds.
     pub ban: Option<(usize, u64)>,
-    /// Whether the check made the present ban end earlier.
+    /// True if the check made the present ban end earlier.
     pub ban_shortened: bool,
-    /// Whether a state was passed over because it is too far ahead of the clock. It counts
+    /// True if a rule ignored a state because it is too far ahead of the clock. The state counts
     /// again once the clock comes near it.
     pub passed_over: bool,
 }
@@ -98,7 +98,7 @@ impl Model {
         least_ms(|us| self.is_clear(rules, rule, now + us))
     }
 
-    /// The time until the cost fits; if it does, the time until its turn.
+    /// The time until the cost fits; if it fits now, the time until its turn.
     fn wait_ms(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> i64 {
         if !self.fits(rules, rule, cost, now) {
             least_ms(|us| self.fits(rules, rule, cost, now + us))
@@ -124,7 +124,7 @@ impl Model {
         rules.iter().map(|rule| self.decide(rules, rule, cost_of(rule, cost), now)).collect()
     }
 
-    /// Whether a rule passes over a state that is too far ahead of the clock.
+    /// True if a rule ignores a state that is too far ahead of the clock.
     fn passes_over(&self, rules: &[Rule], now: Micros) -> bool {
         let log_last = self.log.last().unwrap_or(0);
         rules.iter().any(|rule| match rule.kind() {
@@ -237,8 +237,8 @@ impl Model {
         Answer { summary, cost, decisions, change, ban, ban_shortened: false, passed_over }
     }
 
-    /// Drops a ban that has ended, and bans that are forgotten. Every change of the key does
-    /// so, and a later step back of the clock does not bring them back.
+    /// Drops a ban that has ended, and a count of bans whose time has passed. Every change of the key
+    /// does this, and a later step back of the clock brings neither back.
     fn drop_ended_ban(&mut self, now: Micros) {
         self.ban = self.ban.filter(|&(until, _)| until > now);
         self.bans = self.bans.take().filter(|bans| bans.forgotten > now);
@@ -249,7 +249,7 @@ impl Model {
 
     fn blocked(&self, now: Micros) -> Option<Answer> {
         let (until, length) = self.ban.filter(|&(until, _)| until > now)?;
-        // A step back of the clock does not prolong it.
+        // A step back of the clock does not prolong the ban.
         let until = until.min(now + length);
         let left_ms = i64::try_from((until - now + 999) / 1_000).unwrap();
         let summary = Decision {
@@ -290,8 +290,8 @@ impl Model {
         self.states.retain(|state| !state.meter.is_empty());
     }
 
-    /// A check that cost nothing in the end. It drained the debt at the rule's limit until `now`,
-    /// no earlier than the time of the state, and set the end of the state.
+    /// Plays a check that cost nothing in the end: it drained the debt at the rule's limit until
+    /// `now`, and set the end of the state. `now` is no earlier than the time of the state.
     pub fn drain(&mut self, rule: &Rule, now: Micros) {
         let identity = Identity::of(rule);
         for state in self.states.iter_mut().filter(|state| state.identity == identity) {
@@ -305,8 +305,8 @@ impl Model {
     pub fn consume(&mut self, rules: &[Rule], cost: u32, now: Micros, denied: bool) {
         let charged = |rule: &&Rule| !denied || rule.counts_all();
         let consuming = || rules.iter().filter(charged).filter(|rule| cost_of(rule, cost) > 0);
-        // A name that changes its algorithm loses its state, and one that changes its shape changes
-        // its state's.
+        // A name loses its state to a rule of another algorithm. A rule of another shape reshapes the
+        // state.
         for rule in consuming() {
             let identity = Identity::of(rule);
             self.states.retain(|state| state.identity != identity || state.kind == rule.kind());
@@ -351,7 +351,7 @@ impl Model {
         state.last = at;
     }
 
-    /// Makes room for a new state: drops states that have not mattered for two of their
+    /// Called before a new state is added. Drops states that have not mattered for two of their
     /// windows, unless a rule of this check reads them.
     fn drop_stale(&mut self, rules: &[Rule], now: Micros) {
         let is_log = |rule: &Rule| rule.kind() == Kind::Log;

@@ -66,8 +66,8 @@ pub const OVERHEAD: u32 = 36;
 const _: () = assert!(HeaderSlice::<Head, u8>::OVERHEAD == OVERHEAD as usize);
 
 /// Bytes of a ring for `entries` entries, rounded up so that the allocation fills one of the
-/// allocator's size classes: at least 64 bytes, then steps of 16, and from 128 on four steps per
-/// doubling.
+/// allocator's size classes. These start at 64 bytes and rise in steps of 16, and from 128 on in four
+/// steps per doubling.
 pub fn ring_for(entries: u32, width: Width) -> u32 {
     let bytes = entries.saturating_mul(width.bytes()).saturating_add(OVERHEAD).max(64);
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);

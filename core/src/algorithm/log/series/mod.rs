@@ -8,23 +8,26 @@
 //!
 //! The whole series is one allocation, so a check waits for memory once.
 //!
-//! An entry stores the low bytes of its time, in microseconds: enough of them for the span from the
-//! oldest entry to the newest, 4 bytes up to 71 minutes, 5 up to 12.7 days, 6 up to 8.9 years. The
+//! An entry stores the low bytes of its time, in microseconds. Their number depends on the span from the
+//! oldest entry to the newest: 4 bytes up to 71 minutes, 5 up to 12.7 days, 6 up to 8.9 years. The
 //! newest time is stored whole, and restores each entry's whole time from its low bytes. Unlike
 //! differences between entries, low bytes allow random access, so counting a window takes one
-//! search, and a short one if requests come evenly.
+//! search. The search is short if requests come evenly.
 //!
-//! An entry that makes the span too long widens all entries, which copies them. They narrow only
-//! when the ring is copied anyway, to grow or to shrink, and enough entries were added or dropped
-//! since the last copy to pay for it.
+//! An entry that makes the span too long widens all entries, which copies them. Entries narrow only
+//! when the ring grows or shrinks, which copies it anyway. By then, enough entries were added or
+//! dropped to pay for the copy.
 //!
-//! Entries of one unit, nearly all there are, store no weight. The first entry of another weight
-//! adds a running total beside each entry, so a sum of weights is still one subtraction. A total
-//! may wrap, since only differences are read.
+//! Nearly all entries have one unit. While all have, the series stores no weights. The first entry
+//! of another weight adds a running total beside each entry, so a sum of weights is still one
+//! subtraction. A total may wrap, since only differences are read.
 //!
-//! Rejected: 8-byte timestamps (twice the memory), offsets to a base (a new base after each long
-//! gap: a request every half hour took 16 bytes), differences (counting takes a scan), a counter
-//! tree (memory and pointers for what a search does).
+//! Rejected:
+//!
+//! - 8-byte timestamps: twice the memory.
+//! - Offsets to a base: each long gap needs a new base, so a request every half hour took 16 bytes.
+//! - Differences: counting takes a scan.
+//! - A counter tree: it takes memory and pointers for what a search does.
 
 mod entries;
 mod layout;
@@ -55,8 +58,8 @@ impl Series {
         Self { ring: HeaderSlice::new(head, 0, bytes) }
     }
 
-    /// An empty series with room for this number of entries, of which the newest is `span_us` later
-    /// than the oldest; `None` if memory is short. `weighted` if some have other than one unit.
+    /// An empty series with room for this number of entries; `None` if memory is short. `span_us` is
+    /// the time from the oldest to the newest entry. `weighted` if some have more than one unit.
     pub fn with_room(entries: u32, span_us: u64, weighted: bool) -> Option<Self> {
         let width = Width::for_span(span_us);
         let head = Head { newest: Newest::new(0, width), ..Head::default() };
@@ -166,7 +169,7 @@ impl Series {
         (!self.is_empty()).then_some(self.head().newest.us())
     }
 
-    /// Units before an entry, from an arbitrary origin.
+    /// The running total of units before an entry. It starts at an arbitrary number.
     fn before(&self, index: u32) -> u32 {
         match self.weights() {
             None => index,
@@ -190,7 +193,7 @@ impl Series {
 
     /// The first entry for which `later` holds, or `len`. `later` must also hold for all entries
     /// after it. Gallops from `guess` (Bentley and Yao, "An Almost Optimal Algorithm for Unbounded
-    /// Searching", 1976): the cost is the logarithm of the distance from it.
+    /// Searching", 1976): the cost is the logarithm of the distance from the guess.
     pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
         let len = self.head().len;
         let Some(last) = len.checked_sub(1) else { return 0 };
@@ -235,8 +238,8 @@ impl Series {
         self.head().newest.us().checked_sub(time_us).filter(|&age| age > 0)
     }
 
-    /// The first entry younger than `age`; the newest must be. The search starts where that entry
-    /// would be if requests came evenly.
+    /// The first entry younger than `age`; the newest entry must be younger. The search starts where
+    /// the result would be if requests came evenly.
     #[inline]
     fn first_younger<const W: usize>(&self, age: u64) -> u32 {
         let entries = self.entries::<W>();
@@ -312,7 +315,7 @@ impl Series {
         true
     }
 
-    /// Moves to a ring with room for another entry, as wide as `time_us` needs.
+    /// Moves to a ring with room for one more entry, of the width that `time_us` needs.
     #[cold]
     fn make_room_for(&mut self, time_us: u64) {
         let span = time_us.saturating_sub(self.time(0));
@@ -371,8 +374,7 @@ impl Extras {
     }
 }
 
-/// Compares entries only: widths, capacities, positions in the ring and what a log stores besides
-/// may differ.
+/// Compares entries only: widths, capacities, positions in the ring and the other extras may differ.
 impl PartialEq for Series {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())

@@ -1,4 +1,4 @@
-//! What a log must keep: everything that the rules that consume from it can see.
+//! What a log must keep: everything that can be seen by the rules that consume from it.
 //!
 //! ```text
 //!                 1d, 5 units                      a login, once
@@ -7,13 +7,13 @@
 //! ```
 //!
 //! A rule sees the newest units up to its limit, within its window. All log rules of a key share
-//! one log, so the log keeps the longest window and the largest limit of the checks that consume
-//! from it. It remembers the needs of a check until the check's longest window has passed since it
-//! last consumed, because by then every request that it admitted has left its windows.
+//! one log. So the log keeps the longest window and the largest limit of the checks that consume from
+//! it. The log remembers the needs of a check until the check's longest window has passed since the
+//! check last consumed. By then every request that the check admitted has left its windows.
 //!
 //! Nearly every log serves one kind of caller, whose needs fit into eight bytes beside the entries.
-//! Only a log with several kinds has a list: the needs of earlier checks, at most [`MOST_PAST`],
-//! without those that the latest check covers.
+//! Only a log with several kinds of callers has a list. The list has the needs of at most [`MOST_PAST`]
+//! earlier checks, without those that the latest check covers.
 
 use crate::rule::{Kind, MAX_UNITS, Rule};
 use alloc::vec::Vec;
@@ -116,7 +116,7 @@ pub struct PastNeeds {
 }
 
 impl PastNeeds {
-    /// Needs that keep at least as much as both, for at least as long as both.
+    /// Needs that keep what either of the two keeps, until the later of both ends.
     fn or(self, other: Self) -> Self {
         let (ours, theirs) = (self.needs.unpack(), other.needs.unpack());
         let needs = Needs {
@@ -132,18 +132,18 @@ impl PastNeeds {
     }
 }
 
-/// Updates the list of past needs when a check consumes: adds the needs of the check before it, and
-/// drops those that have ended or that the latest check covers.
+/// Updates the list of past needs when a check consumes. Adds the needs of the previous check. Drops
+/// needs that have ended, and needs that the latest check covers.
 pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, at_us: u64) {
-    // Round the window as those in the list are rounded.
+    // Round the window like the windows in the list.
     let latest = latest.pack().unpack();
     if !past.iter().any(|past| past.covers(&previous)) {
         past.push(previous);
     }
     past.retain(|past| past.until_us > at_us && !latest.covers(past.needs.unpack()));
     while past.len() > MOST_PAST {
-        // Merge the two that end first: merged needs keep more entries than either, and these two
-        // end soonest.
+        // Merged needs keep more entries than either of the two. Merge the two that end first, so
+        // that this lasts the shortest time.
         past.sort_by_key(|past| past.until_us);
         let first = past.remove(0);
         if let Some(second) = past.first_mut() {
@@ -152,13 +152,13 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     }
 }
 
-/// The most entries that a log may have beyond the units that its rules need, while holds may give
-/// units back. A key has fewer holds, so this evicts nothing that a rule needs; it limits the extra
+/// While holds may give units back, a log may have this number of entries beyond the units that its
+/// rules need. A key has fewer holds, so this evicts nothing that a rule needs. It limits the extra
 /// memory to about a megabyte.
 pub const MAX_HELD: u64 = 100_000;
 
-/// The most units that a series retains. The units of one more check still fit into a running total,
-/// so totals never wrap around to an earlier one.
+/// The most units that a series retains. The units of one more check still fit into a running total
+/// of 32 bits, so no total wraps around to an earlier total.
 pub const MAX_RETAINED_UNITS: u64 = (u32::MAX - MAX_UNITS) as u64;
 
 /// How much a log retains for the latest check and earlier ones.

@@ -19,7 +19,7 @@ pub struct Take {
     pub units: u64,
 }
 
-/// Up to this number of takes move entries one after another; more build a new series.
+/// Up to this number of takes move entries one take after another; more takes build a new series.
 const FEW_TAKES: usize = 128;
 
 impl Series {
@@ -101,7 +101,8 @@ impl Series {
         self.before(entries.end).wrapping_sub(self.before(entries.start))
     }
 
-    /// Removes these entries and, from the one before them, what is left of `taken` units.
+    /// Removes these entries. If they have fewer than `taken` units, the entry before them loses the
+    /// rest.
     pub(super) fn remove(&mut self, entries: Range<u32>, taken: u32) {
         let part = taken.saturating_sub(self.units_between(entries.clone()));
         if let Some(weights) = self.weights_mut() {

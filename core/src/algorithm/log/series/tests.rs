@@ -5,7 +5,7 @@ use crate::tests::laws::holds::memory::Bytes;
 use proptest::prelude::*;
 
 #[test]
-fn blocks_fill_the_allocator_classes() {
+fn rings_fill_the_allocator_classes() {
     let classes = [64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640];
     let mut entries = 1;
     for bytes in classes {
@@ -16,7 +16,7 @@ fn blocks_fill_the_allocator_classes() {
 }
 
 #[test]
-fn rings_hold_whole_entries_and_fill_blocks() {
+fn rings_hold_whole_entries() {
     for width in [Width::Four, Width::Five, Width::Six, Width::Eight] {
         for entries in 1..2_000 {
             let ring = ring_for(entries, width);
@@ -72,7 +72,7 @@ fn dropped_entries_free_their_memory() {
     assert_eq!(series.ring.count(), ring_for(1, Width::Four));
 }
 
-/// Copying entries to another width is paid for by entries that came or went.
+/// The entries added or dropped since the last copy pay for copying entries to another width.
 #[test]
 fn long_gaps_do_not_copy_a_dense_log_again_and_again() {
     let mut series = Series::default();
@@ -100,9 +100,9 @@ enum Step {
     Until(u64),
     Take(u32),
     PullBack(u64),
-    /// Of the units of one of the entries.
+    /// Takes up to this number of units at the time of an entry.
     TakeAt(prop::sample::Index, u64),
-    /// Of a time at which there may be no entry.
+    /// Takes units at a time that may have no entry.
     TakeNear(u64),
 }
 
@@ -121,7 +121,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Takes up to `units` of a time off a list of units.
+/// Removes up to `units` units of one time from a list of units.
 fn take_at(naive: &mut Vec<u64>, time: u64, units: u64) -> u64 {
     let mut taken = 0;
     naive.retain(|&at| {
@@ -135,7 +135,7 @@ fn take_at(naive: &mut Vec<u64>, time: u64, units: u64) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// In rings that are full and wrapped, of each width.
+    /// The rings are full and wrapped, and of each width.
     #[test]
     fn units_taken_off_any_entry_leave_the_others(
         gap_us in prop::sample::select(vec![1_000u64, 200_000_000, 30_000_000_000, 1 << 44]),
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn units_taken_in_one_pass_are_those_taken_one_after_the_other(
+    fn takes_in_one_pass_equal_takes_one_by_one(
         gap_us in prop::sample::select(vec![0, 1_000u64, 200_000_000, 30_000_000_000, 1 << 44]),
         weights in prop::collection::vec(prop_oneof![6 => Just(1u32), 1 => 1..9u32], 1..80),
         dropped in 0..40u64,
@@ -207,7 +207,7 @@ proptest! {
         }
     }
 
-    /// A series is a list of units with their times.
+    /// A series behaves as a list of units with their times.
     #[test]
     fn equals_a_list_of_units(steps in prop::collection::vec(step(), 1..120)) {
         let mut series = Series::default();

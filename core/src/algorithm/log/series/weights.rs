@@ -1,4 +1,4 @@
-//! Weights of entries, for a series with entries of other than one unit.
+//! The weights of entries, for a series in which some entry has more than one unit.
 
 use crate::heap::HeapVisitor;
 use alloc::collections::VecDeque;
@@ -48,9 +48,9 @@ impl Weights {
         self.start = self.start.wrapping_add(units);
     }
 
-    /// Drops the weights of entries, and removes from the entry before them `part` units, fewer
-    /// than it has: `taken` units in total. Changes the totals of the entries before or after,
-    /// whichever are fewer.
+    /// Drops the weights of entries, and removes `part` units from the entry before them, which has
+    /// more. Both together remove `taken` units. Changes the totals of the entries before or after
+    /// them, whichever are fewer.
     pub fn cut(&mut self, Range { start, end }: Range<u32>, part: u32, taken: u32) {
         let last = start.checked_sub(1).and_then(|last| self.ends.get_mut(last as usize));
         if let Some(total) = last {

@@ -1,4 +1,4 @@
-//! What only a hostile payload says of holds.
+//! Holds that only a hostile payload can have.
 
 use super::super::holds::SavedCharge;
 use super::super::parts::{DEBT, NO_NAME, NOTHING};
@@ -7,7 +7,7 @@ use crate::key::Limiter;
 use crate::rule::{DAY_US, MAX_PERIOD_US, MS_US, SECOND_US};
 use crate::saved::form::{SavedDetail, put, save_items};
 
-/// A debt, among others of other periods.
+/// A state with a debt. The period differs for each `n`.
 fn debt(n: u32, leaky: bool) -> Vec<u8> {
     let (last_us, period_us, rem) = (1_u64, (u64::from(n) + 1) * SECOND_US, 0_u64);
     let (units, limit, burst_or_queue) = (9_u32, 9_u32, 9_u32);
@@ -76,7 +76,7 @@ fn holds_are_in_the_order_of_their_ids() {
 }
 
 #[test]
-fn a_hold_or_a_pause_longer_than_any_is_refused() {
+fn a_hold_or_a_pause_beyond_the_longest_is_refused() {
     let none = Vec::<u8>::new();
     let held = |length_us: u64| {
         let holds = save_items([(&b"a"[..], 5_u64, length_us, true, &none, &none)]);
@@ -101,7 +101,7 @@ fn a_hold_or_a_pause_longer_than_any_is_refused() {
 }
 
 #[test]
-fn a_hold_has_one_charge_for_a_state_and_a_thousand_at_most() {
+fn a_hold_has_one_charge_a_state_and_a_thousand_at_most() {
     let of = |states: &[Option<u32>]| {
         let charges = states.iter().map(|&state| {
             charge(state, if state.is_some() { least(0) } else { SavedDetail::Plain })
@@ -120,8 +120,8 @@ fn a_hold_has_one_charge_for_a_state_and_a_thousand_at_most() {
     assert_eq!(of(&many), refused("charges"));
 }
 
-/// As many charges as a megabyte can say. No part of loading looks at all charges of a hold,
-/// or at all holds, for each charge.
+/// The payloads have as many charges as fit into a megabyte. Loading a charge looks neither at all
+/// charges of its hold nor at all holds.
 #[test]
 fn dense_payloads_load() {
     for (holds, states) in [(90, 1_000), (9_000, 10), (50_000, 1)] {

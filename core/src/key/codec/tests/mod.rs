@@ -11,7 +11,7 @@ use crate::saved::form::{put, save_items};
 use bincode::Encode;
 use proptest::prelude::*;
 
-/// The fields of a `fixed` or a `refill=interval`.
+/// The saved fields of a fixed window, or of a bucket with `refill=interval`.
 #[derive(Clone, Copy, Debug)]
 struct Fields {
     last_us: u64,
@@ -38,7 +38,7 @@ impl Fields {
         Some(save_items([(INTERVAL, last_us, period_us, start_us, used, 5_u32, 7_u32)]))
     }
 
-    /// Whether the last count lies in the window.
+    /// True if the last count lies in the window.
     fn are_an_open_window(self) -> bool {
         let into = i128::from(self.last_us) - i128::from(self.start_us);
         (0..i128::from(self.period_us)).contains(&into)
@@ -50,7 +50,7 @@ fn fields() -> impl Strategy<Value = Fields> {
     let period = prop_oneof![
         Just(MS_US),
         Just(MAX_PERIOD_US),
-        // In microseconds: a payload can have them, no rule can.
+        // Odd microseconds: a payload can have such a period, a rule cannot.
         MS_US..=MAX_PERIOD_US,
     ];
     let period_us = (period, -1..=1i64);
@@ -90,7 +90,7 @@ fn saved_again(meter: &[u8]) -> Result<Vec<u8>, DecodeError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// Only a count may be cut to fit, far beyond any limit.
+    /// Only a count far beyond any limit may be cut to fit.
     #[test]
     fn packed_fields_are_saved_unchanged_or_refused(fields in fields()) {
         let sound = fields.are_an_open_window()
@@ -155,7 +155,7 @@ fn a_log_of_more_units_than_it_may_retain_is_refused() {
     assert_eq!([of(0), of(2)], [refused.clone(), refused]);
 }
 
-/// Whether a meter of these fields loads.
+/// Loads a meter from these fields.
 fn loads(meter: impl Encode) -> Result<(), DecodeError> {
     loaded(&save_items([meter])).map(drop)
 }
@@ -199,7 +199,7 @@ fn a_refusal_says_what_is_wrong() {
     let window = save_items([(WINDOW, NOW_US, SECOND_US, 5_u32)]);
     assert_eq!(refused(&window), malformed("it ends too early"));
     assert_eq!(refused(&save_items([77_u32])), malformed("an unknown kind of state"));
-    // A number takes no tag of this size, an option is 0 or 1, and a name is UTF-8.
+    // No number starts with byte 255, an option starts with 0 or 1, and a name is UTF-8.
     assert_eq!(refused(&[255]), malformed("a malformed number"));
     let of_state = |name: &[u8]| {
         let mut payload = vec![VERSION];
@@ -228,7 +228,7 @@ fn logs_of_other_entries_or_needs_are_not_equal() {
 }
 
 #[test]
-fn a_newer_version_is_refused_by_its_number() {
+fn another_version_is_refused_by_its_number() {
     for version in [0, VERSION + 1, u8::MAX] {
         let mut payload = count_of_bans((1, 1, 1));
         payload[0] = version;

@@ -1,13 +1,13 @@
 //! The ledger of a key: a list of charges, corrected when holds end.
 //!
 //! ```text
-//! accounts   for each rule, the costs of the checks that contain it: the rule never admits more
-//!            than its limit of these
-//! log        the costs of all checks for the log: a log rule denies nothing that fits beside these
+//! accounts   for each rule, the costs of the checks that contain it: of these, the rule admits at
+//!            most its limit
+//! log        what all checks cost the log: a log rule denies nothing that fits beside this
 //! ```
 //!
-//! The ledger knows no needs, tracks or budgets. It asks the limiter for one thing only: the
-//! time of a state, which stands still if the clock has stepped back behind it.
+//! The ledger has no needs, tracks or budgets. It reads one thing only from the limiter: the time of
+//! a state, which stands still if the clock has stepped back behind it.
 
 use super::scenario::Ask;
 use crate::algorithm::bucket::BucketParams;
@@ -27,13 +27,13 @@ pub struct Ledger {
     holds: BTreeMap<usize, Hold>,
     /// The times and units that `RL.REFUND` took off the log.
     refunds: Vec<(Micros, i128)>,
-    /// Whether any state was refunded. From then on only the log has an account.
+    /// True once any state was refunded. From then on only the accounts of log rules are read.
     refunded: bool,
-    /// Whether a hold was settled after its log rules had forgotten its charge.
+    /// True if a hold was settled after the log had dropped the hold's charge.
     unclear: bool,
-    /// Whether the clock ever stepped back.
+    /// True if the clock ever stepped back.
     reeled: bool,
-    /// Every rule that was asked.
+    /// Every rule that was checked.
     asked: Vec<Rule>,
     checks: usize,
 }
@@ -46,7 +46,7 @@ struct Item {
     units: i128,
     /// A charged denial.
     denied: bool,
-    /// What a hold was settled for beyond its charge.
+    /// Consumed by a hold that was settled for more than its charge.
     excess: bool,
 }
 
@@ -86,8 +86,8 @@ fn last(limiter: &Limiter, rule: &Rule) -> Option<Micros> {
     meter.is_of_kind(rule.kind()).then(|| meter.last_us().into())
 }
 
-/// Whether the list of charges tells all about what is consumed. It does not where a window
-/// opens with its first request: that window stays open if the request is refunded.
+/// True if the list of charges determines what is consumed. A window that opens with its first request
+/// stays open when that request is refunded, so the list does not determine it.
 fn is_list(rule: &Rule) -> bool {
     match rule.params() {
         Params::Fixed(FixedParams { calendar, .. }) => calendar == Some(Calendar::Epoch),
@@ -98,19 +98,19 @@ fn is_list(rule: &Rule) -> bool {
 }
 
 impl Ledger {
-    /// Whether a hold lives.
+    /// True if a hold lives.
     pub fn lives(&self, id: usize, now_us: u64) -> bool {
         self.holds.get(&id).is_some_and(|hold| hold.lives(now_us))
     }
 
-    /// The clock steps back from this time. What had left a window by then never comes back
-    /// into it.
+    /// Call this when the clock steps back from this time. Units that had left a window by then never
+    /// come back into it.
     pub fn step_back(&mut self, from_us: u64) {
         self.reeled = true;
         self.age_log(from_us.into());
     }
 
-    /// Forgets what had left the windows of log rules by this time.
+    /// Drops the units that had left the windows of log rules by this time.
     fn age_log(&mut self, at: Micros) {
         for (rule, items) in self.accounts.iter_mut().filter(|(rule, _)| is_log(rule)) {
             items.retain(|item| item.at > at - period(rule));
@@ -122,7 +122,7 @@ impl Ledger {
         self.drop_holds(|hold| hold.end_us <= now_us);
     }
 
-    /// Drops the holds that have lapsed: a write has stored that.
+    /// Drops the holds that have lapsed, as a write does.
     pub fn lapse(&mut self, now_us: u64) {
         self.drop_holds(|hold| !hold.lives(now_us));
     }
@@ -218,8 +218,8 @@ impl Ledger {
         }
     }
 
-    /// Call this before a check is admitted, or charged as a denial. Forgets what the
-    /// definition allows the states to forget, and returns the time of each rule's state.
+    /// Call this before a check is admitted, or charged as a denial. Drops what the definition
+    /// allows the states to drop, and returns the time of each rule's state.
     pub fn open(
         &mut self,
         rules: &[Rule],
@@ -234,7 +234,7 @@ impl Ledger {
             if !self.asked.contains(rule) {
                 self.asked.push(*rule);
             }
-            // A log rule, too, drops what has its name and another algorithm.
+            // A log rule also drops a state that has its name and another algorithm.
             if admitted {
                 self.forget(|other| !is_log(other) && other.same_identity(rule) && other != rule);
             }
@@ -242,8 +242,8 @@ impl Ledger {
             let last = last(before, rule).unwrap_or(now);
             let at = effective_time(now, last, window);
             times.push(at.unwrap_or(now));
-            // The limiter has dropped a state that did not matter for two windows, and it stays
-            // gone even if the clock steps back.
+            // The limiter drops a state that has not mattered for two windows. The state stays gone
+            // even if the clock steps back.
             let stale = self.reeled && before.state_of(rule).is_none();
             if cost > 0 && (at.is_none() || stale) && !is_log(rule) {
                 self.forget(|other| other == rule);
@@ -260,7 +260,7 @@ impl Ledger {
         times
     }
 
-    /// The clock stepped back behind the log by more than the longest window of a check.
+    /// Call this if the clock stepped back behind the log by more than the longest window of a check.
     fn step_log_back(&mut self, last: Micros, now: Micros, window: Micros) {
         let ahead = last - now;
         for (rule, items) in self.accounts.iter_mut().filter(|(rule, _)| is_log(rule)) {
@@ -276,7 +276,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets the states of some rules.
+    /// Drops the states of some rules.
     fn forget(&mut self, of: impl Fn(&Rule) -> bool) {
         self.accounts.retain(|(rule, _)| !of(rule));
         for hold in self.holds.values_mut() {
@@ -337,8 +337,8 @@ impl Ledger {
             }
         }
         if !exact {
-            // Unknown which units went: it depends on how much of the charged denials the log
-            // had kept.
+            // The ledger cannot know which units the refund took: that depends on how many charged
+            // denials the log had kept.
             self.accounts.clear();
         }
     }
@@ -348,7 +348,7 @@ impl Ledger {
         *self = Self { checks: self.checks, reeled: self.reeled, asked, ..Self::default() };
     }
 
-    /// Whether a rule may admit a cost at a time, over the checks that contain it.
+    /// True if a rule may admit a cost at a time, given the checks that contain the rule.
     pub fn admits(&self, rule: &Rule, cost: u32, at: Micros, now_us: u64) -> bool {
         let (limit, cost) = (i128::from(rule.limit()), i128::from(cost));
         match rule.kind() {
@@ -366,7 +366,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a rule has a reason to deny a cost; `true` if the list cannot tell.
+    /// True if a rule has a reason to deny a cost, or if the list cannot tell.
     pub fn denies(&self, rule: &Rule, cost: u32, at: Micros, now_us: u64) -> bool {
         let (limit, units) = (i128::from(rule.limit()), i128::from(cost));
         match rule.kind() {
@@ -397,7 +397,7 @@ impl Ledger {
         live.map(of_hold).sum()
     }
 
-    /// Whether a cost fits beside the listed charges, by the definition of the algorithm.
+    /// True if a cost fits beside the listed charges, by the definition of the algorithm.
     fn fits(&self, rule: &Rule, cost: i128, at: Micros) -> bool {
         let mut model = Model::default();
         let mut items: Vec<&Item> = self.items(rule).iter().filter(|item| item.units > 0).collect();

@@ -1,11 +1,11 @@
 //! Everything at once. Groups of rules of all algorithms share a key. Holds are taken for any
-//! cost, settled for less or more, refunded, renewed and repeated, and lapse. There are
-//! refunds, resets, blocks, pauses, plans, syncs and restarts, and the clock steps back, also behind holds
-//! and pauses by more than their length.
+//! cost, settled for less or more, refunded, renewed and repeated, and lapse. There are refunds,
+//! resets, blocks, pauses, plans, syncs and restarts. The clock steps back, sometimes by more than the
+//! length of a hold or pause.
 //!
-//! The [`ledger`] is a list of charges, from which two things follow for each rule: it never
-//! admits more than its limit over the settled checks that contain it, and never denies without
-//! a reason. The wait is honest as well, and a replica stays equal.
+//! The [`ledger`] is a list of charges. Two things follow from it for each rule. Of the settled checks
+//! that contain the rule, it never admits more than its limit. And it never denies without a reason.
+//! The wait is honest as well, and a replica stays equal.
 
 mod ledger;
 mod scenario;
@@ -65,13 +65,13 @@ impl Key {
         self.latest_us = self.latest_us.max(self.now_us);
     }
 
-    /// Does something on the primary, and on the replica what the primary propagates.
+    /// Acts on the primary, and applies to the replica what the primary propagates.
     fn act(&mut self, rules: &[Rule], deed: Deed<'_>) -> TestCaseResult {
         let step = Deeds { rules, now_us: self.now_us, deed };
         replicate(&step, &mut self.primary, &mut self.replica)
     }
 
-    /// Does what the replica is told to do as the primary is.
+    /// Acts alike on the primary and on the replica.
     fn both(&mut self, act: impl Fn(&mut Limiter)) {
         act(&mut self.primary);
         act(&mut self.replica);
@@ -98,7 +98,7 @@ impl Key {
         self.both(|limiter| limiter.set_plan(plan.cloned()));
     }
 
-    /// Tests that the limiter has the plan. A write may have dropped one that has ended.
+    /// Tests that the limiter has the plan. A write may have dropped a plan that has ended.
     fn test_plan(&mut self) -> TestCaseResult {
         let lasts = |plan: &&Plan| plan.until_us.is_none_or(|until_us| until_us > self.now_us);
         prop_assert_eq!(self.primary.plan_at(self.now_us), self.plan.as_ref().filter(lasts));
@@ -108,7 +108,7 @@ impl Key {
         Ok(())
     }
 
-    /// Tests that the limiter has the pause. A write may have dropped one that is not in effect.
+    /// Tests that the limiter has the pause. A write may have dropped a pause that is not in effect.
     fn test_pause(&mut self) -> TestCaseResult {
         let paused_until = self.pause.filter(|_| self.is_paused()).map(|(end_us, _)| end_us);
         let until_us = self.primary.pause_at(self.now_us).map(|pause| pause.until_us);
@@ -117,7 +117,7 @@ impl Key {
         Ok(())
     }
 
-    /// Syncs a rule that counts. It only lowers what remains, as a check of these units does.
+    /// Syncs a rule other than slots. The sync only lowers what remains, as a check of its units does.
     fn sync(&mut self, mut rule: Rule, remaining: u32) -> TestCaseResult {
         let (now_us, asked) = (self.now_us, rule);
         if self.primary.lapse_if_due(now_us) {
@@ -241,7 +241,7 @@ impl Key {
         answered.lapse_if_due(now_us);
         let outcome = answered.check_within(Bounds::ANY, &check, &mut Vec::new());
         self.act(rules, Deed::Check { cost, options })?;
-        // Also if the check is refused.
+        // A check that is refused lapses holds, too.
         self.ledger.lapse(now_us);
         let Ok(outcome) = outcome else {
             prop_assert!(hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)));
@@ -302,7 +302,7 @@ impl Key {
     }
 }
 
-/// What remains of a rule, whether or not the key is blocked or paused.
+/// What would remain under a rule if the key were neither blocked nor paused.
 fn left(limiter: &Limiter, rule: Rule, now_us: u64) -> i64 {
     let mut limiter = limiter.clone();
     limiter.set_standing(None);

@@ -1,4 +1,4 @@
-//! Groups of rules that share a key, and everything that can be done to it.
+//! Groups of rules that share a key, and everything that can be done to the key.
 
 use crate::rule::{Kind, MS_US, Rule, SECOND_US};
 use crate::tests::laws::holds::traffic::{IDS, Terms, terms};
@@ -38,8 +38,8 @@ const OTHERS: &[&str] = &[
     "window:4/2s,name=x",
 ];
 
-/// Forms of rules that get any limit L and any period P, with a name or without. So one state is
-/// read by rules of other limits and, under a name, of other periods, shapes and algorithms.
+/// Forms of rules that get any limit L and any period P, with a name or without. So rules of different
+/// limits read one state. Under a name, so do rules of different periods, shapes and algorithms.
 const FORMS: &[&str] = &[
     "L/P",
     "fixed:L/P",
@@ -63,7 +63,7 @@ pub enum Step {
     Check {
         group: usize,
         cost: u32,
-        /// How much more than the cost the check may grant.
+        /// The units that the check may grant beyond the cost.
         more: Option<u32>,
         hold: Option<Ask>,
     },
@@ -171,7 +171,7 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
     (vec(group(), 2..=4), steps).prop_map(|(groups, steps)| Scenario { groups, steps })
 }
 
-/// Whether a check by these rules must take a hold.
+/// True if a check by these rules must take a hold.
 pub fn needs_hold(rules: &[Rule]) -> bool {
     rules.iter().any(|rule| rule.kind() == Kind::Slots)
 }

@@ -1,13 +1,13 @@
-//! As if: after a hold is settled for at most what it was charged, every answer equals that of
-//! a history in which the check cost that much. What a hold costs beyond its charge is consumed
-//! when it is settled.
+//! After a hold is settled for at most its charge, every answer is as if the check had had the settled
+//! cost. A history with that cost gives equal answers. What a hold costs beyond its charge is consumed
+//! when the hold is settled.
 //!
 //! ```text
 //! limits of counters, and bursts, change   exact
 //! rates of buckets change                  at least as much is owed
-//! the clock steps back by a window         once it has caught up, at least as much is consumed;
-//!                                          each request counts at the time at which a state
-//!                                          counted it
+//! the clock steps back by a window         once the clock has caught up, at least as much is
+//!                                          consumed; each request counts at the time at which a
+//!                                          state counted it
 //! ```
 
 use super::history::History;
@@ -31,7 +31,7 @@ pub enum Answers {
     NotLooser,
 }
 
-/// The limiter without its holds, as if all charges stood, so that no answer foresees a lapse.
+/// The limiter with all holds settled as charged, so that no answer foresees a lapse.
 fn unforeseeing(limiter: &Limiter, now_us: u64) -> Limiter {
     let mut settled = limiter.clone();
     for id in live_ids(limiter, now_us) {
@@ -83,7 +83,7 @@ pub fn is_as_if(traffic: &HoldTraffic, answers: Answers) -> TestCaseResult {
     let steps = traffic.steps();
     for step in &steps {
         let Step { rules, now_us, deed } = *step;
-        // After a longer step back, states are first passed over and then dropped.
+        // After a longer step back, rules first ignore their states and then drop them.
         if now_us + periods_us(rules).min().unwrap_or(0) < latest_us {
             break;
         }
@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(cases(3_000))]
 
     #[test]
-    fn a_settled_check_of_one_rule_is_as_if_it_had_cost_that_much(
+    fn settling_a_check_of_one_rule_equals_its_history(
         traffic in settled(steady(settled_exactly(1), CALLS, Clock::Forward))
     ) {
         is_as_if(&traffic, Answers::Equal)?;

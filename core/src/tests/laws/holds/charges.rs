@@ -1,4 +1,4 @@
-//! Whether a charge can still be corrected after other changes to its key.
+//! A charge can still be corrected after other changes to its key.
 
 use super::examples::{costs, key};
 use crate::key::{Settlement, decode, encode};
@@ -14,7 +14,7 @@ fn a_hold_remembers_the_window_of_its_log_rules() {
     key.check(11.0, 1, "10/s");
     key.check(5.0, 1, "10/s");
     assert!(key.settle(5.5, "a", costs(9)));
-    // The last check, and what the hold cost beyond its charge.
+    // What counts is the last check, and what the hold cost beyond its charge.
     assert_eq!(key.peek(5.5, "10/10s")[2], 10 - 1 - 4);
 }
 
@@ -75,8 +75,8 @@ fn a_refund_to_a_rule_of_another_shape_leaves_charges() {
     }
 }
 
-/// A hold may outlive the state that it was charged on: no unit of it comes back after the end, and
-/// what it cost beyond its charge is consumed from an empty state.
+/// A hold may outlive the state that it was charged on. After the end of the state no unit of the
+/// hold comes back. What the hold cost beyond its charge is consumed from an empty state.
 #[test]
 fn a_hold_returns_nothing_to_a_state_that_has_ended() {
     for (short, long) in [
@@ -104,7 +104,7 @@ fn a_hold_returns_nothing_to_a_state_that_has_ended() {
     }
 }
 
-/// What a hold consumes beyond its charge ends no sooner than its own rule says.
+/// What a hold consumes beyond its charge drains no faster than at the limit of the hold's rule.
 #[test]
 fn an_excess_drains_no_faster_than_its_rule_says() {
     let (mut key, fast, slow) = (key(), "bucket:100/s,burst=100", "bucket:1/s,burst=100");
@@ -126,7 +126,7 @@ fn a_state_that_a_step_back_replaced_has_no_charges() {
 }
 
 #[test]
-fn charges_outlive_those_of_many_holds_that_ended() {
+fn charges_survive_the_end_of_many_other_holds() {
     let (mut key, rule) = (key(), "bucket:1/s,burst=9999");
     // Before the `n`th hold, `n` units are owed.
     let id = |n: u32| format!("h{n}");
@@ -139,7 +139,7 @@ fn charges_outlive_those_of_many_holds_that_ended() {
     for n in (0..100).filter(|n| n % 10 > 0) {
         assert!(key.settle(now_s, &id(n), Settlement::AsCharged));
     }
-    // The older a hold, the lower its least debt. A refund lowers those of younger holds.
+    // The older a hold, the lower its least debt. A refund lowers the least debts of younger holds.
     let mut returned = 0;
     for n in (0..100).step_by(10) {
         assert!(key.settle(now_s, &id(n), Settlement::Refund));
@@ -150,7 +150,7 @@ fn charges_outlive_those_of_many_holds_that_ended() {
 }
 
 #[test]
-fn a_hold_of_no_slots_is_not_waited_for() {
+fn a_hold_of_0_slots_delays_no_reset() {
     let mut key = key();
     key.hold(0.0, "a", 10.0, 1, "slots:2");
     key.hold(0.0, "b", 30.0, 0, "slots:2");

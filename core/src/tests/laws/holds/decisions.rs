@@ -11,8 +11,8 @@ use crate::tests::laws::{cases, check, peek, unblocked};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// The decisions without the resets of rules with limit 0, which can differ: a log keeps no
-/// entries for such a rule, except while it has holds.
+/// The decisions without the resets of rules with limit 0. These resets can differ: a log keeps no
+/// entries for such a rule, except while the log has holds.
 fn without_resets_of_0(rules: &[Rule], mut decisions: Vec<Decision>) -> Vec<Decision> {
     for (rule, decision) in rules.iter().zip(&mut decisions) {
         if rule.limit() == 0 {
@@ -22,9 +22,9 @@ fn without_resets_of_0(rules: &[Rule], mut decisions: Vec<Decision>) -> Vec<Deci
     decisions
 }
 
-/// Makes the calls twice, once with holds of new ids and once without, on a clock that does not
-/// step back. If it did, a hold of cost 0 would make a difference: it makes a state, which
-/// would then be ahead of the clock.
+/// Makes the calls twice, once with holds of new ids and once without. The clock does not step back.
+/// If it did, a hold of cost 0 would make a difference: it creates a state, which would lie ahead of
+/// the clock.
 fn decisions_equal(steps: &[Step<'_>]) -> TestCaseResult {
     let (mut held, mut plain) = (Limiter::default(), Limiter::default());
     let mut answers = 0u32;

@@ -81,7 +81,7 @@ impl Key {
 }
 
 #[test]
-fn b1_settling_returns_the_difference() {
+fn settling_returns_the_difference() {
     let mut key = key();
     assert_eq!(key.hold(0.0, "r", 30.0, 40, "100/m"), [0, 100, 60, 0, 60_000]);
     assert_eq!(key.hold(0.0, "r", 30.0, 40, "100/m"), [0, 100, 60, 0, 60_000]);
@@ -92,7 +92,7 @@ fn b1_settling_returns_the_difference() {
 }
 
 #[test]
-fn b2_a_wait_foresees_lapses() {
+fn a_wait_foresees_lapses() {
     let mut key = key();
     let hold = Some(("r", 30.0, true));
     assert_eq!(key.check_with(0.0, hold, 40, "100/m"), [0, 100, 60, 0, 30_000]);
@@ -112,7 +112,7 @@ fn b2_a_wait_foresees_lapses() {
 const BUCKET: &str = "bucket:10/s,burst=50";
 
 #[test]
-fn b3_to_b6_buckets_return_what_is_left_unserved() {
+fn buckets_return_what_has_not_drained() {
     let held = || {
         let mut key = key();
         assert_eq!(key.hold(0.0, "h", 60.0, 50, BUCKET), [0, 50, 0, 0, 5_000]);
@@ -145,7 +145,7 @@ fn b3_to_b6_buckets_return_what_is_left_unserved() {
 }
 
 #[test]
-fn b7_units_return_to_their_own_window() {
+fn units_return_to_their_own_window() {
     let mut key = key_at(DAY_US - 10_000_000);
     key.hold(0.0, "h", 60.0, 400, "fixed:1000/d");
     let mut more = Key { limiter: key.limiter.clone(), ..key };
@@ -156,7 +156,7 @@ fn b7_units_return_to_their_own_window() {
 }
 
 #[test]
-fn b8_many_holds_on_one_bucket() {
+fn many_holds_share_one_bucket() {
     let (mut key, rule) = (key(), "bucket:100000/m");
     for n in 0..25 {
         assert_eq!(key.hold(0.0, &format!("h{n}"), 120.0, 4_000, rule)[0], 0);
@@ -182,7 +182,7 @@ fn named_costs_settle_the_rules_of_their_name() {
 }
 
 #[test]
-fn c1_slots_are_the_live_holds() {
+fn slots_are_the_live_holds() {
     let (mut key, rule) = (key(), "slots:2");
     assert_eq!(key.hold(0.0, "a", 30.0, 1, rule), [0, 2, 1, 0, 30_000]);
     assert_eq!(key.hold(5.0, "b", 10.0, 1, rule), [0, 2, 0, 0, 25_000]);
@@ -203,7 +203,7 @@ fn c1_slots_are_the_live_holds() {
 }
 
 #[test]
-fn c2_one_check_holds_slots_and_budgets() {
+fn one_check_holds_slots_and_budgets() {
     let rules = "slots:20,cost=1 500/m,cost=1 bucket:100000/m fixed:2000000/d";
     let mut key = key();
     assert_eq!(key.check_with(0.0, Some(("req9", 120.0, true)), 4_000, rules)[0], 0);
@@ -242,7 +242,7 @@ impl Key {
 }
 
 #[test]
-fn e1_to_e3_grants_are_the_most_that_passes() {
+fn grants_are_the_most_that_passes() {
     let (mut key, rule) = (key(), "250/m");
     assert_eq!(key.grant(0.0, None, (1, 100), rule), [0, 250, 150, 0, 60_000, 100]);
     assert_eq!(key.grant(0.0, None, (1, 100), rule), [0, 250, 50, 0, 60_000, 100]);
@@ -333,7 +333,7 @@ fn a_shadow_decides_on_what_is_granted() {
 }
 
 #[test]
-fn repeats_and_pauses_are_not_logged() {
+fn repeats_and_pauses_add_no_history() {
     let (mut limiter, rules) = (Limiter::default(), rules_of_line("window:5/m"));
     let check = |limiter: &mut Limiter, id: &str| {
         let hold = Some(HoldRequest { id: id.as_bytes(), end_us: DAY_US + 9, refund: false });

@@ -1,4 +1,4 @@
-//! A key with holds that expires at its deadline decides like one that never expires. At its
+//! A key that has holds and expires at its deadline decides like a key that never expires. At the
 //! deadline nothing is left: no hold is live, and each rule has reset.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, try_check, with_holds};
@@ -13,7 +13,7 @@ use proptest::test_runner::TestCaseResult;
 
 fn nothing_is_left(limiter: &Limiter, traffic: &HoldTraffic) -> TestCaseResult {
     let Expiry::At(at_ms) = limiter.deadline().expiry(0, 0, None) else { return Ok(()) };
-    // Later times are beyond the clock's numbers.
+    // No clock shows a time whose microseconds overflow.
     let Some(at_us) = at_ms.checked_mul(1_000) else { return Ok(()) };
     let mut limiter = unblocked(limiter);
     limiter.lapse(at_us);

@@ -1,9 +1,9 @@
 //! The honest wait foresees lapses. If nothing else happens, a denied request is allowed after
-//! its wait and not before, a rule has reset after its reset and not before, and one more unit
-//! is free after `next_ms` and not before.
+//! its wait and not before. A rule has reset after its reset and not before. One more unit is free
+//! after `next_ms` and not before.
 //!
 //! A peek does not store which holds have lapsed. Holds ahead of a clock that stepped back may live
-//! again later. So its numbers are compared with those of a key that stores the lapses.
+//! again later. So the numbers of a peek are compared with those of a key that stores the lapses.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::check::budget::Budget;
@@ -96,9 +96,9 @@ fn asked(keys: &Keys, cost: u32, hold: Option<HoldRequest<'_>>, now_us: u64) -> 
     (!charged).then_some(parts[0].outcome().summary)
 }
 
-/// The law of the honest wait for keys that are checked at once, each with its own rules. If
-/// the check repeats a hold on one key, that hold may end during the wait, after which the key
-/// decides.
+/// The law of the honest wait for keys that are checked at once, each with its own rules. If the
+/// check repeats a hold on one key, that hold may end during the wait. From then on the key's rules
+/// decide.
 fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> TestCaseResult {
     let mut keys = keys.clone();
     for (limiter, _) in &mut keys {
@@ -128,8 +128,8 @@ fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> T
     Ok(())
 }
 
-/// Peeks that look ahead at only a few charges, asking again after each wait, reach exactly the
-/// time at which the request passes.
+/// Peeks that look ahead at only a few charges give lower bounds. Another peek after each wait leads
+/// to exactly the time at which the request passes.
 fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for step in &traffic.steps() {

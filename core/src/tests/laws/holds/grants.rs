@@ -1,5 +1,5 @@
-//! A grant from a range of costs is the most that passes: a check of that cost would pass, and
-//! one of one more would not.
+//! A grant from a range of costs is the most that passes. A check at the granted cost would pass, but a
+//! check at one unit more would not.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::key::{Check, CheckOptions, Limiter, Verdict};
@@ -45,7 +45,7 @@ fn grants_are_maximal(traffic: &HoldTraffic, widths: &[u32]) -> TestCaseResult {
                 "{granted} and one more pass"
             );
         }
-        // The grant does what a check of that cost does.
+        // The check of the range does what a check at the granted cost does.
         let mut alone = before;
         let plain = Check { cost: granted, ..check }.with(&options);
         let expected = try_check(&mut alone, &plain).unwrap();

@@ -25,7 +25,7 @@ pub struct Entry<'a> {
     charged: Vec<u32>,
     /// The time at which each rule's state counted it.
     at_us: Vec<u64>,
-    /// Whether this is the excess of a settled hold, which no rule admitted.
+    /// True for the excess of a settled hold, which no rule admitted.
     pub excess: bool,
 }
 
@@ -37,8 +37,8 @@ struct Hold {
     refund: bool,
 }
 
-/// Whether a hold or a pause of this length, with this end, is in effect: the clock may step back
-/// behind its start by at most its length.
+/// True if a hold or a pause with this length and this end is in effect. The clock may step back
+/// behind the start by at most the length.
 pub fn in_effect(end_us: u64, length_us: u64, now_us: u64) -> bool {
     let start_us = end_us - length_us;
     now_us < end_us && now_us + length_us >= start_us
@@ -49,7 +49,7 @@ impl<'a> History<'a> {
         &self.entries
     }
 
-    /// Whether a hold is live.
+    /// True if a hold is live.
     pub fn lives(&self, id: &[u8], now_us: u64) -> bool {
         let hold = self.holds.get(id);
         hold.is_some_and(|hold| in_effect(hold.end_us, hold.length_us, now_us))
@@ -72,8 +72,8 @@ impl<'a> History<'a> {
         self.note_at(step, change, vec![step.now_us; step.rules.len()]);
     }
 
-    /// Notes a step and how it changed the limiter, if the states of the step's rules had these
-    /// times.
+    /// Notes a step and how it changed the limiter. `at_us` has the time of the state of each of the
+    /// step's rules.
     pub fn note_at(&mut self, step: &Step<'a>, change: Change, at_us: Vec<u64>) {
         let Step { rules, now_us, deed } = *step;
         self.lapse(now_us);
@@ -96,7 +96,7 @@ impl<'a> History<'a> {
             Deed::Settle { id, settlement } => self.settle(id, settlement, now_us, at_us),
             Deed::Renew { id, end_us } => self.renew(id, end_us, now_us),
             Deed::Peek(_) => {}
-            Deed::Refund(..) | Deed::Reset => unreachable!("they know no holds"),
+            Deed::Refund(..) | Deed::Reset => unreachable!("not part of a history"),
         }
     }
 
@@ -154,7 +154,7 @@ impl<'a> History<'a> {
     }
 }
 
-/// What a settlement leaves of the charge of a rule.
+/// The charge of a rule after a settlement.
 pub fn settled_cost(rules: &[Rule], rule: &Rule, charged: u32, settlement: Settlement<'_>) -> u32 {
     // All log rules share one log.
     let shares = |other: &&Rule| {

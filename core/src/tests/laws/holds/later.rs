@@ -5,7 +5,7 @@ use crate::check::{Bounds, KeyCheck, check_keys};
 use crate::key::{Check, CheckOptions, HoldRequest, Verdict};
 use crate::tests::rules_of_line;
 
-/// The wait of a check of two keys at 0 s, which repeats the hold of the first.
+/// The wait of a check of two keys at 0 s, which repeats the hold of the first key.
 fn wait_of(keys: [&mut Key; 2], rules: [&str; 2], cost: u32) -> i64 {
     let (now_us, end_us) = (keys[0].at(0.0), keys[0].at(999.0));
     let hold = Some(HoldRequest { id: b"a", end_us, refund: false });

@@ -1,4 +1,4 @@
-//! How much memory a hold takes, by the sizes of allocations; an allocator may round them up.
+//! The memory that a hold takes, by the sizes of allocations; an allocator may round these up.
 
 use crate::header_slice::{Count, HeaderSlice};
 use crate::heap::HeapVisitor;
@@ -6,7 +6,7 @@ use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use crate::rule::Rule;
 use crate::tests::rules_of_line;
 
-/// The bytes of all allocations, and how many of them are in use.
+/// The bytes of all allocations, and the bytes in use.
 #[derive(Clone, Copy, Default)]
 pub struct Bytes {
     pub all: usize,
@@ -94,7 +94,7 @@ fn a_hold_takes_no_more_than_stated() {
         ("window:100000/m", 65.0),
         ("fixed:100000/m", 65.0),
         ("leaky:100000/m", 65.0),
-        // These keep the least debt as well.
+        // A bucket's holds also store their least debt.
         ("bucket:100000/m", 77.0),
     ] {
         let (used, all) = bytes_a_hold(rule);

@@ -1,13 +1,13 @@
-//! The laws of holds, however a hold ends.
+//! The laws of holds.
 //!
 //! ```text
 //! examples     the worked examples of holds
-//! charges      whether a charge may still be corrected
+//! charges      a charge can still be corrected after other changes
 //! traffic      calls that take, settle and renew holds
 //! decisions    a hold changes no decision, and a repeat changes nothing but the end
-//! as_if        a settled check equals one that cost that much in the first place
-//! history      the naive model for this: what each check cost in the end
-//! usage        what checks cost in the end obeys the rules
+//! as_if        a settled check equals a check that had the settled cost from the start
+//! history      the naive model for `as_if`: what each check cost in the end
+//! usage        the final costs of checks obey the rules
 //! turns        the turns of a leaky bucket keep their distance
 //! slots        the live units of slots never exceed their limit
 //! grants       a grant from a range is the most that passes
@@ -16,7 +16,7 @@
 //! later        waits that end within a denial that starts later
 //! replica      a replica that records what was decided stays equal
 //! saved        decode(encode(x)) = x with holds, and decoding is total
-//! memory       how much a hold takes
+//! memory       how much memory a hold takes
 //! room         how many holds a key takes
 //! expiry       a key does not expire before its holds end, and then nothing is left
 //! ```

@@ -14,7 +14,7 @@ fn reloaded(limiter: &Limiter) -> Limiter {
     decode(&encode(limiter)).unwrap_or_default()
 }
 
-/// Does a step on the primary, and on the replica what the primary propagates.
+/// Does a step on the primary, and applies to the replica what the primary propagates.
 pub fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) -> TestCaseResult {
     let Step { rules, now_us, deed } = *step;
     match deed {

@@ -1,4 +1,4 @@
-//! A key has room for a number of live holds, and for a number of rules that these were taken under.
+//! A key limits the number of its live holds, and the number of rules under which these were taken.
 
 use crate::check::{Bounds, CheckError, Refusal};
 use crate::key::{Check, CheckOptions, HoldRequest, Holds, Limiter};
@@ -56,14 +56,14 @@ fn a_key_takes_no_more_live_holds_than_it_may() {
     assert_eq!(key.check(11, Some(("c", 30)), rules), Ok(Verdict::Allowed));
 }
 
-/// Rules of as many states.
+/// This number of rules, each with its own state.
 fn rules(number: usize) -> String {
     let rules: Vec<String> = (0..number).map(|n| format!("window:9/m,name=n{n}")).collect();
     rules.join(" ")
 }
 
 #[test]
-fn a_key_takes_holds_on_four_rules_for_each_that_it_may() {
+fn a_key_has_room_for_four_rules_a_hold() {
     let full = Err(Refusal::TooManyRulesOfHolds { max: 32 });
     let mut key = key(8);
     assert_eq!(key.check(0, Some(("a", 90)), &rules(1)), Ok(Verdict::Allowed));
@@ -82,7 +82,7 @@ fn a_key_takes_holds_on_four_rules_for_each_that_it_may() {
 }
 
 #[test]
-fn log_rules_with_names_take_room_for_each() {
+fn each_named_log_rule_of_a_hold_takes_room() {
     let log = "9/s,name=a 9/m,name=b 9/h,name=c";
     let mut key = key(1);
     assert_eq!(key.check(0, Some(("a", 90)), log), Ok(Verdict::Allowed));

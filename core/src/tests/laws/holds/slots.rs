@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use std::collections::BTreeMap;
 
-/// The slots that each hold has of each rule, and when the hold ends.
+/// For each hold: the number of slots that it takes of each rule, and its end.
 #[derive(Default)]
 struct Leases<'a>(BTreeMap<&'a [u8], (Vec<u32>, u64)>);
 
@@ -36,7 +36,7 @@ impl<'a> Leases<'a> {
     }
 }
 
-/// Whether only the number of slots can make this rule deny.
+/// True if only the number of slots can make this rule deny.
 fn is_plain_slots(rule: &Rule) -> bool {
     rule.kind() == Kind::Slots && !rule.is_shadow()
 }
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn slots_are_what_live_holds_have(
+    fn slots_in_use_are_the_units_of_live_holds(
         traffic in with_holds(steady(with_slots(rule_set(2)), CALLS, Clock::Forward))
     ) {
         slots_are_live_holds(&traffic)?;

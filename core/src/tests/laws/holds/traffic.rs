@@ -1,5 +1,5 @@
-//! Traffic with holds: some checks take one, and between the calls holds are settled and
-//! renewed.
+//! Traffic with holds: some checks take a hold, and holds are settled and renewed between the
+//! calls.
 
 use crate::check::{Bounds, Budget, Decision, Outcome};
 use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
@@ -10,14 +10,14 @@ use proptest::option;
 use proptest::prelude::*;
 use std::fmt;
 
-/// Only a few ids, so that many of them are live: of one byte, of the longest length that is
-/// stored inline and one more, and of the longest length.
+/// Only a few ids, so that many of them are live. Some have one byte; the others have the longest
+/// length that is stored inline, one byte more, and the longest length of all.
 pub const IDS: [&[u8]; 6] = [b"a", b"b", b"c", &[b'p'; 22], &[b'q'; 23], &[0xFF; 64]];
 
 /// The most calls of traffic with holds.
 pub const CALLS: usize = 60;
 
-/// Calls, and what happens to holds beside each.
+/// Calls, and what happens to holds with each call.
 #[derive(Clone)]
 pub struct HoldTraffic {
     pub traffic: Traffic,
@@ -85,7 +85,7 @@ pub enum Deed<'a> {
         options: CheckOptions<'a>,
     },
     Peek(u32),
-    /// From the states of the rules if `true`, else from all.
+    /// To the states of the rules if `true`, else to all states.
     Refund(u32, bool),
     Reset,
     Settle {
@@ -118,7 +118,7 @@ impl Step<'_> {
         self
     }
 
-    /// The check of this step, if it is one.
+    /// The check of this step, if the step is a check.
     pub fn check(&self) -> Option<Check<'_>> {
         let Self { rules, now_us, ref deed } = *self;
         match *deed {

@@ -1,5 +1,5 @@
-//! The turns of a leaky bucket keep their distance, whatever holds give back: only the request
-//! that queued last passes its turn on.
+//! The turns of a leaky bucket keep their distance, whatever holds give back: only the request that
+//! queued last frees its turn.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::key::{Change, CheckOptions, Limiter, Settlement, Verdict};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// A queue, computed from its turns. Times are in 1/L us.
 #[derive(Default)]
 struct Queue<'a> {
-    /// When it is empty again.
+    /// When the queue is empty again.
     free: i128,
     /// The hold of the request that queued last.
     last: Option<&'a [u8]>,

@@ -1,6 +1,5 @@
-//! What checks cost in the end obeys the rules, if no hold is settled for more than it was
-//! charged: at most the limit in any window, and at most the burst plus the refill in any
-//! interval.
+//! If no hold is settled for more than it was charged, the final costs of checks obey the rules. They
+//! are at most the limit in any window, and at most the burst plus the refill in any interval.
 
 use super::history::{Entry, History};
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
@@ -13,7 +12,7 @@ use crate::tests::naive::capacity;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// The most that a rule admits between two times, in fractions of a unit.
+/// The most that a rule admits between two times, in fractions of a unit; `None` if there is no bound.
 fn most(rule: &Rule, from_us: u64, to_us: u64) -> Option<i128> {
     let period = i128::from(rule.period_us());
     match rule.kind() {

@@ -45,7 +45,7 @@ fn ban_us(limiter: &Limiter, check: &Check<'_>, rule: usize) -> u64 {
 }
 
 /// The key's count of bans after a denial that bans: one more if a ladder denies, else the same
-/// count. If the clock stepped back, it is remembered for at most its span from now.
+/// count. If the clock stepped back, the count is remembered for at most its span from now.
 fn count(limiter: &Limiter, check: &Check<'_>, decisions: &[Decision]) -> Option<BanCount> {
     let banning = banning_rules(limiter, check, decisions);
     let length_us = ban_us(limiter, check, banning.first()?.0);
@@ -73,9 +73,9 @@ fn with_ban(decision: Decision, now_us: u64, until_us: u64) -> Decision {
     Decision { wait_ms, reset_ms, ..decision }
 }
 
-/// The answer over several keys, given each key's. On a denial the longest wait decides;
-/// otherwise the least remaining/cost does, and the wait is the longest turn. The first of
-/// equals wins.
+/// The answer over several keys, given the answer of each key. On a denial the longest wait decides.
+/// Otherwise the least remaining/cost decides, and the wait is the longest turn. The first of equals
+/// wins.
 fn compose(voices: &[Option<Voice>], denied: bool) -> (Conclusion, i128) {
     let mut deciding: Option<(usize, Voice)> = None;
     let mut turn_ms = 0;
@@ -247,7 +247,7 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, boo
     (Answered { conclusion, keys: parts }, passed_over)
 }
 
-/// Longer waits are too long for the clock's numbers.
+/// Waits longer than this overflow the clock's numbers.
 pub const AGES_MS: i64 = 10_000_000_000_000_000;
 
 /// The answer, with longer waits cut to [`AGES_MS`].

@@ -32,7 +32,7 @@ type Asked<'a> = [Option<Check<'a>>; KEYS];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Conclusion {
     summary: Decision,
-    /// Which key's rule or block it is; `None` if no rule decided.
+    /// The index of the key whose rule or block is the answer; `None` if no rule decided.
     decider: Option<usize>,
     /// The default cost as decided.
     cost: u32,
@@ -104,7 +104,7 @@ fn standing(limiter: &Limiter, now_us: u64) -> Option<Standing> {
     limiter.standing_at(now_us).map(|standing| standing.kind)
 }
 
-/// Whether the check of each key would pass alone.
+/// True if the check of each key would pass alone.
 fn all_would_pass(keys: &Keys, asked: &Asked<'_>, now_us: u64) -> bool {
     let passes = |(limiter, check): (&Limiter, &Option<Check<'_>>)| {
         check.is_none_or(|check| would_pass(limiter, check.rules, check.cost, now_us))
@@ -122,7 +122,7 @@ fn honest(keys: &Keys, asked: &Asked<'_>, now_us: u64, wait_ms: i64) -> TestCase
             prop_assert!(!all_would_pass(keys, asked, now_us + later_us));
         }
     } else if let Some(then_us) = later(now_us, wait_ms) {
-        prop_assert!(wait_ms > 0, "a denial that need not wait");
+        prop_assert!(wait_ms > 0, "a denial without a wait");
         prop_assert!(all_would_pass(keys, asked, then_us), "denied after {wait_ms} ms");
         prop_assert!(!all_would_pass(keys, asked, then_us - 1_000), "allowed before {wait_ms} ms");
         let again: Asked<'_> =
@@ -161,7 +161,7 @@ fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
 proptest! {
     #![proptest_config(cases(3_000))]
 
-    /// With blocked and exempt keys, charges, bans and histories.
+    /// Keys may be blocked or exempt, and checks may charge denials, ban, and add to histories.
     #[test]
     fn a_check_is_composed_of_what_each_key_answers(scenario in any_scenario()) {
         let (mut keys, mut apart) = (Keys::default(), Keys::default());
@@ -176,8 +176,7 @@ proptest! {
             let answered = check_all(&mut keys, &asked);
             let mut expected = composed(&mut apart, &asked);
             if call.now_us < latest_us {
-                // If a state was passed over, only the law of the honest wait can test the
-                // wait.
+                // If a rule ignored its state, only the law of the honest wait can test the wait.
                 expected.conclusion.summary.wait_ms = answered.conclusion.summary.wait_ms;
             }
             latest_us = latest_us.max(call.now_us);
@@ -216,7 +215,7 @@ proptest! {
                 expected.conclusion.summary.wait_ms = answered.conclusion.summary.wait_ms;
             }
             if [&answered, &expected].iter().all(|answered| answered.conclusion.summary.wait_ms == AGES_MS) {
-                // Waits beyond the clock's numbers: any of them may be the longest.
+                // The waits overflow the clock's numbers, so any of them may be the longest.
                 expected.conclusion = answered.conclusion;
             }
             prop_assert_eq!(answered, expected, "{:?} {:?}", call, turn);
@@ -236,7 +235,7 @@ proptest! {
             let allowed = answered.verdict() == Verdict::Allowed;
             for (key, check) in asked.iter().enumerate() {
                 if check.is_none() {
-                    prop_assert_eq!(&keys[key], &before[key], "not asked");
+                    prop_assert_eq!(&keys[key], &before[key], "not checked");
                 }
             }
             for part in &answered.keys {

@@ -18,7 +18,7 @@ use crate::tests::rules_of_line;
 const NOW_US: u64 = 1_700_000_000_000_000;
 const UNTIL_US: u64 = NOW_US + 30 * SECOND_US;
 
-/// Checks two keys by these rules each, with a `META`.
+/// Checks two keys, each by its own rules, with a `META`.
 fn check(keys: &mut [Limiter; 2], rules: [&str; 2], hold: Option<&[u8]>) -> [Outcome; 2] {
     let rules = rules.map(rules_of_line);
     let hold = hold.map(|id| HoldRequest { id, end_us: UNTIL_US, refund: false });
@@ -44,7 +44,7 @@ fn blocked() -> Limiter {
     limiter
 }
 
-/// A key whose only unit a minute is gone.
+/// A key on which a rule of one unit is used up.
 fn used_up(rule: &str) -> Limiter {
     let mut limiter = Limiter::default();
     limiter.check(&Check::new(&rules_of_line(rule), 1, NOW_US), &mut Vec::new());
@@ -90,7 +90,7 @@ fn a_block_of_one_key_is_recorded_on_all_and_lets_rules_ban() {
     let done = check(&mut keys, [BANNING; 2], None);
     assert!(done[1].ban.is_some());
     assert_eq!(done.map(|outcome| outcome.denied), [true, true]);
-    // Of both, the pause decides what is recorded, and the block is counted.
+    // With both, the pause decides what is recorded, but the blocked key still counts as denied.
     let mut keys = [blocked(), paused()];
     let before = keys.clone();
     let done = check(&mut keys, [BANNING; 2], None);
@@ -99,7 +99,7 @@ fn a_block_of_one_key_is_recorded_on_all_and_lets_rules_ban() {
 }
 
 #[test]
-fn a_key_that_repeats_its_hold_or_is_exempt_passes_its_own_pause() {
+fn a_key_that_repeats_its_hold_passes_its_own_pause() {
     let rules = ["slots:1", "9/m"];
     let mut keys = [Limiter::default(), Limiter::default()];
     let [first, _] = check(&mut keys, rules, Some(b"a"));

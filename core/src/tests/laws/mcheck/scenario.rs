@@ -59,7 +59,7 @@ impl Scenario {
         self.traffic.calls().into_iter().zip(&self.turns)
     }
 
-    /// The rules of a key. The first key has those of the call.
+    /// The rules of a key. The first key has the rules of the call.
     pub fn rules<'a>(&'a self, key: usize, call: &Call<'a>) -> &'a [Rule] {
         self.own[key].as_deref().filter(|_| key > 0).unwrap_or(call.rules)
     }
