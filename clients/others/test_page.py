@@ -29,7 +29,7 @@ SECTIONS = {
     "Ruby": ["ruby", "check.rb"],
     "Go: redigo": ["go", "run", "check.go"],
 }
-#: Less than any of the libraries waits without the program's time-out; a busy machine starts programs late.
+#: Shorter than any library's default time-out; a busy machine starts programs late.
 SOON_S = 3
 
 
@@ -149,7 +149,7 @@ BLOCK		fmt.Println(err)
 	}
 }
 """
-#: What goes around the section's code for a cluster, so that it checks six keys.
+#: The code around a section's code for a cluster: it checks six keys.
 CLUSTERED = {
     "PHP: phpredis": f"<?php foreach ({KEYS} as $key) {{\nBLOCKecho '[', implode(' ', $reply), \"]\\n\";\n}}",
     "PHP: Predis": PREDIS

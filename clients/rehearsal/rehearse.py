@@ -4,7 +4,7 @@
     make build && clients/rehearsal/rehearse.py [--only down] [--outage local] [--server valkey-9.1]
 
 Each client runs as a process that sends at fixed times, whether answers come or not, and prints each answer as a line.
-The rule allows all requests, so all but answers of the server are the client's own decisions or errors.
+The rule allows all requests. So an answer that is not the server's is the client's own decision, or an error.
 """
 
 from __future__ import annotations

@@ -2,26 +2,26 @@
 --   EVAL script 1 user:42:script CHECK|PEEK [COST n] [COST name=n] [AT us] rule [rule ...]
 --                                REFUND units [AT us] [rule ...]
 --                                RESET
--- Words and replies are those of RL.CHECK and so on. Rules are log, window, fixed, bucket and leaky with every option
--- but `ban` and `keep`. Anything else is an error that says that it needs the module.
+-- Arguments and replies are those of RL.CHECK, RL.PEEK and so on. Rules are log, window, fixed, bucket and leaky with
+-- every option but `ban` and `keep`. Anything else is an error that says that it needs the module.
 --
--- KEY    ends with `:script`, so that it is neither the module's nor the application's. No other key is touched.
--- STATE  is one string: a version, then one state an identity. It expires once nothing in it counts, or up to an eighth
---        of the longest window (at least a second) later. A denial writes nothing, except for `count=all`.
--- CLOCK  is the server's; if the server refuses TIME in scripts, AT gives the caller's. A state's time never runs back.
--- EXACT  to 2^53. Times, and the time in which a full bucket drains, are refused beyond 2^52 us (2112; 142 years).
--- The module's source, in core/src/algorithm, explains each formula. The names here are the same.
+-- KEY    ends with `:script`, so that it is no key of the module or the application. No other key is touched.
+-- STATE  is one string: a version, then a state for each identity. It expires once nothing in it counts, or later by up
+--        to an eighth of the longest window (at least a second). A denial writes only under `count=all`.
+-- CLOCK  is the server's. AT gives the time if the server refuses TIME in scripts. A state's time never runs back.
+-- EXACT  to 2^53. Times beyond 2^52 us (in 2112) and buckets that drain in over 2^52 us (142 years) are refused.
+-- The module's source in core/src/algorithm explains each formula, under the same names.
 local floor, ceil, min, max, find, match = math.floor, math.ceil, math.min, math.max, string.find, string.match
 local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2 ^ 48 - 1, 86400e6
-local now_us, clock_us -- the time of the call, and the clock's, by which the key expires
-local rules = {} -- in the order of the call, and by the identity of the state that each reads
-local log_needs = {0, 0, 0} -- the longest window of the log rules, their largest limit, and that without `count=all`
-local states, loaded, has_new = {}, 0, false -- by identity; how many the key held; whether one was added
+local now_us, clock_us -- the time of the call, and the clock's, which sets the key's expiry
+local rules = {} -- in the order of the call, and by the identity of the state that each rule reads
+local log_needs = {0, 0, 0} -- of log rules: longest window, largest limit, that limit or 0 if all have `count=all`
+local states, loaded, has_new = {}, 0, false -- by identity; the number that the key had; whether the call adds one
 local function expect(value, why, ...) return value or error('ERR ' .. string.format(why, ...), 0) end
 -- floor(a * b / d) and the remainder: exact for a up to 2^53, b and d up to 2^48, and a quotient below 2^53.
 local function muldiv(a, b, d)
   if a * b < 2 ^ 53 then return floor(a * b / d), a * b % d end
-  local quotient, rest = muldiv(floor(a / 16), b, d) -- two limbs: the last hexadecimal digit of a, and those before it
+  local quotient, rest = muldiv(floor(a / 16), b, d) -- two limbs: the last hexadecimal digit of a, and the rest
   rest = rest * 16 + a % 16 * b
   return quotient * 16 + floor(rest / d), rest % d
 end
@@ -30,18 +30,18 @@ local function muldiv_up(a, b, d, rest) -- ceil((a * b + rest) / d)
   return quotient + ceil((remainder + rest) / d)
 end
 local function ms_after(us, since_us) return max(0, ceil((us - since_us) / 1000)) end
--- When a state is read: not before its own time, unless the clock stepped back by more than the window (false).
+-- The time at which a state is read: not before its own. False if the clock stepped back by more than the window.
 local function effective_time(at_us, last_us, window_us) return last_us - at_us <= window_us and max(at_us, last_us) end
 
--- Each algorithm is a class of states: `fields` are saved, `of_units` makes those of a new state, the rest are methods.
--- A state stands for the rule that consumed last where a method takes a rule.
+-- Each algorithm is a class of states: `fields` are saved, `of_units` makes a new state's fields, the rest are methods.
+-- Where a method takes a rule, a state may stand for the rule that consumed last.
 --   used       the units that count for a rule at a time, rounded up
---   falls_to   when no more than `left` units count
---   ends       when nothing counts any more for the rules that consumed; at its last time or before if it is empty
---   consume    adds the rule's cost as far as the algorithm counts; `refund` takes off the newest, returns how many
+--   falls_to   the time from which at most `left` units count
+--   ends       the time from which nothing counts for the rules that consumed; not after `last` if the state is empty
+--   consume    adds the rule's cost as far as the algorithm counts; `refund` takes off the newest, returns their number
 local ALGORITHMS, BASE, classes = {}, {}, {}
 function BASE:ends() return self:falls_to(0, self, self.last) end
-function BASE:refund(units, at_us) -- of a state that does not know when its units were consumed
+function BASE:refund(units, at_us) -- for states that do not know when their units were consumed
   local used = self:used(self, at_us)
   self.units, self.rem = used > units and self.units - units or 0, used > units and self.rem or 0
   return min(units, used)
@@ -49,7 +49,7 @@ end
 -- bucket, leaky: a debt of units + rem / period, which drains at limit / period.
 function ALGORITHMS.bucket(bucket)
   bucket.fields, bucket.drains = {'kind', 'name', 'shape', 'period', 'last', 'units', 'rem', 'limit'}, true
-  local function owed(self, limit, at_us) -- units, rem, and both rounded up; at a lower limit it drains until it ends
+  local function owed(self, limit, at_us) -- units, rem, the sum rounded up; a lower limit delays no end
     local drained, drained_rem = muldiv(at_us - self.last, limit, self.period)
     local units, rem = self.units - drained, self.rem - drained_rem
     if rem < 0 then units, rem = units - 1, rem + self.period end
@@ -58,7 +58,7 @@ function ALGORITHMS.bucket(bucket)
   end
   function bucket.of_units(rule, _, units, old)
     local rem = old and old.rem and muldiv_up(old.rem, rule.period, old.period, 0) % rule.period or 0
-    return {units = units - min(rem, 1), rem = rem, limit = max(rule.limit, 1)} -- `units` has the old rem rounded up
+    return {units = units - min(rem, 1), rem = rem, limit = max(rule.limit, 1)} -- `units` has the old rem, rounded up
   end
   function bucket:used(rule, at_us) return select(3, owed(self, rule.limit, at_us)) end
   function bucket:falls_to(left, rule, at_us)
@@ -74,8 +74,8 @@ function ALGORITHMS.bucket(bucket)
   end
 end
 ALGORITHMS.leaky = ALGORITHMS.bucket
--- window: counts of sub-intervals, newest first, and the newest one's number. The shape is res; a sub-interval has
--- `period` ticks, which are 1 / res microseconds. A count that is res sub-intervals old counts in part.
+-- window: counts of sub-intervals, newest first, and the number of the newest one. The shape is res. A sub-interval has
+-- `period` ticks of 1 / res microseconds each. A count that is res sub-intervals old counts in part.
 function ALGORITHMS.window(window)
   window.fields = {'kind', 'name', 'shape', 'period', 'last', 'newest', 'counts'}
   function window.of_units(rule, last_us, units)
@@ -89,7 +89,7 @@ function ALGORITHMS.window(window)
   end
   function window:falls_to(left, _, at_us)
     for i, count in ipairs(self.counts) do
-      if count > left then -- until enough ticks of the sub-interval in which it counts in part
+      if count > left then -- after enough ticks of the sub-interval in which it counts in part
         local elapsed = self.period - muldiv(left, self.period, count)
         return max(at_us, muldiv_up(self.newest + self.shape + 1 - i, self.period, self.shape, elapsed))
       end
@@ -113,8 +113,8 @@ function ALGORITHMS.window(window)
     return units - left
   end
 end
--- fixed, and bucket with refill=interval: the count of a window that is over at a time. The shape is the time zone, and
--- in two bits whether windows begin at the epoch (0), on Mondays (1), with months (2) or at the first request (3).
+-- fixed, and bucket with refill=interval: the count of a window, and the time when the window is over. The shape is the
+-- time zone and two bits: windows begin at the epoch (0), on Mondays (1), with months (2) or at the first request (3).
 function ALGORITHMS.fixed(fixed)
   fixed.fields = {'kind', 'name', 'shape', 'period', 'last', 'over', 'units'}
   local function days_until(month) -- since 1970, for months since March of the year 0; Hinnant's "days_from_civil"
@@ -126,7 +126,7 @@ function ALGORITHMS.fixed(fixed)
     local local_us = at_us + ahead_us
     if anchor == 3 then return at_us + it.period end
     if anchor < 2 then return at_us + it.period - (local_us - anchor * 4 * DAY_US) % it.period end -- 1970-01-05: Monday
-    local month = floor((local_us / DAY_US + 719468) / 30.44) -- a month has 30.436875 days: at most three too early
+    local month = floor((local_us / DAY_US + 719468) / 30.44) -- a month has 30.436875 days, so at most three too early
     while days_until(month) * DAY_US <= local_us do month = month + 1 end
     return days_until(month) * DAY_US - ahead_us
   end
@@ -139,20 +139,20 @@ function ALGORITHMS.fixed(fixed)
     self.last, self.units = at_us, max(used, min(used + rule.cost, most))
   end
 end
--- log: the ages of requests at the newest one's time, newest first; of each the admitted units unless 1, and the denied
--- ones (`count=all`) unless 0. It keeps what its rules need, those of the last check and of earlier ones until their
--- windows have passed: `needs` has log_needs and that time of each. Its period and units are the largest.
+-- log: the ages of requests when the newest came, newest first, their admitted units unless 1, and their denied units
+-- (`count=all`) unless 0. It keeps what the rules of the last check need, and what those of earlier checks need until
+-- their windows have passed: `needs` has log_needs and that time for each. `period` and `units` are the largest ones.
 function ALGORITHMS.log(log)
   log.fields = {'kind', 'name', 'shape', 'period', 'last', 'needs', 'units', 'ages', 'admitted', 'denied'}
   -- The log may end while a rule's window still has entries.
   local function end_for(self, rule) return rule.period > self.needs[1][1] and self:ends() or NEVER end
   local function units_of(self, i, rule) return (self.admitted[i] or 1) + (rule.all and self.denied[i] or 0) end
-  -- Adds units, and replaces those of each time by what `change` makes of them, newest first.
+  -- Adds units, and then replaces the units of each time, newest first, by those that `change` returns.
   local function rebuild(self, us, admitted, denied, change)
     local ages, all_admitted, all_denied, n, last_us = {}, {}, {}, 0, nil
     for i = 1, #self.ages + 1 do
       local next_us = self.ages[i] and self.last - self.ages[i]
-      if us ~= next_us then -- these are all units of that time
+      if us ~= next_us then -- all units of the time `us` are added up
         admitted, denied = change(us, admitted, denied)
         if admitted + denied > 0 then
           n, last_us = n + 1, last_us or us
@@ -173,7 +173,7 @@ function ALGORITHMS.log(log)
       if age >= gone then break end
       used = used + units_of(self, i, rule)
     end
-    -- Admitted and denied units together may be more than the rules need, but do not deny a cost of 0.
+    -- Admitted and denied units together may be more than the limit. They do not deny a cost of 0.
     return rule.cost == 0 and self.units <= rule.limit and min(used, rule.limit) or used
   end
   function log:falls_to(left, rule)
@@ -191,7 +191,7 @@ function ALGORITHMS.log(log)
   function log:consume(rule, at_us, is_denied)
     if self:ends() <= at_us then self.ages, self.needs = {}, {} end
     local window_us, units, units_admitted = unpack(log_needs)
-    -- The module keeps the window in four bytes, rounded up to a second beyond 24 days.
+    -- The module keeps the window in four bytes, so it rounds windows of over 24 days up to seconds.
     local rounded_us = window_us < 2 ^ 31 * 1000 and window_us or ceil(window_us / 1e6) * 1e6
     local needs = {{rounded_us, units, units_admitted}}
     for _, old in ipairs(self.needs) do
@@ -211,7 +211,7 @@ function ALGORITHMS.log(log)
       return admitted, denied
     end)
   end
-  -- When the clock stepped back by more than a rule's window: what a longer one needs moves to just outside of it.
+  -- When the clock stepped back by more than a rule's window: moves what longer windows need to just outside of it.
   function log:step_back(window_us)
     local latest_us = now_us - window_us
     if latest_us < 0 or not effective_time(now_us, self.last, self.period) then return nil end
@@ -231,22 +231,22 @@ function ALGORITHMS.log(log)
     return units - left
   end
 end
-local function class_of(kind, shape) -- built only if needed, because a script builds its functions at each call
+local function class_of(kind, shape) -- built only if needed: each call of a script builds its functions again
   local name = kind == 'bucket' and shape > 0 and 'fixed' or kind -- refill=interval
   local class = classes[name] or setmetatable({}, {__index = BASE})
   if not classes[name] then ALGORITHMS[name](class) end
   class.__index, classes[name] = class, class
   return class
 end
--- What a rule or a state stands for: its name, or else its algorithm, period and shape.
+-- The identity of a rule or a state: its name, or else its algorithm, period and shape.
 local function identity(it) return it.name ~= '' and '=' .. it.name or it.kind .. it.period .. '/' .. it.shape end
 local function new(rule, last_us, units, old)
   local state = setmetatable(rule.class.of_units(rule, last_us, units, old), rule.class)
   state.kind, state.name, state.shape, state.period, state.last = rule.kind, rule.name, rule.shape, rule.period, last_us
   return state
 end
--- The state as a rule sees it, when it is read, and when it ends if it is reshaped because the rule's shape is another.
--- The rule sees none that has ended or is another algorithm's. At a limit of 0 nothing drains, so nothing is reshaped.
+-- Returns the state as a rule sees it, the time at which it is read, and its end if the rule's other shape reshapes it.
+-- The rule sees no state that has ended or is another algorithm's. At a limit of 0 nothing drains or is reshaped.
 local function look(rule, at_us)
   local state = states[rule.id]
   local read_us = state and state.kind == rule.kind and effective_time(at_us, state.last, rule.window)
@@ -260,7 +260,7 @@ local function save()
   local saved, until_us, late_us = {}, clock_us, 1e6
   for id, state in pairs(states) do
     local ends_us, values = state:ends(), {}
-    local is_stale = has_new and not rules[id] and ends_us <= now_us - 2 * state.period -- as a state is added
+    local is_stale = has_new and not rules[id] and ends_us <= now_us - 2 * state.period -- dropped if one is added
     if ends_us > state.last and not is_stale then
       expect(ends_us <= 2 ^ 53, 'a bucket that drains in more than 142 years needs the module')
       until_us, late_us = max(until_us, ends_us + max(0, clock_us - now_us)), max(late_us, floor(state.period / 8))
@@ -273,11 +273,11 @@ local function save()
   local expires_ms = ceil(until_us / 1000) + floor((late_us - floor(late_us / 8)) / 1000)
   redis.call('SET', KEYS[1], 'r\1' .. cmsgpack.pack(saved), 'PXAT', string.format('%.0f', expires_ms))
 end
-local function decide(at_us) -- whether each rule denies, its wait or turn, what remains; returns the longest denial
+local function decide(at_us) -- sets each rule's denies, wait (or turn) and remaining; returns the longest denial
   local longest = 0
   for _, rule in ipairs(rules) do
     local seen, read_us, ends_us = look(rule, at_us)
-    if rule.limit == 0 then seen = nil end -- nothing passes, whatever was consumed
+    if rule.limit == 0 then seen = nil end -- nothing passes, so what was consumed does not matter
     local used, left = seen and seen:used(rule, read_us) or 0, rule.capacity - rule.cost
     rule.denies, rule.remaining = used > left, max(0, rule.capacity - used)
     local waits_for = rule.denies and left or rule.kind == 'leaky' and 0
@@ -287,11 +287,11 @@ local function decide(at_us) -- whether each rule denies, its wait or turn, what
   end
   return longest
 end
-local function consume(is_denied) -- saves the states, and returns whether a rule consumes
+local function consume(is_denied) -- saves the states; returns whether a rule consumed
   local consumed = {}
   for _, rule in ipairs(rules) do
     local consumes = rule.cost > 0 and (rule.all or not is_denied)
-    if consumes and rule.kind == 'log' then states['=' .. rule.name] = nil end -- another algorithm's state of its name
+    if consumes and rule.kind == 'log' then states['=' .. rule.name] = nil end -- another algorithm's state by its name
     if consumes and not consumed[rule.id] then
       local state, seen, at_us = states[rule.id], look(rule, now_us)
       has_new = has_new or not state or state.kind ~= rule.kind
@@ -303,7 +303,7 @@ local function consume(is_denied) -- saves the states, and returns whether a rul
   if next(consumed) then save() end
   return next(consumed) ~= nil
 end
-local function precedes(one, other) -- as the answer: the longer denial, or else what admits its own cost fewer times
+local function precedes(one, other) -- the answer is the longer denial, else the rule that admits its cost fewer times
   if one.denies or other.denies then return one.denies and (not other.denies or one.wait > other.wait) end
   if one.cost == other.cost then return one.remaining < other.remaining end
   return one.cost > 0 and (other.cost == 0 or (muldiv(one.remaining, other.cost, one.cost)) < other.remaining)
@@ -323,11 +323,11 @@ local function check(may_change)
   local clears_us = seen and min(seen:falls_to(0, best, seen.last), ends_us) or 0
   local reset_ms = clears_us > read_us and ms_after(clears_us, now_us) or 0
   local wait, remaining = is_denied and best.wait or turn, best.remaining
-  -- A state more than a window ahead of a clock that stepped back is ignored until later, and may then deny once.
+  -- After the clock stepped back, a state more than a window ahead is ignored at first, and may deny once later.
   for _ = 1, is_denied and wait < NEVER and #rules or 0 do wait = wait + decide(now_us + wait * 1000) end
   return {is_denied and 1 or 0, best.capacity, remaining, wait < NEVER and wait or -1, reset_ms}
 end
-local function refund(units) -- returns the most that a state gives back
+local function refund(units) -- returns the most units that one state gives back
   local most = 0
   for id, state in pairs(states) do
     local rule = rules[id]
@@ -344,7 +344,7 @@ local UNITS = {
   minutes = 6e7, h = 36e8, hour = 36e8, hours = 36e8, d = DAY_US, day = DAY_US, days = DAY_US, w = 7 * DAY_US,
   week = 7 * DAY_US, weeks = 7 * DAY_US, month = 31 * DAY_US,
 }
-local options -- of rules, built for the first rule that has some
+local options -- the options of rules, built for the first rule that has one
 local function number(text, least, most) -- a whole number within bounds, or nil
   local n = find(text or '', '^%d+$') and tonumber(text)
   return n and n >= least and n <= most and n or nil
@@ -359,7 +359,7 @@ local function parse(text)
   local period, is_month, given = (UNITS[unit] or 0) * (tonumber(count) or 1), unit == 'month', {}
   ensure(period >= 1e3 and period <= 366 * DAY_US, 'a period 1ms..366d')
   ensure(not is_month or kind == 'fixed' and period == UNITS.month, "'month' without a number, for fixed")
-  -- Numbers have bounds, texts a pattern, the others a list of words. An option is of all algorithms or of one.
+  -- Numbers have bounds, texts have a pattern, and other options list their texts. `of`: the only algorithm with it.
   options = options or rest ~= '' and {
     cost = {0, MOST_UNITS}, res = {of = 'window', 1, 60},
     burst = {of = 'bucket', 1, MOST_UNITS}, queue = {of = 'leaky', 0, MOST_UNITS},

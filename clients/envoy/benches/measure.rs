@@ -1,5 +1,5 @@
-//! Requests a second, and how late answers come: at the service, and through Envoy. Requests are due at fixed times, and
-//! each is measured from then.
+//! Measures requests a second and the time to an answer, at the service and through Envoy. Requests
+//! are due at fixed times, and the time to an answer counts from then.
 //!
 //!     make bench-envoy
 
@@ -41,10 +41,11 @@ descriptors:
   - key: path
     rules: ['bucket:1000000/s,burst=1000000']
 ";
-/// What asks, one request at a time each.
+/// The number of callers. Each sends one request at a time.
 const CALLERS: usize = 50;
 
-/// Lets the callers ask for some seconds, together so often a second, or as often as they can.
+/// Lets the callers send requests for `seconds`: together `rate` requests a second, or as many as
+/// they can.
 async fn measure<F: Future<Output = ()> + Send + 'static>(
     rate: Option<u32>,
     seconds: u64,

@@ -47,7 +47,7 @@ fn info(url: &str, redis: &Redis) -> Result<ConnectionInfo> {
         Some(("redis", rest)) => format!("{scheme}://{rest}"),
         Some(_) => url.to_string(),
     };
-    // Without the URL, which may have a password.
+    // The error does not show the URL, which may have a password.
     let info = url.into_connection_info().context("REDIS_URL")?;
     if redis.redis_auth.is_empty() {
         return Ok(info);

@@ -1,4 +1,4 @@
-//! Decides a request: all its limits let it pass, or none is charged.
+//! Decides a request: either all its limits let it pass, or it charges none of them.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ pub struct Decider {
     leases: Leases,
 }
 
-/// What was decided.
+/// The decision about a request.
 #[derive(Debug)]
 pub struct Decision {
     pub is_allowed: bool,
     /// When to ask again. `None`: never.
     pub wait: Option<Duration>,
     pub source: Source,
-    /// For each key that was asked.
+    /// One for each key of the request.
     pub outcomes: Vec<Outcome>,
 }
 
-/// What was decided for one key.
+/// The decision about one key.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub is_denied: bool,
-    /// A rule on trial would have denied it.
+    /// Whether a rule on trial would have denied it.
     pub is_shadow: bool,
-    /// The rule that tells its numbers. None if nobody knows them here, as with a lease.
+    /// The rule whose numbers Envoy gets. `None` if they are unknown here, as with a lease.
     pub rule: Option<RuleReport>,
 }
 
@@ -74,7 +74,8 @@ impl Decider {
 
 /// The check of keys that each cost their own hits.
 fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Check {
-    // Costs of a policy's rules are the command's, and so the same: the highest. Those of others can stand in the rule.
+    // All rules of policies have the cost of the command: the highest of theirs. Other rules can
+    // state their cost.
     let of_policies = asked.clone().filter(|one| one.limit.is_policy()).map(|one| one.hits).max();
     let first = asked.clone().map(|one| one.hits).next();
     let common = of_policies.or(first).unwrap_or(1);
@@ -93,7 +94,7 @@ fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Check {
     check.cost(common)
 }
 
-/// A denial by a lease: the other limits were not asked.
+/// A denial by a lease, without asking the other limits.
 fn denied_by(at: usize, answer: &Taken, number: usize) -> Decision {
     let mut outcomes = vec![Outcome::default(); number];
     if let Some(outcome) = outcomes.get_mut(at) {
@@ -103,12 +104,12 @@ fn denied_by(at: usize, answer: &Taken, number: usize) -> Decision {
 }
 
 fn outcome(report: &Report, asked: &Asked) -> Outcome {
-    // Of a single key the report has no name.
+    // A report about a single key does not name it.
     let is_here = |key: &Option<Vec<u8>>| key.as_ref().is_none_or(|key| *key == asked.key);
     let mine = report.rules.iter().filter(|rule| is_here(&rule.key)).cloned().collect::<Vec<_>>();
     let denies = |rule: &RuleReport, shadow| rule.denies && rule.shadow == shadow;
     let by_rule = mine.iter().any(|rule| denies(rule, false));
-    // Such as a block, a pause or an outage, of this key or nobody knows which.
+    // A block, a pause or an outage denies, for this key or for an unknown one.
     let by_none = !report.is_allowed()
         && !report.rules.iter().any(|rule| denies(rule, false))
         && is_here(&report.key);

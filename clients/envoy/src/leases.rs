@@ -10,7 +10,7 @@ use tower_redis_ratelimit::{Lease, LeaseOptions, RateLimiter, Taken};
 use crate::config::Limit;
 use crate::request::Asked;
 
-/// The most keys that have a lease. For another one, the lease that was used longest ago ends.
+/// The most keys that have a lease. One more key ends the least recently used lease.
 const MOST: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 pub struct Leases {
@@ -36,7 +36,7 @@ impl Leases {
     fn lease(&self, asked: &Asked, most: u64) -> RedisResult<Arc<Lease>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((limit, lease)) = held.get(&asked.key)
-            // A configuration that was read again may have other rules.
+            // A new configuration may have other rules.
             && limit.rules == asked.limit.rules
             && limit.lease == asked.limit.lease
         {
@@ -51,7 +51,7 @@ impl Leases {
     }
 }
 
-/// Units of a lease, which go back to it when they are dropped without being spent.
+/// Units of a lease. They go back to it if they are dropped before they are spent.
 pub struct Units {
     lease: Arc<Lease>,
     units: u64,

@@ -1,4 +1,4 @@
-//! Numbers for Prometheus, by the names of the reference where they mean the same.
+//! Numbers for Prometheus. Those that the reference has too have its names.
 
 use std::time::Duration;
 
@@ -10,14 +10,17 @@ use tower_redis_ratelimit::RateLimiter;
 const BUCKETS: [f64; 12] =
     [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
 
-/// Starts to count. Before that nothing is counted.
+/// Starts to count. Events before that are not counted.
 pub fn start() -> Result<PrometheusHandle, BuildError> {
     let counts = PrometheusBuilder::new().set_buckets(&BUCKETS)?.install_recorder()?;
     let described = [
-        ("rate_limit_total_hits", "Hits of requests that this limit was asked for."),
+        ("rate_limit_total_hits", "Hits of requests that this limit was checked for."),
         ("rate_limit_within_limit", "Hits of requests that passed."),
         ("rate_limit_over_limit", "Hits of requests that this limit denied, also in shadow mode."),
-        ("rate_limit_over_limit_with_local_cache", "Those that were denied without asking."),
+        (
+            "rate_limit_over_limit_with_local_cache",
+            "Hits that were denied without asking the server.",
+        ),
         ("rate_limit_shadow_mode", "Hits that passed only because of the limit's shadow mode."),
         ("should_rate_limit_error", "Requests without an answer, by err_type."),
         ("outage", "Requests that were answered while the server gave no decision."),
@@ -32,7 +35,8 @@ pub fn start() -> Result<PrometheusHandle, BuildError> {
     Ok(counts)
 }
 
-/// Makes room for new response times, whether anybody reads them or not, and follows what the limiter counts.
+/// Makes room for new response times, even if nobody reads them, and copies the limiter's count of
+/// outages.
 pub async fn keep_up(counts: PrometheusHandle, limiter: RateLimiter) {
     loop {
         counts.run_upkeep();
@@ -41,7 +45,7 @@ pub async fn keep_up(counts: PrometheusHandle, limiter: RateLimiter) {
     }
 }
 
-/// What is counted for a limit.
+/// The counters of a limit.
 #[derive(Clone, Debug)]
 pub struct Counters {
     pub hits: Counter,
@@ -52,7 +56,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// The labels are `domain`, and a `key1`, `key2` for each place in the configuration.
+    /// The labels are `domain`, and `key1`, `key2` and so on for the levels of the configuration.
     pub fn of(path: &[String]) -> Self {
         let name = |at| if at == 0 { "domain".to_string() } else { format!("key{at}") };
         let labels = path.iter().enumerate().map(|(at, part)| Label::new(name(at), part.clone()));

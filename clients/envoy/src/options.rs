@@ -1,4 +1,5 @@
-//! The options, each a flag or a variable of the environment. Those that the reference has too are called as there.
+//! The options, each a flag or a variable of the environment. Those that the reference has too have
+//! its names.
 
 use std::io::IsTerminal;
 use std::net::IpAddr;
@@ -31,7 +32,7 @@ fn one_of<T: Copy + Send + Sync + 'static>(
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Options {
-    /// Print the limits of the configuration, or what is wrong with it, and end.
+    /// Print the limits of the configuration, or its error, and end.
     #[arg(long)]
     pub check_config: bool,
     #[command(flatten)]
@@ -60,16 +61,16 @@ impl Options {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Configuration")]
 pub struct Files {
-    /// The folder above that of the configuration.
+    /// The folder that contains the configuration's folder.
     #[arg(long, env, default_value = "/srv/runtime_data/current")]
     pub runtime_root: PathBuf,
-    /// A folder in it.
+    /// A folder in that one, or none.
     #[arg(long, env, default_value = "")]
     pub runtime_subdirectory: String,
-    /// A folder in that: each of its files *.yaml and *.yml is read.
+    /// A folder in that one: each of its files *.yaml and *.yml is read.
     #[arg(long, env, default_value = "config")]
     pub runtime_appdirectory: String,
-    /// Let several files have limits of one domain.
+    /// Let several files set limits of the same domain.
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub merge_domain_config: bool,
     /// Whether the module or the script decides. The script is for servers that cannot load the module.
@@ -90,28 +91,30 @@ impl Files {
 #[command(next_help_heading = "Redis or Valkey")]
 #[allow(clippy::struct_field_names, reason = "they name the options")]
 pub struct Redis {
-    /// host:port, a redis:// or rediss:// URL, or the path of a socket; of a cluster several, with commas.
+    /// host:port, a redis:// or rediss:// URL, or the path of a socket. For a cluster: several,
+    /// separated by commas.
     #[arg(long, env, default_value = "localhost:6379")]
     pub redis_url: String,
-    /// Whether it is a cluster.
+    /// Whether the server is a cluster.
     #[arg(long = "redis-type", env = "REDIS_TYPE", ignore_case = true, default_value = "single")]
     #[arg(action = ArgAction::Set, value_parser = one_of(&[("single", false), ("cluster", true)]))]
     pub is_cluster: bool,
-    /// password, or user:password.
+    /// The password, or user:password.
     #[arg(long, env, default_value = "", hide_env_values = true)]
     pub redis_auth: String,
     /// Use TLS.
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub redis_tls: bool,
-    /// A file of the authorities to trust, instead of the public ones.
+    /// A file with the authorities to trust, instead of the public ones.
     #[arg(long, env)]
     pub redis_tls_cacert: Option<PathBuf>,
-    /// The client's certificate, a file, and its key.
+    /// A file with the client's certificate. Its key is in another one.
     #[arg(long, env, requires = "redis_tls_client_key")]
     pub redis_tls_client_cert: Option<PathBuf>,
     #[arg(long, env, requires = "redis_tls_client_cert")]
     pub redis_tls_client_key: Option<PathBuf>,
-    /// How long a command may take, with connecting, and before it wait for its turn. Keep it below the time-out of Envoy's filter.
+    /// How long a command may wait for its turn, and how long it may then take, including connecting.
+    /// Keep it below the time-out of Envoy's filter.
     #[arg(long, env, value_parser = humantime::parse_duration, default_value = "15ms")]
     pub redis_timeout: Duration,
     /// A text before each key. With a hash tag, such as {limits}, a cluster decides over several limits at once.
@@ -125,13 +128,14 @@ pub struct Answers {
     /// What to answer while the server gives no decision. With `error` Envoy's `failure_mode_deny` decides.
     #[arg(long, env, default_value = "error", value_parser = one_of(&OUTAGES))]
     pub outage: Outage,
-    /// With local: this many of these services run, so each keeps to its part of every limit.
+    /// The number of replicas of this service. With `--outage local` each keeps to its part of every limit.
     #[arg(long, env, default_value_t = 1)]
     pub replicas: u32,
-    /// Answer a denied request again without asking, until it may pass, for this many keys.
+    /// The number of keys whose denials are remembered, and repeated without asking the server
+    /// until a request may pass.
     #[arg(long, env, default_value_t = 10_000)]
     pub remembered_denials: usize,
-    /// Let every request pass, but ask, count and report as if not.
+    /// Let every request pass, but check, count and report it as always.
     #[arg(long = "shadow-mode", env = "SHADOW_MODE", value_parser = BoolishValueParser::new())]
     pub shadow: bool,
     /// Tell clients their limit: `RateLimit-Limit`, `-Remaining` and `-Reset`.
@@ -146,20 +150,20 @@ pub struct Listen {
     pub grpc_host: IpAddr,
     #[arg(long, env, default_value_t = 8081)]
     pub grpc_port: u16,
-    /// Use TLS for gRPC, with this certificate and key, two files.
+    /// Use TLS for gRPC, with the certificate and key of the next two options.
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub grpc_server_use_tls: bool,
     #[arg(long, env)]
     pub grpc_server_tls_cert: Option<PathBuf>,
     #[arg(long, env)]
     pub grpc_server_tls_key: Option<PathBuf>,
-    /// Accept only clients with a certificate of these authorities, a file.
+    /// Accept only clients with a certificate of the authorities in this file.
     #[arg(long, env)]
     pub grpc_client_tls_cacert: Option<PathBuf>,
-    /// How long a connection of Envoy may last before it is asked to open another.
+    /// How long a connection may last before Envoy is asked to open another one.
     #[arg(long, env, value_parser = humantime::parse_duration, default_value = "24h")]
     pub grpc_max_connection_age: Duration,
-    /// Where /healthcheck and /metrics are.
+    /// The address of /healthcheck and /metrics.
     #[arg(long, env, default_value = "0.0.0.0")]
     pub host: IpAddr,
     #[arg(long, env, default_value_t = 8080)]

@@ -12,8 +12,9 @@ use crate::options::Files;
 /// How often the files are read.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads the files again when their texts have changed, however that came about: by links, as in Kubernetes,
-/// or on a disk that reports no changes. A broken configuration changes nothing.
+/// Reads the configuration again when the texts of its files have changed. It compares texts
+/// because Kubernetes changes links, and some disks report no changes. A broken configuration
+/// changes nothing.
 pub async fn follow(files: Files, mut known: Option<Texts>, config: watch::Sender<Arc<Config>>) {
     loop {
         tokio::time::sleep(INTERVAL).await;

@@ -1,4 +1,4 @@
-//! What a request asks, by the configuration.
+//! The keys and limits that a request is checked for, by the configuration.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,44 +17,45 @@ use crate::config::{Config, Limit};
 const MOST: usize = 64;
 /// The most units of a check.
 const MOST_HITS: u64 = 1_000_000_000;
-/// A longer text stands in a key as its hash, so that no client makes keys large.
+/// Keys have the hash of a longer text, so that no client makes keys large.
 const LONGEST_TEXT: usize = 128;
 
-/// What a key gives a meaning, and what would let clients choose its slot in a cluster.
+/// The characters with a meaning in keys, and those by which clients could choose a key's slot in a
+/// cluster.
 const SPECIAL: &AsciiSet = &CONTROLS.add(b'%').add(b'|').add(b'=').add(b'#').add(b'{').add(b'}');
 
 /// A request of Envoy.
 #[derive(Debug)]
 pub struct Request {
-    /// For each descriptor.
+    /// The result for each descriptor.
     pub found: Vec<Found>,
     pub asked: Vec<Asked>,
 }
 
-/// What limits a descriptor.
+/// The limit of a descriptor.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     Nothing,
     /// A limit that lets everything pass.
     Unlimited,
-    /// The place in `asked`.
+    /// A limit to check: its place in `asked`.
     Limit(usize),
 }
 
 impl Asked {
-    /// The most units to lease, if a lease answers. It cannot answer a look.
+    /// The most units to lease, if a lease answers. It cannot answer 0 hits, nor give hits back.
     pub fn leased(&self) -> Option<u64> {
         self.limit.lease.filter(|_| self.hits > 0 && !self.gives_back)
     }
 }
 
-/// A key and its limit. Descriptors that are the same ask once, for all their hits.
+/// A key and its limit. Equal descriptors ask once, for all their hits.
 #[derive(Debug)]
 pub struct Asked {
     pub key: Vec<u8>,
     pub limit: Arc<Limit>,
     pub hits: u64,
-    /// The hits come back instead.
+    /// Whether the hits come back instead of being charged.
     pub gives_back: bool,
 }
 
@@ -117,7 +118,7 @@ impl Request {
     }
 }
 
-/// The limit of a descriptor, which it may bring.
+/// The limit of a descriptor: the one that it brings, or that of the configuration.
 fn limit(
     config: &Config,
     domain: &str,
@@ -138,7 +139,8 @@ fn limit(
     }
 }
 
-/// Different descriptors never have the same key, nor do a limit of the configuration and one that a request brings.
+/// Different descriptors never have the same key. Nor do a limit of the configuration and one that
+/// a request brings.
 fn key(prefix: &str, domain: &str, descriptor: &RateLimitDescriptor, limit: &Limit) -> Vec<u8> {
     let mut text = format!("{prefix}{}", escaped(domain));
     for Entry { key, value } in &descriptor.entries {

@@ -1,4 +1,4 @@
-//! The response to Envoy. It has no key.
+//! The response to Envoy. It names no key.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn remaining(rule: &RuleReport) -> u32 {
     u32::try_from(rule.remaining).unwrap_or(u32::MAX)
 }
 
-/// `Retry-After` of a denial, and the fields about the limit that is closest to deny.
+/// The `Retry-After` of a denial, and the fields about the limit with the fewest units left.
 fn fields(decision: &Decision, has_fields: bool) -> Vec<HeaderValue> {
     let mut fields = Vec::new();
     let mut add = |key: &str, value: u64| {
@@ -84,7 +84,7 @@ fn fields(decision: &Decision, has_fields: bool) -> Vec<HeaderValue> {
     fields
 }
 
-/// Rounded up, so that a client that waits so long passes.
+/// The time, rounded up, so that a client that waits this long passes.
 fn seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }

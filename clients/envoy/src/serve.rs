@@ -23,9 +23,9 @@ use crate::options::{Listen, Options};
 use crate::service::Service;
 use crate::{metering, reload};
 
-/// The name by which the reference answers checks of its health.
+/// The name of the service in health checks, which is that of the reference.
 const HEALTH: &str = "ratelimit";
-/// The largest message of Envoy, whose headers have 60 KiB by default.
+/// The largest message to accept. The headers of Envoy's requests have at most 60 KiB by default.
 const LARGEST: usize = 1 << 20;
 /// How long requests may take to end.
 const GRACE: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ pub async fn serve(options: Options) -> Result<()> {
         grpc??;
         web??;
     }
-    // The leases were dropped, and settle what they used.
+    // The leases were dropped, and now settle at what they used.
     tokio::time::sleep(redis.redis_timeout.saturating_mul(2)).await;
     Ok(())
 }

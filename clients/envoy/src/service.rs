@@ -1,4 +1,4 @@
-//! `ShouldRateLimit`.
+//! The gRPC method `ShouldRateLimit`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub struct Service {
     pub prefix: String,
     /// Whether clients are told their limit.
     pub has_fields: bool,
-    /// Every request passes.
+    /// Whether every request passes.
     pub shadow: bool,
 }
 
@@ -51,7 +51,7 @@ impl RateLimitService for Service {
     }
 }
 
-/// Envoy, and perhaps its log, hears no more than the kind of an error.
+/// Envoy, and perhaps its log, gets only the kind of an error.
 #[allow(clippy::needless_pass_by_value, reason = "callers have no other use for it")]
 fn failed(error: RedisError) -> Status {
     if is_outage(&error) || is_saturated(&error) {

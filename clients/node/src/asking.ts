@@ -15,9 +15,9 @@ export interface AskingOptions {
   /** How long a command waits in line, until {@link Saturated} is thrown: 5000 ms by default. */
   queueTimeoutMs?: number;
   /**
-   * Who decides: the `module` (the default), or the `script`, for servers that load no module. Their counts are apart. With the
-   * script `checkAll` asks key by key, as `separately` does, and gives back by refunds, which take the newest units. What needs the
-   * module, such as holds, throws a TypeError.
+   * Who decides: the `module` (the default), or the `script`, for servers that load no module. Each has its own counts.
+   * With the script `checkAll` asks key by key, as `separately` does, and gives back by refunds, which take the newest
+   * units. A call that needs the module, such as `hold`, throws a TypeError.
    */
   engine?: Engine;
 }

@@ -38,7 +38,7 @@ class Denials<Asked, Answer extends Denied> {
     this.#age = age;
   }
 
-  /** The remembered denial of an equal check, with the wait that is left, until that is over. */
+  /** The remembered denial of an equal check, with the wait that is left, or nothing once the wait is over. */
   find(now: number, key: string, asked: Asked, cost: number): Answer | undefined {
     const denial = this.#found.get(key);
     if (!denial || denial.cost !== cost || !this.#same(denial.asked, asked)) return undefined;
@@ -63,7 +63,6 @@ class Denials<Asked, Answer extends Denied> {
   }
 }
 
-/** Whether a rule, not a pause, sets `waitMs`. */
 /** For how long a denial is remembered. */
 export function lastsMs(answer: Denied, followsAPlan: boolean): number {
   const { verdict, waitMs } = answer;
@@ -71,6 +70,7 @@ export function lastsMs(answer: Denied, followsAPlan: boolean): number {
   return Math.min(SHORT_MS, waitMs < 0 ? SHORT_MS : waitMs);
 }
 
+/** Whether a rule, not a pause, sets `waitMs`. */
 function byRule({ limit, rules = [], waitMs }: Denied): boolean {
   return limit === undefined ? rules.some((rule) => rule.denies && rule.waitMs === waitMs) : limit > 0;
 }

@@ -27,7 +27,7 @@ export class RateLimitStore implements Store {
 
   init({ windowMs }: Options): void {
     this.#windowMs = windowMs;
-    counter(windowMs); // an error here is one that the library logs, and each request throws it
+    counter(windowMs); // the library logs an error here, and each request throws it again
   }
 
   async get(key: string): Promise<ClientRateLimitInfo | undefined> {
@@ -37,7 +37,7 @@ export class RateLimitStore implements Store {
 
   async increment(key: string): Promise<ClientRateLimitInfo> {
     const { totalHits, resetTime } = infoOf(await this.#limiter.check(this.prefix + key, counter(this.#windowMs)).catch(hideInStore));
-    return { totalHits: Math.max(1, totalHits), resetTime }; // the library expects at least this hit, of exempt clients too
+    return { totalHits: Math.max(1, totalHits), resetTime }; // the library expects at least this hit, also from exempt clients
   }
 
   /** The library does not say whose hit it takes back: if that hit's window has ended, a hit of the next window is taken back. */

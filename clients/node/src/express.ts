@@ -13,7 +13,8 @@ export interface RateLimitOptions extends GuardOptions<Request> {
 
 /**
  * A middleware that lets requests pass as the rules say, and sets RateLimit, RateLimit-Policy and Retry-After. Handlers
- * find the report in `res.locals.rateLimit`. An error of the limiter goes on as an `HttpError`, which shows a client nothing.
+ * find the report in `res.locals.rateLimit`. An error of the limiter is passed on as an `HttpError`, which shows
+ * nothing to a client.
  */
 export function rateLimit(limiter: RateLimiter, limits: Limits<Request>, options: RateLimitOptions = {}): RequestHandler {
   const ask = guard(limiter, limits, options);

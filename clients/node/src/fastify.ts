@@ -12,8 +12,8 @@ export interface RateLimitOptions extends GuardOptions<FastifyRequest> {
 }
 
 /**
- * A hook that lets requests pass as the rules say, and sets RateLimit, RateLimit-Policy and Retry-After. It throws an error of the
- * limiter as an `HttpError`, which shows a client nothing.
+ * A hook that lets requests pass as the rules say, and sets RateLimit, RateLimit-Policy and Retry-After. It throws an
+ * error of the limiter as an `HttpError`, which shows nothing to a client.
  */
 export function rateLimit(limiter: RateLimiter, limits: Limits<FastifyRequest>, options: RateLimitOptions = {}) {
   const ask = guard(limiter, limits, options);

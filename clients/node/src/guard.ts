@@ -15,7 +15,7 @@ import { receipt, whereRoom } from './room.js';
 import { looksLikeRules, noSlots, withoutSlots } from './rule.js';
 import { hide } from './shown.js';
 
-/** What a request must keep to: rules for each client, or a function that gives keys and rules. Without rules every request passes. */
+/** The limits of a request: rules for each client, or a function that gives keys and rules. Without rules every request passes. */
 export type Limits<Request> = Rules | ((request: Request) => Limit | Limit[] | Promise<Limit | Limit[]>);
 
 export interface GuardOptions<Request> {
@@ -41,7 +41,7 @@ const FORMS: Readonly<Record<string, Form>> = {
   headers: oneOf('draft-11', 'legacy', 'none'),
   refuse: CALLBACK,
 };
-/** A response that lasts longer stays counted. */
+/** A request stays counted if its response takes longer. */
 const RESPONSE_MS = 3_600_000;
 
 /** Asks whether a request may pass, and waits for its turn under a `leaky` rule. `undefined`: the request is not limited. */
@@ -83,7 +83,7 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
   };
 }
 
-/** Ends the hold of a request that is over. What cannot be given back stays counted. */
+/** Ends the hold of a request that is over. A request that cannot be given back stays counted. */
 async function settled(limiter: RateLimiter, limits: readonly Limit[], id: string, refund: boolean): Promise<void> {
   const keys = new Set(limits.map(({ key }) => key));
   const ended = await Promise.allSettled([...keys].map((key) => limiter.settle(key, id, { refund }).catch(ignoreOutage)));

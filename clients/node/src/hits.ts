@@ -5,16 +5,16 @@ import type { Reply } from './replies.js';
 const MOST = 1_000_000_000;
 
 /**
- * The rule of a mere counter, for libraries that decide themselves: what is left of its limit says how many hits there
- * were in the window that the first hit opened.
+ * The rule of a mere counter, for libraries that decide themselves: its limit minus what remains is the number of hits
+ * in the window that the first hit opened.
  */
 export function counter(windowMs: number): string {
   return `fixed:${MOST}/${periodMs('the window', windowMs)}ms,align=first`;
 }
 
 /**
- * The hits that the counter has seen: more than any limit if the key is blocked, none if it is exempt. Without the server, a
- * limiter with `processes: n` counts each hit n times, also for the others.
+ * The number of hits that the counter has seen: above any limit if the key is blocked, 0 if it is exempt. Without the
+ * server, a limiter with `processes: n` counts each hit n times, to allow for the other processes.
  */
 export function hits({ limit, remaining }: Reply): number {
   if (limit <= 0) return limit === 0 ? MOST : 0;

@@ -22,7 +22,7 @@ export interface SettleOptions {
 /** The longest that a timer can wait. */
 const LONGEST_MS = 2 ** 31 - 1;
 
-/** Where a hold lives. */
+/** The place of a hold: the server, or this process. */
 export interface Keeper {
   /** Moves the hold's end; `false` if it has ended. */
   renew(): Promise<boolean>;
@@ -77,7 +77,7 @@ export class Hold implements AsyncDisposable {
 
   async #renew(ttlMs: number): Promise<void> {
     const asked = performance.now();
-    const lives = await this.#keeper.renew().catch(() => undefined); // the next time may reach the server
+    const lives = await this.#keeper.renew().catch(() => undefined); // the next try may reach the server
     if (this.#settled || this.lost.aborted || lives === undefined) return;
     if (!lives) return this.#lose();
     clearTimeout(this.#ends);

@@ -62,7 +62,7 @@ function policy(rule: RuleReport): string {
 }
 
 function state(rule: RuleReport): string {
-  // The time until more is available: none is told if no wait helps, or if nothing is used.
+  // The time until more is left: left out if no wait helps, or if nothing is used.
   const untilMs = rule.denies ? rule.waitMs : rule.nextMs;
   const time = untilMs > 0 ? `;t=${seconds(untilMs)}` : '';
   return `"${nameOf(rule)}";r=${rule.remaining}${time}`;

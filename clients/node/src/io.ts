@@ -32,10 +32,10 @@ const ALONE = {
 };
 
 /**
- * These libraries know which arguments are keys only for the commands in their table. Any other command that `call` sends
- * gets no `keyPrefix`. In a cluster it goes to some node, which replies MOVED; then the library asks for the cluster's map
- * again. Here the command says what its keys are. Unlike a script of `defineCommand` it costs the server nothing more
- * than the command itself, needs no right to run scripts, and lets `RL.WAIT` wait.
+ * These libraries know which arguments are keys only for the commands in their table. Any other command that `call`
+ * sends gets no `keyPrefix`. In a cluster it goes to some node, which replies MOVED; then the library asks for the
+ * cluster's map again. Here each command names its keys. Unlike a script of `defineCommand`, such a command costs the
+ * server nothing more, needs no right to run scripts, and lets `RL.WAIT` wait.
  */
 export function serverOf(client: Client & { duplicate(...args: never[]): Client }, Command: CommandClass): Server {
   const sendBy = (client: Client): Send => (head, keys, tail) => {
@@ -53,7 +53,7 @@ export function serverOf(client: Client & { duplicate(...args: never[]): Client 
       ? duplicate([], { lazyConnect: true, clusterRetryStrategy: () => null, redisOptions: { ...redisOptions(client), ...ALONE } })
       : duplicate(ALONE);
     let reason: Error | undefined;
-    alone.on('error', (error) => (reason = error)); // such as WRONGPASS, of which `connect` says nothing
+    alone.on('error', (error) => (reason = error)); // such as WRONGPASS, which `connect` does not report
     signal.addEventListener('abort', () => alone.disconnect());
     await alone.connect().catch((error: Error) => Promise.reject(reason ?? error));
     return { send: sendBy(alone), alive: () => alone.status === 'ready', close: () => alone.disconnect() };

@@ -83,10 +83,10 @@ export class Lease implements AsyncDisposable {
     return this.close();
   }
 
-  /** Settles this lease and takes the next, in one round trip. Returns the answer if it is not to be found in the lease. */
+  /** Settles this lease and takes the next, in one round trip. Returns the answer, unless the lease has it. */
   async #renew(units: number): Promise<Taken | undefined> {
     const ended = this.#settle();
-    ended?.catch(() => false); // the check says it as well
+    ended?.catch(() => false); // the check reports the error, too
     const id = randomUUID();
     const asked = performance.now();
     const hold = { id, ttlMs: this.#ttlMs, refund: true };

@@ -58,12 +58,12 @@ export interface TakeOptions extends Pick<CheckOptions, 'cost' | 'meta'>, Turn {
   id?: string;
   /** The longest time to wait in line. Without it, a hold is denied at once. */
   waitMs?: number;
-  /** Leaves the line. */
+  /** Aborting it leaves the line. */
   signal?: AbortSignal;
 }
 
 export interface WaitOptions extends CheckOptions, Turn {
-  /** Leaves the line. */
+  /** Aborting it leaves the line. */
   signal?: AbortSignal;
 }
 
@@ -162,9 +162,9 @@ export class RateLimiter {
   }
 
   /**
-   * Passes through the first key that lets the request pass, or with `most` through the one that has the most left afterwards,
-   * and consumes from it alone: `ANY`. The report has that key, or of a denial the key with the least wait. Without the server
-   * the first key decides.
+   * Consumes from the first key that lets the request pass, or with `most` from the one that has the most left
+   * afterwards, and from no other: `ANY`. The report has that key, or after a denial the key with the shortest wait.
+   * Without the server the first key decides.
    */
   async checkAny(limits: readonly Limit[], { most = false, ...options }: AnyOptions = NONE): Promise<Report> {
     if (limits.length === 0) throw new TypeError('a pool has no key, expected at least one');
@@ -284,7 +284,7 @@ export class RateLimiter {
     return Number(await this.#free([['RL.RESUME'], [key], []])) === 1;
   }
 
-  /** Binds a policy to the key, for `ms` or until `unplan`: rules such as `'@plan:free'` then mean it. */
+  /** Binds a policy to the key, for `ms` or until `unplan`: rules such as `'@plan:free'` then stand for it. */
   async plan(key: string, policy: string, ms?: number): Promise<void> {
     await this.#free([['RL.PLAN'], [key], [policy, ...(ms === undefined ? [] : ['PX', String(Math.ceil(ms))])]]);
   }
@@ -401,7 +401,7 @@ export class RateLimiter {
     for (const { key, id } of held) await this.settle(key, id, { refund: true }).catch(() => false); // then it stays charged
   }
 
-  /** Like `#checkEach`, by a script that knows no holds: what a key was charged comes back by refunds. */
+  /** `#checkEach` by the script, which knows no holds: refunds give back the charges. */
   async #checkByScript(limits: readonly Limit[], { cost = 1, ...options }: CheckOptions): Promise<Report> {
     eachKeyOnce(limits);
     if (isRange(cost)) throw needsModule('a range of costs');
@@ -464,7 +464,7 @@ export class RateLimiter {
     return Number(await this.#free([['RL.SETTLE'], [key], [id, 'REFUND']])) === 1;
   }
 
-  /** Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may come between. */
+  /** Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may arrive in between. */
   async #free(command: Command): Promise<unknown> {
     const [, [key]] = command;
     this.#forget(key!);
@@ -505,7 +505,7 @@ export class RateLimiter {
     return {
       renew: async () => {
         this.#local.renew(performance.now(), key, id, ttlMs);
-        return true; // without the server, not every hold is kept
+        return true; // under `allow` no hold is kept here
       },
       settle: async ({ refund }) => this.#local.settle(key, id, refund),
     };

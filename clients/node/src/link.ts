@@ -5,13 +5,13 @@ import { type Connection, openWithin, type Send, type Server } from './server.js
 
 /** How long a new connection may take to open. A connection that is too late for one try serves the next. */
 const OPEN_MS = 2000;
-/** The pause until the client is asked again after it did not answer. */
+/** The pause before a client that did not answer is asked again. */
 const AGAIN_MS = 100;
 
 /**
- * The way to the server: the application's client. A client that lost its connection comes back after pauses that grow to
- * seconds, and does so when it likes. The first try after an outage therefore connects anew, and until the client answers,
- * that connection carries all commands.
+ * The way to the server: the application's client. A client that lost its connection connects again when it chooses to,
+ * after pauses that grow to seconds. The first try after an outage therefore connects anew, and until the client
+ * answers, that connection carries all commands.
  */
 export class Link {
   readonly #server: Server;

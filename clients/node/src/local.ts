@@ -1,6 +1,7 @@
-// A limiter in the process, for as long as the server is away. It is approximate: `bucket` and `leaky` are token buckets
-// (`leaky` does not queue), `slots` counts the holds taken here, and every other rule is a window that its first request opens.
-// It knows no blocks, no bans, and no pauses of other processes. What it has counted goes on in the next outage, as far as the windows last.
+// A limiter in the process, for as long as the server is away. It is approximate: `bucket` and `leaky` are token
+// buckets (`leaky` does not queue), `slots` counts the holds taken here, and every other rule is a window that its
+// first request opens. It knows no blocks, no bans, and no pauses of other processes. Its counts last into the next
+// outage, as long as their windows do.
 
 import type { Report, RuleReport } from './replies.js';
 import { type CheckOptions, isRange, type Limit, list, type Rules } from './request.js';
@@ -11,7 +12,7 @@ const MOST_KEYS = 10_000;
 interface State {
   /** When the window opened, or when the bucket was last filled. */
   at: number;
-  /** When the window opened, or when the bucket was empty for the last time: what was consumed before is gone. */
+  /** When the window opened, or when the bucket was last empty: units consumed before are gone. */
   opened: number;
   /** Units of the window, or missing in the bucket. */
   used: number;

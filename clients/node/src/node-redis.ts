@@ -23,7 +23,7 @@ export interface NodeRedisCluster extends Duplicates<object> {
   sendCommand(firstKey: string, isReadonly: boolean, args: string[], options?: object): Promise<unknown>;
 }
 
-/** A limiter on a client of node-redis, which has to be connected by its owner. */
+/** A limiter on a client of node-redis, which its owner must connect. */
 export function nodeRedis(client: NodeRedisClient | NodeRedisCluster, options?: LimiterOptions): RateLimiter {
   return new RateLimiter(serverOf(client), options);
 }
@@ -35,7 +35,7 @@ function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
         ? client.duplicate({})
         : client.duplicate({ socket: { ...client.options?.socket, socketTimeout: undefined, reconnectStrategy: false } })
     ) as typeof client;
-    alone.on('error', () => {}); // the command fails with it
+    alone.on('error', () => {}); // the command fails with this error
     signal.addEventListener('abort', () => alone.destroy());
     await alone.connect();
     return { send: sendBy(alone), alive: () => alone.isOpen, close: () => alone.destroy() };
@@ -44,8 +44,8 @@ function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
 }
 
 /**
- * Switches off the time-out of a connected client: it starts before a busy process writes, and the limiter has its own. An
- * unconnected client keeps its time-out, which drops commands that were never sent.
+ * Switches off the time-out of a connected client: that time-out starts before a busy process writes, and the limiter
+ * has its own. An unconnected client keeps its time-out, which drops commands that were never sent.
  */
 const UNTIMED = { timeout: undefined };
 

@@ -20,17 +20,17 @@ export interface MisconfiguredEvent {
 
 export interface NoticeOptions {
   /**
-   * Hears when the limiter stops asking the server after three outages in a row, and when it asks again. Without it: a warning on
-   * the console.
+   * Called when the limiter stops asking the server after three outages in a row, and when it asks again. Without it: a
+   * warning on the console.
    */
   onOutage?: (event: OutageEvent) => void;
-  /** Hears at once, and then once a minute while it lasts, that the server does not limit. Without it: an error on the console. */
+  /** Called at once when the server does not limit, and then once a minute while that lasts. Without it: an error on the console. */
   onMisconfigured?: (event: MisconfiguredEvent) => void;
 }
 
 const MINUTE_MS = 60_000;
 
-/** Tells the application, or else the console, about the server. A line never has a key or a rule. */
+/** Tells the application, or else the console, about the server. No line of the console has a key or a rule. */
 export class Notices {
   /** How many requests got no decision from the server. */
   answered = 0;
@@ -66,7 +66,7 @@ export class Notices {
   }
 }
 
-/** No fault of a listener ends a request. */
+/** Calls a listener, whose faults end no request. */
 function heard(tell: () => void): void {
   try {
     tell();

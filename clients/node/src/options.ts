@@ -1,4 +1,4 @@
-// Options are looked at once, when they are given: in plain JavaScript nothing else finds one that is misspelt.
+// Options are tested when they are given: in plain JavaScript nothing else finds a misspelt one.
 
 /** What an option may be: in words, and as a test. */
 export type Form = readonly [expected: string, fits: (value: unknown) => boolean];

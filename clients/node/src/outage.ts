@@ -3,11 +3,11 @@ import { Saturated } from './places.js';
 /** Replies of a server that cannot serve now; docs/reference/errors.md lists them. */
 const CODES = new Set(['LOADING', 'BUSY', 'OOM', 'MISCONF', 'NOREPLICAS', 'READONLY', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN', 'UNBLOCKED']);
 const TEXTS = /^ERR (max number of clients|internal error|this replica skipped)/;
-/** Only of commands that the clients send themselves: an application may misspell any other. */
+/** Unknown commands that the clients send themselves: an application may misspell any other. */
 const UNKNOWN = /^ERR unknown command ['`]RL\.(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)\b/i;
 /** A missing right to a command that is no check says nothing about checks. */
 const NOT_A_CHECK = /^NOPERM .*run the 'rl\.(?!(m?check|peek|wait)')/i;
-/** What a server that refuses a command replies, be it a check or another. */
+/** The replies of a server that refuses a command, be it a check or another. */
 const REFUSED = /^(NOAUTH|WRONGPASS|NOPERM) |^ERR unknown command ['`]RL\./i;
 /** What to do about a server that answers and does not limit. */
 const ADVICE = new Map([
@@ -16,15 +16,16 @@ const ADVICE = new Map([
   ['WRONGPASS', 'give the client the password'],
   ['NOPERM', 'give the user the rights +@ratelimit ~keys, see SECURITY.md'],
 ]);
-/** The lack of the right to run the script that stands in for the module. */
+/** The right to run the script is missing. */
 const RUNS_SCRIPTS = /^NOPERM .*run the 'eval/i;
 const GIVE_SCRIPTS = 'give the user the rights +eval +evalsha +get +set +del +time ~keys, see clients.md';
-/** What a client library throws at an application that calls it wrongly. */
+/** The errors that client libraries throw if an application calls them wrongly. */
 const MISTAKES = [TypeError, RangeError, ReferenceError, SyntaxError];
 
 /**
- * An `outage`: no reply came, or the server cannot serve now. `misconfigured`: it has no module, or refuses this client. Both mean
- * that the server gave no decision. A `mistake`: any other error, such as CROSSSLOT or WRONGTYPE, is one of the application.
+ * An `outage`: no reply came, or the server cannot serve now. `misconfigured`: it has no module, or refuses this
+ * client. Both mean that the server gave no decision. A `mistake`: any other error, such as CROSSSLOT or WRONGTYPE, is
+ * the application's fault.
  */
 export type Kind = 'outage' | 'misconfigured' | 'mistake';
 
@@ -61,7 +62,7 @@ export function isOutage(error: unknown): boolean {
   return kindOf(error) !== 'mistake';
 }
 
-/** Ignores an outage, and throws any other error: for what may be left undone while the server is away. */
+/** Ignores an outage, and throws any other error: for work that may stay undone while the server is away. */
 export function ignoreOutage(error: unknown): void {
   if (!isOutage(error)) throw error;
 }
@@ -71,7 +72,7 @@ export function codeOf({ message }: Error): string | undefined {
   return /^[A-Z]+(?= |$)/.exec(message)?.[0];
 }
 
-/** What a line of a log may say of an error: of a reply its code alone, for its text may have a key or a rule. */
+/** The part of an error that a log may have: of a reply only the code, because the text may have a key or a rule. */
 export function named(error: unknown): string {
   if (!(error instanceof Error)) return 'an error';
   const reason = reasonOf(error);

@@ -38,8 +38,8 @@ function isBusy(): boolean {
 }
 
 /**
- * Rejects if the promise does not settle within `ms`, or five times that in a constantly busy process. Also rejects when the
- * function that is in `waiting` meanwhile is called.
+ * Rejects if the promise does not settle within `ms`, or five times that in a constantly busy process. Meanwhile
+ * `waiting` has a function that rejects at once.
  */
 export function within<T>(ms: number, promise: Promise<T>, waiting?: Set<(error: unknown) => void>): Promise<T> {
   return new Promise((resolve, reject) => {

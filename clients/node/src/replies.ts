@@ -20,15 +20,15 @@ export interface Reply {
   waitMs: number;
   /** The time until nothing counts under the deciding rule. */
   resetMs: number;
-  /** What a range of costs was granted. */
+  /** The units that a range of costs was granted. */
   granted?: number;
   source: Source;
   /**
-   * Whether this check took what is consumed from below a fraction of the limit to at least that: `crossed(0.8)` for a mail at
-   * 80 %. `cost` is what it cost the deciding rule, by default what was granted, or else 1.
+   * Whether this check brought consumption from below a fraction of the limit to at least that: `crossed(0.8)` for a
+   * mail at 80 %. `cost` is what the check cost the deciding rule, by default what was granted, or else 1.
    *
-   * Under one `fixed` rule this is true once a window. Elsewhere units come back, or another rule decides: it may be true twice
-   * or never. It is true again for the repeat of a hold; a peek takes nothing.
+   * Under one `fixed` rule this is true once a window. Under other rules units come back, or another rule decides: it
+   * may be true twice or never. It is true again for the repeat of a hold; a peek takes nothing.
    */
   crossed(fraction: number, cost?: number): boolean;
 }
@@ -65,7 +65,7 @@ export interface Report {
   source: Source;
 }
 
-/** A reply. Without a grant it has no such field. */
+/** A reply. It has the field `granted` only if a range was granted. */
 export class CheckReply implements Reply {
   readonly verdict: Verdict;
   readonly limit: number;

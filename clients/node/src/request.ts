@@ -1,7 +1,7 @@
-/** Rules as a text each, `['5/15m', '20/h']`, a policy, `'@free'`, or that of the key's plan, `'@plan:free'`. */
+/** One text for each rule, `['5/15m', '20/h']`, a policy, `'@free'`, or the policy of the key's plan, `'@plan:free'`. */
 export type Rules = string | readonly string[];
 
-/** A key, and the rules that it must keep to. */
+/** A key, and the rules that apply to it. */
 export interface Limit {
   key: string;
   rules: Rules;
@@ -13,7 +13,7 @@ export interface Limit {
  */
 export type Cost = number | readonly [least: number, most: number] | Readonly<Record<string, number>>;
 
-/** The receipt that a check takes. */
+/** The hold that a check takes. */
 export interface HoldOptions {
   id: string;
   ttlMs: number;

@@ -29,7 +29,7 @@ export interface Rule {
   shadow: boolean;
 }
 
-/** Throws a TypeError for what is no rule for sure. The server knows more. */
+/** Throws a TypeError for a text that is surely no rule. The server finds other faults. */
 export function looksLikeRules(rules: unknown): void {
   for (const rule of Array.isArray(rules) ? rules : [rules]) {
     if (typeof rule !== 'string' || !SHAPE.test(rule)) {

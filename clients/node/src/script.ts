@@ -1,5 +1,5 @@
-// The engine for servers that load no module: `ratelimit.lua`, which answers the module's checks, peeks, refunds and resets by the
-// same integers, under the key with `:script` behind it.
+// The engine for servers that load no module: `ratelimit.lua`, which answers checks, peeks, refunds and resets by the
+// module's integers, under the key followed by `:script`.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ import type { Command } from './server.js';
 /** Who decides. */
 export type Engine = 'module' | 'script';
 
-/** What the script answers. */
+/** The commands that the script answers. */
 const COMMAND = /^RL\.(CHECK|PEEK|REFUND|RESET)$/i;
 const OPTION = /^(FULL|HOLD|META)$/i;
 
@@ -24,7 +24,7 @@ interface Script {
 
 let script: Script | undefined;
 
-/** The script, which is read when a limiter needs it first. */
+/** The script, read when a limiter first needs it. */
 export function loaded(): Script {
   if (!script) {
     const text = readFileSync(new URL('./ratelimit.lua', import.meta.url), 'utf8');
@@ -45,7 +45,7 @@ export function evalsha([[command], [key], tail]: Command): Command {
   return [['EVALSHA', loaded().digest, '1'], [`${key}:script`], [name.toUpperCase(), ...tail]];
 }
 
-/** The same for a server that has forgotten the script. */
+/** The command for a server that has forgotten the script. */
 export function evaluate([, keys, tail]: Command): Command {
   return [['EVAL', loaded().text, '1'], keys, tail];
 }
@@ -64,8 +64,8 @@ export function scriptKnows(word: string): void {
 }
 
 /**
- * The report on the rule that decides for a key. Five integers tell only its limit: of several such rules this takes the one
- * with the shortest period in which the reset lies. There is more again by `nextMs`, or earlier.
+ * The report on the rule that decides for a key. Five integers tell only its limit: of several rules with this limit,
+ * the one with the shortest period in which the reset lies. More is left after `nextMs` at the latest.
  */
 export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }: Reply, { key, rules }: Limit, cost: Cost): Report {
   const denies = verdict !== 'allowed';
@@ -89,7 +89,7 @@ export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }:
   return { verdict, waitMs, key, rules: rule ? [report(rule)] : [], source };
 }
 
-/** The units that a check has consumed, each with the rules from which it has consumed that many. */
+/** Maps numbers of units to the rules from which a check has consumed that number. */
 export function charges(rules: Rules, cost: Cost): Map<number, string[]> {
   const found = new Map<number, string[]>();
   for (const rule of read(rules)) {

@@ -8,10 +8,10 @@ export type Command = [head: string[], keys: string[], tail: string[]];
  */
 export type Send = (...command: Command) => Promise<unknown>;
 
-/** A connection of the limiter's own. */
+/** A connection that only the limiter uses. */
 export interface Connection {
   send: Send;
-  /** Whether it is connected still. */
+  /** Whether it is still connected. */
   alive(): boolean;
   close(): void;
 }
@@ -19,7 +19,7 @@ export interface Connection {
 /** A client of some library, as the limiter needs it. */
 export interface Server {
   send: Send;
-  /** Hears of an outage: a node of a cluster that hangs may have a successor. */
+  /** Called on an outage: a node of a cluster that hangs may have a successor. */
   lost?(): void;
   /** Whether the application has closed the client for good. */
   ended(): boolean;

@@ -2,8 +2,8 @@ import { isOutage, named } from './outage.js';
 import { Saturated } from './places.js';
 
 /**
- * What a framework may show to a client of an error: its status, and nothing of the key, the rules or the server. Express and Fastify
- * send `headers` too. `cause` is the error.
+ * The part of an error that a framework may show to a client: its status, and nothing of the key, the rules or the
+ * server. Express and Fastify send `headers` too. `cause` is the error.
  */
 export class HttpError extends Error {
   override readonly name = 'HttpError';
@@ -15,7 +15,7 @@ export class HttpError extends Error {
     super(undecided ? 'Service Unavailable' : 'Internal Server Error', { cause });
     this.status = this.statusCode = undecided ? 503 : 500;
     this.headers = undecided ? { 'Retry-After': '1' } : {};
-    this.stack = `${this.name}: ${this.message}`; // which Express shows while it develops
+    this.stack = `${this.name}: ${this.message}`; // Express shows the stack in development
   }
 }
 
@@ -27,7 +27,7 @@ export function hideInStore(error: unknown): never {
   return hide(error, false);
 }
 
-/** Throws what may be shown of an error, and logs the rest. An outage is answered with 503, as if nobody could decide. */
+/** Throws what may be shown of an error, and logs the rest. An outage becomes a 503, since nobody could decide. */
 export function hide(error: unknown, undecided = true): never {
   if (!isOutage(error)) {
     if (!(error instanceof Saturated)) console.error('redis-ratelimit: a request failed:', error);

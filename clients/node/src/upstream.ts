@@ -63,7 +63,7 @@ function waitS(text: string, nowS: number): number | undefined {
   return date === undefined ? undefined : date - nowS;
 }
 
-/** `t=` of what is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a Unix time. */
+/** `t=` of a limit that is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a Unix time. */
 function resetS(told: ReadonlyMap<string, string>, nowS: number): number {
   const times = items(told.get('ratelimit')).flatMap(({ r, t }) => (r === 0 && t !== undefined ? t : []));
   if (times.length > 0) return Math.max(...times);

@@ -116,7 +116,7 @@ test('the local limiter forgets the keys that were used least lately', () => {
   assert.equal(passes('0'), false);
   assert.ok(passes('new'));
   assert.equal(passes('0'), false);
-  assert.ok(passes('1'), 'it was the oldest');
+  assert.ok(passes('1'), 'the key was the oldest');
 });
 
 test('rules are read as the server reads them', () => {

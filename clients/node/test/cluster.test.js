@@ -96,7 +96,7 @@ async function inCluster(t, name) {
     await check('', 8);
     await beginMove(slot, from, to);
     const asked = await replies(nodes, 'ASK');
-    await check('', 7); // still there
+    await check('', 7); // the key is still there
     await check(':new', 8); // the node of the slot knows no such key: ASK
     assert.equal(await replies(nodes, 'ASK'), asked + 2);
     await endMove(slot, from, to);

@@ -1,4 +1,4 @@
-// The call that takes what is consumed over a fraction of the limit.
+// The check that brings consumption over a fraction of the limit.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
@@ -26,7 +26,7 @@ test('a wrong fraction is an error', () => {
   }
 });
 
-onEachServer(test, 'a fixed window tells it once', async (t, name) => {
+onEachServer(test, 'a fixed window is crossed once', async (t, name) => {
   const limiter = ioredis(connect(t, (await startServer(t, name)).port));
   const told = async (key, costs) => {
     const found = [];

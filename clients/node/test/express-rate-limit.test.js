@@ -1,4 +1,4 @@
-// The store under express-rate-limit itself, and what the tests of rate-limit-redis expect of a store.
+// The store under express-rate-limit itself, and the behaviour that the tests of rate-limit-redis expect of a store.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -9,7 +9,7 @@ import { connect, onEachServer, serve, startServer, until } from './support/serv
 
 const here = (_req, res) => res.send('here');
 
-/** By its address, and by its user if it has one. */
+/** Limits a request by its address, and by its user if it has one. */
 function limits(req) {
   const address = { key: `ip:${req.ip}`, rules: '4/h,name=address' };
   const user = req.get('x-user');
@@ -95,7 +95,7 @@ test('an error of the application is not taken for one of the server', async (t)
   assert.equal(await (await get('/')).text(), 'a fault');
 });
 
-test('rules alone count networks, and no rules let pass', async (t) => {
+test('rules alone count networks, and without rules requests pass', async (t) => {
   const { port } = await startServer(t);
   const limiter = ioredis(connect(t, port));
   const app = express()

@@ -1,4 +1,4 @@
-// The store under @fastify/rate-limit, and under the tests that are in its package.
+// The store under @fastify/rate-limit, and under that package's own tests.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -65,7 +65,7 @@ test('options that the store cannot keep are errors', async (t) => {
   }
 });
 
-// What those tests ask for that the store does not offer.
+// The tests of options that the store does not offer.
 const NOT_OFFERED = /test\('([^']*(?:exponential backoff|continue ?exceeding)[^']*)'/gi;
 
 for (const [file, passing, skipped] of [['redis-rate-limit.test.js', 10, 6], ['group-rate-limit.test.js', 5, 0]]) {

@@ -91,7 +91,7 @@ test('holds go on in the process while the server is away', async (t) => {
   await (await take()).settle();
   await (await open.hold('jobs', 'slots:1', { ttlMs: 90 })).settle();
   assert.equal((await limiter.wait('mail', '1/h', 5000)).verdict, 'allowed');
-  assert.equal((await limiter.wait('mail', '1/h', 5000)).verdict, 'limited', 'nobody waits then');
+  assert.equal((await limiter.wait('mail', '1/h', 5000)).verdict, 'limited', 'without the server a wait ends at once');
 });
 
 for (const outage of ['raise', 'allow', 'deny', 'local']) {
@@ -113,7 +113,7 @@ for (const outage of ['raise', 'allow', 'deny', 'local']) {
     await until(async () => (await settled()) === 4);
     assert.equal((await all[0].peek('jobs', 'slots:5')).remaining, 5);
     for (const { value } of outage === 'local' ? asked : []) {
-      if (value instanceof Hold) assert.equal(await value.settle(), true, 'the process keeps its own');
+      if (value instanceof Hold) assert.equal(await value.settle(), true, 'the process keeps its own hold');
     }
   });
 }
@@ -127,7 +127,7 @@ for (const outage of ['raise', 'local']) {
     await until(async () => (await limiter.peek('jobs', 'slots:9')).source === 'server');
     server.pause();
     await Promise.allSettled(Array.from({ length: 4 }, () => limiter.hold('jobs', 'slots:9', { ttlMs: 600_000 })));
-    assert.ok(limiter.away, 'what it gives back waits for the server');
+    assert.ok(limiter.away, 'the settlements wait for the server');
     for (let i = 0; i < 1000; i++) await limiter.hold('jobs', 'slots:9', { ttlMs: 600_000 }).catch(() => {});
     await sleep(2500);
     server.resume();
@@ -152,7 +152,7 @@ test('a lease whose reply comes too late is given back', async (t) => {
   assert.equal((await admin.call('RL.PEEK', 'hot', '100/h'))[2], 100);
 });
 
-onEachServer(test, 'who waits in line is served, denied at the deadline, or leaves', async (t, name) => {
+onEachServer(test, 'a caller in line is served, denied at the deadline, or leaves', async (t, name) => {
   const { port } = await startServer(t, name);
   const admin = connect(t, port);
   for (const [i, limiter] of (await limiters(t, port)).entries()) {
@@ -197,7 +197,7 @@ test('a server that hangs ends a wait long before its deadline', async (t) => {
   const began = performance.now();
   const waits = limiter.wait('k', 'slots:1', 60_000, { hold: { id: 'a', ttlMs: 9000 } });
   await until(async () => (await waiting(connect(t, server.port))) === 1);
-  await sleep(5500); // it is asked once meanwhile
+  await sleep(5500); // meanwhile the limiter asks the server once
   server.pause();
   assert.equal((await waits).source, 'outage');
   const ms = performance.now() - began;
@@ -243,7 +243,7 @@ test('a denial that is decided before units come back is forgotten', async () =>
   }
 });
 
-onEachServer(test, 'denials are remembered, those of slots are not', async (t, name) => {
+onEachServer(test, 'denials are remembered, but not those of slots', async (t, name) => {
   const { port } = await startServer(t, name);
   const admin = connect(t, port);
   const limiter = ioredis(connect(t, port), { rememberDenials: 100 });
@@ -256,7 +256,7 @@ onEachServer(test, 'denials are remembered, those of slots are not', async (t, n
   const rate = () => limiter.check('rate', '1/h');
   assert.equal(await sources(rate, rate, rate, rate), 'server server denial denial');
   await admin.call('RL.RESET', 'rate');
-  assert.equal(await sources(rate), 'denial', 'what others do is not seen');
+  assert.equal(await sources(rate), 'denial', 'a reset by others is not seen');
   await limiter.reset('rate');
   assert.equal(await sources(rate, rate, rate), 'server server denial');
   await limiter.refund('rate', 1);
@@ -297,7 +297,7 @@ onEachServer(test, 'leases hand out what the limit allows, and give back the res
   assert.equal((await leases[0].take()).source, 'denial');
   await Promise.all(leases.map((lease) => lease.close()));
   const { remaining } = await limiter.peek('hot', '500/h');
-  assert.equal(remaining, 500 - taken.reduce((sum, units) => sum + units), 'all that was not handed out is back');
+  assert.equal(remaining, 500 - taken.reduce((sum, units) => sum + units), 'all units that were not handed out are back');
 
   const slow = new Lease(limiter, 'slow', '1000/h', { ttlMs: 200 });
   for (let i = 0; i < 20; i++) await slow.take();
@@ -354,6 +354,6 @@ onEachServer(test, 'holds whose taking is cancelled keep no slots', async (t, na
     await until(async () => (await limiter.peek(`turns:${i}`, 'slots:1')).remaining === 0);
     leaky.abort();
     await assert.rejects(turn, { name: 'AbortError' });
-    assert.equal((await limiter.peek(`turns:${i}`, 'slots:1')).remaining, 1, 'who leaves before its turn keeps no slot');
+    assert.equal((await limiter.peek(`turns:${i}`, 'slots:1')).remaining, 1, 'a caller that leaves before its turn keeps no slot');
   }
 });

@@ -38,7 +38,7 @@ const CLIENTS = {
   },
 };
 
-/** How a server refuses, by the code of its reply: what begins that, the client's user, and what ends it. */
+/** How a server refuses, by the code of its reply: the refusal's begin, the client's user, and the refusal's end. */
 const REFUSALS = {
   ERR: { bare: true, advice: "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'" },
   NOAUTH: { options: ['--requirepass', 'secret'], admin: { password: 'secret' }, advice: 'give the client the password', end: (admin) => admin.config('SET', 'requirepass', '') },
@@ -78,7 +78,7 @@ for (const [code, { bare, options = [], admin: as = {}, user = {}, begin, advice
       // node-redis sends commands before it knows that its password is wrong.
       const codes = code === 'WRONGPASS' && through === 'node-redis' ? [code, 'NOAUTH'] : [code];
       assert.ok(codes.includes(reports[0].error.message.split(' ')[0]), reports[0].error.message);
-      assert.deepEqual(outages.map(({ away }) => away), [true], 'it is not over while the server refuses');
+      assert.deepEqual(outages.map(({ away }) => away), [true], 'the outage lasts while the server refuses');
       const connections = Number(/total_connections_received:(\d+)/.exec(await admin.info('stats'))[1]);
       const seconds = (performance.now() - began) / 1000;
       assert.ok(connections < 20 + 25 * seconds, `${connections} connections in ${seconds} s`); // the client tries by itself, too
@@ -90,7 +90,7 @@ for (const [code, { bare, options = [], admin: as = {}, user = {}, begin, advice
   }
 }
 
-test('without listeners the console hears it, and no line has a key or a rule', async (t) => {
+test('without listeners the console shows an outage, and no line has a key or a rule', async (t) => {
   const lines = { error: [], warn: [] };
   for (const level of ['error', 'warn']) t.mock.method(console, level, (...words) => lines[level].push(words.join(' ')));
   const { port, stop } = await startServer(t, undefined, [], 'PONG', { bare: true });
@@ -113,7 +113,7 @@ test('without listeners the console hears it, and no line has a key or a rule', 
   assert.doesNotMatch([...lines.error, ...lines.warn].join(), /secret/);
 });
 
-test('a misconfiguration is told at once, and then once a minute', () => {
+test('a misconfiguration is reported at once, and then once a minute', () => {
   const events = [];
   const notices = new Notices({ onMisconfigured: (event) => events.push(event) });
   const refused = new Error('NOAUTH Authentication required.');
@@ -133,7 +133,7 @@ test('a command of the application that the server refuses says nothing of the l
   assert.deepEqual([limiter.away, limiter.outages, (await limiter.check('k', '9/h')).source], [false, 0, 'server']);
 });
 
-test('a right that only another command lacks stops no limit', async (t) => {
+test('a missing right to another command stops no limit', async (t) => {
   const { port } = await startServer(t);
   const without = ['reset', 'refund', 'settle', 'renew', 'pause'].map((name) => `-rl.${name}`);
   await connect(t, port).call('ACL', 'SETUSER', 'app', 'on', 'nopass', '~*', '+@all', ...without);
@@ -156,7 +156,7 @@ test('a right that only another command lacks stops no limit', async (t) => {
   assert.deepEqual([limiter.away, limiter.outages, reports, (await limiter.check('b', '9/h')).source], [false, 0, [], 'server']);
 });
 
-test('errors say the same in every language', async () => {
+test('errors are judged alike in every language', async () => {
   const { cases } = JSON.parse(await readFile(resolve(import.meta.dirname, '../../cases/errors.json'), 'utf8'));
   for (const { reply, is, advice } of cases) {
     const error = new Error(reply);

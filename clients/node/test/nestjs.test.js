@@ -12,7 +12,7 @@ import { RateLimitThrottlerStorage } from 'redis-ratelimit/nestjs';
 import { ioredis } from './support/limiters.js';
 import { connect, NAMES, onEachServer, startServer } from './support/servers.js';
 
-/** What a storage says to some hits, the pauses between them in milliseconds, and when it was asked and replied. */
+/** The answers of a storage to hits with pauses of milliseconds between them, and when it was asked and replied. */
 async function records(storage, key, { limit, ttl, blockDuration }, steps, pause = sleep) {
   const [found, asked, replied] = [[], [], []];
   for (const step of steps) {
@@ -36,11 +36,11 @@ const HISTORIES = [
   [{ limit: 2, ttl: 1500, blockDuration: 60_000 }, [HIT, HIT, HIT, 2100, HIT]],
 ];
 
-test('the storage decides as that in memory does', async (t) => {
+test('the storage decides as the storage in memory does', async (t) => {
   const ours = await Promise.all(NAMES.map(async (name) => {
     const { port } = await startServer(t, name);
     const storage = new RateLimitThrottlerStorage(ioredis(connect(t, port)));
-    // However late a busy machine asks: the other storage hears the same hits at the same times.
+    // A busy machine may ask late: the other storage gets these hits at the same times.
     const histories = HISTORIES.map(async ([options, steps], i) => ({ options, ...(await records(storage, `${name}:${i}`, options, steps)) }));
     return Promise.all(histories);
   }));
@@ -80,7 +80,7 @@ onEachServer(test, 'the storage says for how long, in seconds', async (t, name) 
   assert.deepEqual(await increment(0), { totalHits: 0, timeToExpire: 0, isBlocked: false, timeToBlockExpire: 0 });
 });
 
-test('a denial stands though the server goes away before the reset', async () => {
+test('a denial stands even if the server goes away before the reset', async () => {
   const check = async () => ({ verdict: 'limited', limit: 1, remaining: 0, waitMs: 60_000, resetMs: 60_000, source: 'server' });
   const lost = { check, reset: () => Promise.reject(new Error('Connection is closed.')) };
   assert.equal((await new RateLimitThrottlerStorage(lost).increment('k', 60_000, 1, 30_000, 'short')).isBlocked, true);
@@ -88,7 +88,7 @@ test('a denial stands though the server goes away before the reset', async () =>
   await assert.rejects(new RateLimitThrottlerStorage(refused).increment('k', 60_000, 1, 30_000, 'short'), { message: 'Internal Server Error' });
 });
 
-test('other algorithms are a word', async (t) => {
+test('one word chooses another algorithm', async (t) => {
   const { port } = await startServer(t);
   const client = connect(t, port);
   for (const algorithm of ['log', 'window', 'fixed', 'bucket']) {
@@ -147,7 +147,7 @@ onEachServer(test, 'a Nest application limits with the storage', async (t, name)
   assert.deepEqual([(await get('/strict')).status, (await get('/strict')).status], [200, 429]);
 });
 
-test('an error is logged, and shows a client nothing', async (t) => {
+test('an error is logged, and shows nothing to a client', async (t) => {
   t.mock.method(console, 'error', () => {});
   const { port } = await startServer(t);
   const storage = new RateLimitThrottlerStorage(ioredis(connect(t, port)), { prefix: 'secret', algorithm: 'bucket' });

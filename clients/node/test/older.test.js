@@ -1,4 +1,4 @@
-// The major versions before the newest ones, under the same tests.
+// The tests of this package with the major versions before the newest ones.
 
 import assert from 'node:assert/strict';
 import { cp, readFile } from 'node:fs/promises';

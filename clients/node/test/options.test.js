@@ -53,7 +53,7 @@ for (const [owner, [makers, ...wrong]] of Object.entries(WRONG)) {
   });
 }
 
-test('slots are held, for a crash would keep one until its request had to be over', () => {
+test('middlewares refuse slots, since a crash would keep one for an hour', () => {
   for (const make of [rateLimit, fastifyHook]) {
     for (const count of ['all', 'failed', 'successful']) {
       for (const rules of ['slots:4', ['5/m', 'slots:4,cost=1']]) {
@@ -63,7 +63,7 @@ test('slots are held, for a crash would keep one until its request had to be ove
   }
 });
 
-test('fixed rules that are none are errors at once', () => {
+test('texts that are no rules are errors at once', () => {
   const none = ['', '5', '5/', '/m', 'five/m', '5/15', '5 / m', 'bucket:', 'slots:4/s', '5/m,', '5/m, name=a', 5, null, ['5/m', '']];
   const rules = ['5/15m', 'bucket:5/s,burst=9', 'fixed:9/month,tz=+02:00', '@free', '5/m,ban=1m:2m,count=all', 'new:5/m,some=thing', ['5/m', '1/s']];
   for (const make of [rateLimit, fastifyHook]) {
@@ -72,12 +72,12 @@ test('fixed rules that are none are errors at once', () => {
   }
 });
 
-test('policies whose rules are none are errors at once', () => {
+test('policies with texts that are no rules are errors at once', () => {
   for (const rules of ['', '5 per minute', ['5/m', 5], null]) assert.throws(() => ioredis(CLIENT, { policies: { free: rules } }), TypeError, String(rules));
   assert.doesNotThrow(() => ioredis(CLIENT, { policies: { free: ['5/m', 'slots:2'], none: [] } }));
 });
 
-test('parts of a millisecond are rounded up, and what no rule can last is refused at start', async (t) => {
+test('parts of a millisecond are rounded up, and a period that no rule can have is refused at start', async (t) => {
   assert.equal(counter(60_000 / 7), 'fixed:1000000000/8572ms,align=first');
   const none = [0, -1, NaN, Infinity, 366 * 86_400_000 + 1];
   for (const ms of none) assert.throws(() => counter(ms), TypeError, String(ms));

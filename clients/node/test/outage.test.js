@@ -21,7 +21,7 @@ import { nodeRedis } from 'redis-ratelimit/node-redis';
 import { beginMove, loseQuorum, startCluster } from './support/cluster.js';
 import { connect, connectNodeRedis, freePort, serve, startLoading, startServer, until } from './support/servers.js';
 
-/** The client libraries as an application has them: with their own offline queues and retries. */
+/** Limiters on clients as applications use them: with their own offline queues and retries. */
 async function limiters(t, port, options) {
   const asDefault = { maxRetriesPerRequest: 20 };
   return {
@@ -119,7 +119,7 @@ test('a full server and a replica are outages, and peeks still work', async (t) 
   }
 });
 
-/** How a server, or a node of a cluster, comes to each of these replies. */
+/** How to bring a server, or a node of a cluster, to each of these replies. */
 const REPLIES = {
   BUSY: on(['--busy-reply-threshold', 1], async ({ port }, t) => {
     connect(t, port).call('EVAL', 'while true do end', 0).catch(() => {});

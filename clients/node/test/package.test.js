@@ -47,7 +47,7 @@ test('the package', async (t) => {
     ]);
   });
 
-  await t.test('holds nothing but what was built from src', async () => {
+  await t.test('holds only files that were built from src', async () => {
     const { stdout } = await run('tar', ['-tf', join(folder, tarball)]);
     const others = stdout.trim().split('\n').filter((path) => !/^package\/dist\/[\w-]+\.(js|d\.ts)$/.test(path));
     const { stdout: script } = await run('tar', ['-xOf', join(folder, tarball), 'package/dist/ratelimit.lua']);
@@ -87,7 +87,7 @@ test('the package', async (t) => {
     }
   });
 
-  // Each code of the README, after the first, which makes the limiter, and in a process of its own.
+  // Each program of the README runs in its own process, after the first one, which makes the limiter.
   const [first, any, ...others] = blocks('js', 'ts');
   const holds = others.pop();
   const nest = `import 'reflect-metadata';

@@ -39,7 +39,7 @@ test('a denied customer who buys passes within a second', async (t) => {
   const source = async () => (await limiter.checkAll([{ key: 'a', rules: FREE }])).source;
   assert.deepEqual([await source(), await source(), await source()], ['server', 'server', 'denial']);
   await limiter.plan('a', 'pro');
-  assert.equal((await limiter.checkAll([{ key: 'a', rules: FREE }])).verdict, 'allowed', 'who sells it asks at once');
+  assert.equal((await limiter.checkAll([{ key: 'a', rules: FREE }])).verdict, 'allowed', 'the limiter that sold the plan asks at once');
   await limiter.unplan('a');
   assert.deepEqual([await source(), await source()], ['server', 'denial']);
   await seller.plan('a', 'pro');

@@ -50,11 +50,11 @@ describe('recovery', { concurrency: true }, () => {
       await until(ready);
       for (let i = 0; i < 20; i++) assert.equal(await check(), 'server', 'by the client again');
       const admin = connect(t, server.port);
-      // The limiter's connection does not stay: there is the client's, and this one.
+      // The limiter's connection does not stay: only the client's and this one are left.
       await until(async () => (await admin.info('clients')).includes('connected_clients:2'));
     });
 
-    test(`what is under way is answered when the third failure opens the breaker (${through})`, async (t) => {
+    test(`commands under way end when the third failure opens the breaker (${through})`, async (t) => {
       const server = await startServer(t);
       const { limiterOf, close } = await clientOf(server.port);
       t.after(close);

@@ -1,4 +1,4 @@
-// What is given back is what that request was charged, and nothing of another.
+// A request gets back its own charge, and nothing of another request's.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -59,7 +59,7 @@ test('slow successes across a boundary give no wrong login a further try', async
   assert.ok((await Promise.all(successes)).every(({ status }) => status === 200));
   await until(async () => (await counted(admin, 'holds_settled')) >= successes.length + 5 * kinds.length);
   for (const kind of kinds) for (let i = 0; i < 4; i++) await wrong(kind);
-  // What time gives back meanwhile may pass too.
+  // The units that time gives back meanwhile may pass, too.
   const most = 5 + Math.floor(((performance.now() - began) * 5) / PERIOD_MS);
   for (const kind of kinds) assert.ok(passed[kind] <= most, `${kind}: ${passed[kind]} of at most ${most} passed`);
 });
@@ -78,7 +78,7 @@ test('a key that has no room for holds counts requests for good', async (t) => {
   assert.ok((await Promise.all(asked)).every(({ status }) => status === 200));
   await until(async () => (await counted(admin, 'holds_settled')) === 2);
   assert.equal((await limiter.peek('login:k', '9/h')).remaining, 6);
-  assert.equal(console.warn.mock.callCount(), 1, 'it is said once a minute');
+  assert.equal(console.warn.mock.callCount(), 1, 'the log has one warning a minute');
 });
 
 test('Fastify gives back as Express does, and a client that leaves has not succeeded', async (t) => {
@@ -145,7 +145,7 @@ onEachServer(test, 'keys that are asked separately give back their own charge', 
   }
 });
 
-test('clients without an address share a key, which is said once', async (t) => {
+test('clients without an address share a key, which is logged once', async (t) => {
   t.mock.method(console, 'warn', () => {});
   const folder = await mkdtemp(join(tmpdir(), 'socket-'));
   t.after(() => rm(folder, { recursive: true }));

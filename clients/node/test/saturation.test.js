@@ -1,4 +1,4 @@
-// More checks at once than the limiter sends: they wait for their places, and none is taken for an outage.
+// More checks at once than the limiter sends: they wait for a place, and none counts as an outage.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -44,7 +44,7 @@ for (const [through, limiterOf] of Object.entries(CLIENTS)) {
   });
 }
 
-test('no more commands are under way than concurrency says, and each time-out counts from its own', async () => {
+test('no more commands are under way than concurrency says, and each has its own time-out', async () => {
   for (const concurrency of [undefined, 10]) {
     const sent = { now: 0, most: 0, all: 0 };
     const send = async () => {
@@ -55,7 +55,7 @@ test('no more commands are under way than concurrency says, and each time-out co
       sent.now -= 1;
       return [0, 50, 49, 0, 1000];
     };
-    // All of them take longer than the time-out, each a small part of it.
+    // Together the commands take longer than the time-out, each a small part of it.
     const limiter = new RateLimiter({ send, ended: () => false, open: () => Promise.reject(new Error('none')) }, { timeoutMs: 2000, concurrency, outage: 'allow' });
     const checks = concurrency ? 250 : 20_000;
     const replies = await Promise.allSettled(Array.from({ length: checks }, () => limiter.check('k', '50/h')));
@@ -73,7 +73,7 @@ test('a middleware lets no burst pass', async (t) => {
   assert.deepEqual([200, 429].map((wanted) => statuses.filter((status) => status === wanted).length), [50, 550]);
 });
 
-test('who finds no place in time is told so, and the server is not blamed', async (t) => {
+test('a request without a place in time fails, and the server is not blamed', async (t) => {
   const server = await startServer(t);
   const options = { outage: 'allow', timeoutMs: 20_000, concurrency: 2, queueTimeoutMs: 100 };
   const limiter = ioredis(connect(t, server.port), options);

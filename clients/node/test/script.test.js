@@ -46,7 +46,7 @@ async function answers(limiter) {
   }
 }
 
-onEachServer(test, 'it answers the same in all languages', async (t, name) => {
+onEachServer(test, 'the script answers the same in all languages', async (t, name) => {
   const { port } = await plainServer(t, name);
   const client = connect(t, port);
   for (const limiter of [
@@ -93,7 +93,7 @@ onEachServer(test, 'a server that has forgotten the script gets it again', async
   }
 });
 
-onEachServer(test, 'a denial gives back what other keys were charged, and is remembered', async (t, name) => {
+onEachServer(test, 'a denial gives back the charges of other keys, and is remembered', async (t, name) => {
   const { port } = await plainServer(t, name);
   const limiter = ioredis(connect(t, port), SCRIPT);
   const limits = [{ key: 'ip', rules: ['9/d,name=in', 'bucket:9/d,name=out,cost=2', 'window:9/d'] }, { key: 'user', rules: '2/d' }];
@@ -147,7 +147,7 @@ test('outages are answered as chosen', async (t) => {
   await until(async () => (await limiter.check('a', '9000/m')).source === 'server');
 });
 
-test('what needs the module is refused at once', async () => {
+test('calls that need the module are refused at once', async () => {
   const limiter = ioredis({ options: {}, duplicate() {} }, { ...SCRIPT, outage: 'allow' }); // no client: nothing is sent
   const pool = [{ key: 'a', rules: '2/m' }];
   for (const [what, ask] of [

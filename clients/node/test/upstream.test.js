@@ -21,7 +21,7 @@ async function limiters(t, port, options) {
   return [ioredis(connect(t, port), options), nodeRedis(await connectNodeRedis(t, port), options)];
 }
 
-/** Waits until so many clients wait in line. */
+/** Waits until this number of clients waits in line. */
 async function waiting(admin, clients) {
   await until(async () => (await admin.info('ratelimit')).includes(`waiting_clients:${clients}\r`));
 }
@@ -156,7 +156,7 @@ test('a pause that others end is not remembered', async (t) => {
     await limiter.pause('k', 60_000);
     assert.equal((await limiter.check('k', '5/m')).verdict, 'limited');
     await limiter.resume('k');
-    assert.equal((await limiter.check('k', '5/m')).source, 'server', 'who ends it asks at once');
+    assert.equal((await limiter.check('k', '5/m')).source, 'server', 'the limiter that ends the pause asks at once');
     await limiter.reset('k');
   }
 });

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What a request costs while the server cannot decide: the table of docs/operate/outages.md.
 
-200 checks one after the other, beside redis-py alone and `limits` as its documentation has it. A row stops after ten
-seconds, and tells how far it came.
+Each row makes 200 checks one after the other, or as many as fit into ten seconds: by this package, by redis-py alone,
+and by `limits` as its documentation shows it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def ours_with_asyncio(url: str) -> Callable[[], object]:
 
 
 def plain(url: str) -> Callable[[], object]:
-    """redis-py with short time-outs, which is what this package was before."""
+    """redis-py alone, with short time-outs."""
     kind = RedisCluster if url.startswith("redis+cluster") else Redis
     redis = kind.from_url(url.replace("+cluster", ""), socket_timeout=0.1, socket_connect_timeout=0.1)
     return lambda: redis.execute_command("RL.CHECK", "k", "20/m")
@@ -62,7 +62,7 @@ def timed(make: Callable[[str], Callable[[], object]], url: str) -> Iterator[flo
     late = time.monotonic() + PATIENCE_S
     for _ in range(REQUESTS):
         began = time.monotonic()
-        with contextlib.suppress(Exception):  # what its errors cost is the question
+        with contextlib.suppress(Exception):  # an error takes time, too
             ask = ask or make(url)
             ask()
         yield time.monotonic() - began

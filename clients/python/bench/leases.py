@@ -2,7 +2,8 @@
 """One hot key, asked by a hundred limiters with a connection each: by `RL.CHECK`, by leases, with denials remembered.
 Then one limiter that remembers the denials of one key, and of many.
 
-It prints decisions a second, and what passed as a part of what the limit allows: its rate for that time, and its burst.
+It prints decisions a second, and the units that passed as a part of those that the limit allows: the rate times the
+time, and the burst.
 """
 
 from __future__ import annotations

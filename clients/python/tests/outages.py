@@ -9,7 +9,7 @@ from pathlib import Path
 
 import servers
 
-#: Keys of the server that loads, a hundredth of a second each. It looks at its clients after each of them.
+#: The keys of the server that loads: each takes a hundredth of a second, and after each the server serves its clients.
 KEYS = {f"key:{n}": "x" * 1024 for n in range(3000)}
 
 
@@ -64,7 +64,7 @@ def cluster(*, replica: bool = False) -> AbstractContextManager[list[servers.Ser
 
 @contextmanager
 def without_quorum() -> Iterator[str]:
-    """A cluster, of which one in three primaries is left."""
+    """A cluster with one of its three primaries left."""
     with cluster() as nodes:
         for node in nodes[1:]:
             node.stop()
@@ -115,7 +115,7 @@ def without_slots() -> Iterator[str]:
 
 @contextmanager
 def moving() -> Iterator[str]:
-    """A slot moves, and of the keys `{a}1` and `{a}2` one has."""
+    """A slot moves, and its node has only one of the keys `{a}1` and `{a}2`."""
     with cluster() as (to, _, of_a), to.client() as target, of_a.client() as source:
         source.execute_command("RL.CHECK", "{a}1", "2/m")
         slot = source.cluster("KEYSLOT", "a")
@@ -124,7 +124,7 @@ def moving() -> Iterator[str]:
         yield of_a.url
 
 
-#: What a server, or one node of a cluster, then replies to a check of `{a}1` and `{a}2`.
+#: The code that a server, or one node of a cluster, replies to a check of `{a}1` and `{a}2`.
 REPLIES: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "BUSY": busy,
     "MISCONF": cannot_save,

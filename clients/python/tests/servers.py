@@ -43,7 +43,7 @@ class Server(NamedTuple):
         return Redis(port=self.port, decode_responses=True, retry=Retry(NoBackoff(), 0))
 
     def limiter(self, **options: Any) -> RateLimiter:
-        """One that waits longer than applications should: other tests keep the machine busy."""
+        """A limiter that waits longer than applications should: other tests keep the machine busy."""
         return RateLimiter.from_url(self.url, socket_timeout=5, socket_connect_timeout=5, **options)
 
     @asynccontextmanager
@@ -58,7 +58,7 @@ class Server(NamedTuple):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Accepts connections, and answers nothing."""
+        """Meanwhile the server accepts connections, but answers nothing."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -71,7 +71,7 @@ Ready = Callable[[Server], bool]
 
 @contextmanager
 def start(name: str = NAMES[-1], *options: object, ready: Ready | None = None, module: bool = True) -> Iterator[Server]:
-    """`ready`: when to go on, by default when it answers."""
+    """`ready`: whether the server has started, by default whether it answers."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="ratelimit-") as folder:
         log = Path(folder) / "log"
@@ -90,7 +90,7 @@ def start(name: str = NAMES[-1], *options: object, ready: Ready | None = None, m
 def start_cluster(
     name: str = NAMES[-1], *options: object, replica: bool = False, module: bool = True
 ) -> Iterator[list[Server]]:
-    """Three primaries, and a replica of the last."""
+    """Three primaries, and with `replica` a replica of the last."""
     with ExitStack() as stack:
         buses = [free_port() for _ in range(4 if replica else 3)]
         clustered = ["--cluster-enabled", "yes", *options, "--cluster-port"]
@@ -131,7 +131,7 @@ def listens(server: Server) -> bool:
 
 
 def loads(server: Server) -> bool:
-    """Whether it answers that it cannot answer yet."""
+    """Whether the server answers that it is loading."""
     try:
         with server.client() as client:
             client.ping()

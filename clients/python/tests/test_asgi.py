@@ -88,14 +88,14 @@ async def test_a_cost_and_coroutines(newest: Server) -> None:
         assert (await client.get("/")).headers.get_list("ratelimit")[1] == '"burst";r=8;t=1, "user";r=0;t=60'
 
 
-async def test_no_time_is_told_for_what_can_never_pass(newest: Server) -> None:
+async def test_a_request_that_can_never_pass_gets_no_time(newest: Server) -> None:
     async for client in asked(newest, limits=lambda scope: [Limit("nobody", "0/m,name=closed")]):
         denied = await client.get("/")
         assert denied.headers["ratelimit"] == '"closed";r=0'
         assert "retry-after" not in denied.headers
 
 
-async def test_a_turn_is_waited_for(newest: Server) -> None:
+async def test_a_request_waits_for_its_turn(newest: Server) -> None:
     async for client in asked(newest, limits=lambda scope: [Limit("queue", "leaky:10/s")]):
         began = time.monotonic()
         for _ in range(3):
@@ -113,7 +113,7 @@ async def test_without_the_server_the_limiter_answers_as_chosen(stopped: Server)
     for outage in ("deny", "raise"):
         async for client in asked(stopped, outage):
             refused = await client.get("/")
-            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1"), "it is our fault"
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1"), "not the client's fault"
             assert refused.json() == {"title": "Service Unavailable", "status": 503}
 
 
@@ -215,7 +215,7 @@ async def test_slow_answers_across_a_boundary_lend_no_tries(newest: Server, coun
             for _ in held:
                 await began.acquire()
             while rule.endswith("s") and left(newest, rule, rule) < 5:
-                await asyncio.sleep(0.02)  # until what those were charged counts no more
+                await asyncio.sleep(0.02)  # until the charges of the slow requests no longer count
             seen = [(await client.get("/")).status_code for _ in range(5)]
             slow.set()
             assert {answer.status_code for answer in await asyncio.gather(*held)} == {uncounted.status_code}

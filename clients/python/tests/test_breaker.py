@@ -17,7 +17,7 @@ def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
         assert breaker.may_ask(0)
         breaker.failed(ERROR, 0)
     breaker.served()
-    assert not told, "one success begins again"
+    assert not told, "a success restarts the count"
     for _ in range(3):
         assert breaker.may_ask(10)
         breaker.failed(ERROR, 10)
@@ -62,13 +62,13 @@ def test_a_wrong_configuration_is_reported_at_once_and_then_each_minute() -> Non
     assert [event.answered for event in told] == [0, 60, 60]
     assert {event.advice for event in told} == {"load the module"}
     breaker.failed(ERROR, 131, "give the password")
-    assert told[3].advice == "give the password", "another fault at once"
+    assert told[3].advice == "give the password", "another fault is reported at once"
     breaker.failed(ERROR, 132)
-    assert len(told) == 4, "an outage is another thing"
+    assert len(told) == 4, "an outage is no wrong configuration"
     for at in range(133, 180):
         breaker.served()  # a key that the rights cover
         breaker.failed(ERROR, at, "load the module")
-    assert len(told) == 4, "answers to other keys do not make it new"
+    assert len(told) == 4, "answers to other keys do not repeat the report"
 
 
 def test_without_a_listener_outages_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Clean-ups complete though the task that asks for them is cancelled."""
+"""Clean-ups complete even if the task that asks for them is cancelled."""
 
 import asyncio
 import random
@@ -128,7 +128,7 @@ def test_ctrl_c_while_a_hold_is_taken_gives_it_back(newest: Server) -> None:
     assert left(newest, rule="slots:1") == 1
 
 
-async def test_a_denial_gives_charges_back_though_its_task_is_cancelled(newest: Server) -> None:
+async def test_a_denial_gives_charges_back_even_if_its_task_is_cancelled(newest: Server) -> None:
     async with newest.async_limiter(separately=True) as limiter:
         await limiter.check("full", "1/d")
         limits = [Limit(name, "1000/d") for name in ("k", "l", "m")] + [Limit("full", "1/d")]

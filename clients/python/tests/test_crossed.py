@@ -1,4 +1,4 @@
-"""The call that takes what is consumed over a fraction of the limit."""
+"""The check that brings consumption over a fraction of the limit."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def test_a_wrong_fraction_is_an_error() -> None:
                 reply.crossed(other)  # type: ignore[arg-type]
 
 
-def test_a_fixed_window_tells_it_once(server: servers.Server) -> None:
+def test_a_fixed_window_is_crossed_once(server: servers.Server) -> None:
     limiter = server.limiter()
 
     def told(key: str, costs: list[int]) -> list[bool]:

@@ -25,13 +25,13 @@ def test_a_denial_holds_until_its_wait_is_over() -> None:
 
 
 @pytest.mark.parametrize("answer", [denied(-1), denied(-1, "blocked"), denied(90_000, "blocked")])
-def test_blocks_and_what_never_passes_are_remembered_for_a_second(answer: Reply) -> None:
+def test_blocks_and_endless_denials_are_remembered_for_a_second(answer: Reply) -> None:
     known = Denials(2)
     known.keep("a", "k", answer, 0)
     assert known.get("a", 999) and not known.get("a", 1000)
 
 
-def test_the_oldest_makes_room_and_a_key_can_be_forgotten() -> None:
+def test_a_new_denial_evicts_the_oldest_and_a_key_can_be_forgotten() -> None:
     known = Denials(2)
     for what, key in (("a", "k"), ("b", "k"), ("c", "m")):
         known.keep(what, key, denied(300), 0)
@@ -70,13 +70,13 @@ def test_a_denied_client_costs_the_server_nothing(server: Server) -> None:
     assert (first.source, again.source, again.verdict) == ("server", "denial", "limited")
     assert first.wait_ms - 2000 < again.wait_ms <= first.wait_ms
     assert denials_of(server) == asked
-    assert limiter.check("a", rules, cost=2).source == "server", "another cost is another question"
+    assert limiter.check("a", rules, cost=2).source == "server", "a denial of another cost is not remembered"
     assert limiter.refund("a", 1) == 1
-    assert limiter.check("a", rules).allowed, "what was given back counts at once"
+    assert limiter.check("a", rules).allowed, "the units given back are free at once"
     with limiter.hold("b", rules, ttl=30) as hold:
         assert [limiter.check("b", rules).source for _ in range(2)] == ["server", "denial"]
         hold.refund()
-        assert limiter.check("b", rules).allowed, "so does what a hold gives back"
+        assert limiter.check("b", rules).allowed, "so are those that a hold gives back"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_reports_are_remembered_and_policies_if_their_rules_are_rates(newest: Se
         assert limiter.check_all(limits).allowed
         assert [limiter.check_all(limits).source for _ in range(2)] == ["server", source]
     for _ in range(3):
-        assert limiter.check("@rate:ip", "@rate").source == "server", "five numbers do not say what the policy is"
+        assert limiter.check("@rate:ip", "@rate").source == "server", "five integers do not show the policy's rules"
 
 
 async def test_denials_are_remembered_with_asyncio(newest: Server) -> None:

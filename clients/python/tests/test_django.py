@@ -205,7 +205,7 @@ def test_slow_successes_across_a_boundary_lend_no_tries(newest: Server, rule: st
     assert seen.count(401) == 5
 
 
-def test_a_view_that_is_torn_off_is_settled(newest: Server) -> None:
+def test_a_view_that_exits_is_settled(newest: Server) -> None:
     def exits(request: HttpRequest) -> HttpResponse:
         raise SystemExit
 

@@ -46,10 +46,10 @@ def test_a_hold_lasts_as_long_as_its_block(server: Server) -> None:
         assert 0 < denied.value.reply.wait_ms <= 600
         time.sleep(1)  # it renews itself
         assert not hold.lost.is_set() and left(server, rule="slots:1") == 0
-    assert left(server, rule="slots:1") == 1 and left(server) == 90, "its charges stand"
+    assert left(server, rule="slots:1") == 1 and left(server) == 90, "the hold's charges stand"
 
 
-def test_its_cost_is_corrected_or_given_back(server: Server) -> None:
+def test_the_cost_of_a_hold_is_corrected_or_given_back(server: Server) -> None:
     limiter = server.limiter()
     with limiter.hold("k", RULES, cost=40, ttl=30, id="req-1") as hold:
         assert hold.id == "req-1" and hold.settle(cost=1)
@@ -62,7 +62,7 @@ def test_its_cost_is_corrected_or_given_back(server: Server) -> None:
     assert left(server) == 90 and left(server, rule="slots:1") == 1, "an error settles too"
 
 
-def test_whoever_loses_a_hold_is_told(newest: Server) -> None:
+def test_a_lost_hold_is_reported(newest: Server) -> None:
     limiter = newest.limiter()
     with limiter.hold("k", "slots:1", ttl=0.3) as hold:
         limiter.settle("k", hold.id)
@@ -100,7 +100,7 @@ def test_a_turn_in_line(server: Server) -> None:
     assert 0.2 < time.monotonic() - began < 4
 
 
-def test_waiting_holds_up_nobody_else_and_its_time_out_is_long_enough(newest: Server) -> None:
+def test_a_wait_delays_no_other_command_and_has_a_longer_time_out(newest: Server) -> None:
     limiter = RateLimiter(redis.Redis(port=newest.port, socket_timeout=0.5))
     with limiter.hold("k", "slots:1", ttl=30) as first:
         got: list[Report] = []
@@ -119,7 +119,7 @@ def test_waiting_holds_up_nobody_else_and_its_time_out_is_long_enough(newest: Se
     assert got[0].allowed
 
 
-def test_who_is_sent_away_waits_again(newest: Server) -> None:
+def test_an_unblocked_client_waits_again(newest: Server) -> None:
     limiter = newest.limiter()
     limiter.check("k", "1/s")
 
@@ -161,7 +161,7 @@ async def test_a_cancelled_task_leaves_the_line(server: Server) -> None:
         await limiter.check("k", "1/h")
         task = asyncio.create_task(limiter.wait("k", "1/h", 3600))
         other = asyncio.create_task(limiter.wait("k2", "1/300ms", 5))
-        assert (await other).allowed, "each waits on a connection of its own"
+        assert (await other).allowed, "each wait has its own connection"
         await asyncio.to_thread(until, lambda: waiting(server) == 1)
         task.cancel()
         await asyncio.to_thread(until, lambda: waiting(server) == 0)
@@ -172,7 +172,7 @@ async def test_a_cancelled_task_leaves_the_line(server: Server) -> None:
             await (await again).settle()
 
 
-async def test_a_cluster_lets_wait_where_the_key_is(cluster: list[Server]) -> None:
+async def test_a_wait_goes_to_the_node_of_its_key(cluster: list[Server]) -> None:
     port = cluster[0].port
     limiter = RateLimiter(redis.RedisCluster(host="127.0.0.1", port=port))
     async with redis.asyncio.RedisCluster(host="127.0.0.1", port=port) as client:
@@ -190,7 +190,7 @@ async def test_holds_without_the_server(stopped: Server) -> None:
         with pytest.raises(Denied), local.hold("k", "slots:1", ttl=30):
             pass
         time.sleep(0.5)
-        assert not hold.lost.is_set(), "it is renewed here"
+        assert not hold.lost.is_set(), "this process renews it"
     with local.hold("k", "slots:1", ttl=30):
         pass
     with pytest.raises(Denied), RateLimiter.from_url(stopped.url, outage="deny").hold("k", "slots:1", ttl=30):
@@ -222,7 +222,7 @@ async def test_a_server_that_hangs_ends_a_wait_long_before_its_deadline(newest: 
         asyncio.create_task(asyncio.to_thread(limiter.wait, "k", "1/50s", 60)),
         asyncio.create_task(async_limiter.wait("k", "1/50s", 60)),
     ]
-    await asyncio.sleep(5.5)  # it is asked once meanwhile
+    await asyncio.sleep(5.5)  # meanwhile each limiter asks the server once
     assert waiting(newest) == 2
     with newest.paused():
         answers = await asyncio.gather(*waits)
@@ -233,7 +233,7 @@ async def test_a_server_that_hangs_ends_a_wait_long_before_its_deadline(newest: 
 
 @pytest.mark.parametrize("outage", ["raise", "allow", "deny", "local"])
 async def test_a_hold_that_had_no_reply_is_given_back(newest: Server, outage: Any) -> None:
-    """The server takes it later, when its work is done under another answer."""
+    """The server takes the hold later, when the block has ended under another answer."""
     limiter = RateLimiter.from_url(newest.url, outage=outage)
     async_limiter = AsyncRateLimiter.from_url(newest.url, outage=outage)
 
@@ -258,7 +258,7 @@ async def test_a_hold_that_had_no_reply_is_given_back(newest: Server, outage: An
 
 @pytest.mark.parametrize("outage", ["raise", "local"])
 async def test_holds_without_a_reply_are_given_back_when_the_server_is_back(newest: Server, outage: Any) -> None:
-    """The limiter has stopped asking by then: what it gives back waits for the server."""
+    """The limiter has stopped asking by then: its settlements wait for the server."""
     limiter = RateLimiter.from_url(newest.url, outage=outage, timeout=1)
     async_limiter = AsyncRateLimiter.from_url(newest.url, outage=outage, timeout=1)
 
@@ -277,7 +277,7 @@ async def test_holds_without_a_reply_are_given_back_when_the_server_is_back(newe
         blocks = [work for _ in range(4) for work in (asyncio.to_thread(block), async_block())]
         await asyncio.gather(*blocks, return_exceptions=True)
         assert limiter.away and async_limiter.away
-        await asyncio.sleep(2)  # the first attempts to give back fail; a longer pause is as good
+        await asyncio.sleep(2)  # the first attempts to give back fail; a longer pause does no harm
     await asyncio.to_thread(until, lambda: settled(newest) == before + 8)
     assert left(newest, rule="slots:9") == 9
     await async_limiter.aclose()

@@ -1,4 +1,4 @@
-"""What clients are told, for given reports."""
+"""The header fields of given reports."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ def rule(**numbers: Any) -> RuleReport:
         ({"denies": True, "wait_ms": -1, "next_ms": 900, "remaining": 0}, '"api";r=0'),
     ],
 )
-def test_t_is_the_time_until_there_is_more(numbers: dict[str, Any], state: str) -> None:
+def test_t_is_the_time_until_more_is_left(numbers: dict[str, Any], state: str) -> None:
     report = Report("limited" if numbers.get("denies") else "allowed", 0, (rule(**numbers),))
     assert fields(report)["RateLimit"] == state
 

@@ -1,4 +1,4 @@
-"""Leases: the book of one at given times, and real ones."""
+"""Leases: a book at given times, and leases of real servers."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ def test_units_are_handed_out_until_they_are_used_up_or_half_the_time_is_over() 
     book.open("b", 1, granted(4), 1)
     assert book.hand_out(1, 1.9) == Reply("allowed", 150, 2, 0, 100)
     assert not book.is_due(1.9) and book.is_due(2)
-    assert book.hand_out(1, 2) is None, "its hold must not end before it is settled"
+    assert book.hand_out(1, 2) is None, "the lease must be settled before its hold ends"
     assert book.close(2) == ("b", 2)
 
 
@@ -53,7 +53,7 @@ def test_a_denial_holds_until_its_wait_is_over() -> None:
     book = Book(2, 100)
     book.open("a", 5, Reply("limited", 150, 0, 300, 900, 0), 0)
     assert book.hand_out(5, 0.1) == Reply("limited", 150, 0, 200, 800, 0, "denial")
-    assert book.hand_out(4, 0.1) is None, "fewer may pass"
+    assert book.hand_out(4, 0.1) is None, "a lower cost may pass"
     assert book.hand_out(5, 0.3) is None
 
 
@@ -62,7 +62,7 @@ def left(server: Server) -> int:
         return client.execute_command("RL.PEEK", "k", "100/h")[2]
 
 
-def test_what_is_left_of_a_lease_comes_back(server: Server) -> None:
+def test_unused_units_of_a_lease_come_back(server: Server) -> None:
     with Lease(server.limiter(), "k", "100/h") as lease:
         assert sum(lease.take().allowed for _ in range(20)) == 20
         assert left(server) <= 80
@@ -81,7 +81,7 @@ async def test_leases_with_asyncio(server: Server) -> None:
     with server.client() as client:
         calls = client.info("commandstats")["cmdstat_rl.check"]["calls"]
     # How fast a lease grows depends on how fast the server answers.
-    assert calls < len(answers), "a lease serves many"
+    assert calls < len(answers), "a lease serves many requests"
 
 
 async def test_an_idle_lease_is_settled_before_it_ends(newest: Server) -> None:

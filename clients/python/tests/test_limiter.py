@@ -63,7 +63,7 @@ def test_a_request_passes_through_one_of_several_keys(server: Server, protocol: 
         limiter.check_any([])
 
 
-async def test_the_same_with_asyncio(server: Server) -> None:
+async def test_commands_with_asyncio(server: Server) -> None:
     async with server.async_limiter() as limiter:
         assert (await limiter.check("a", "3/m", cost=2)).remaining == 1
         assert (await limiter.peek("a", "3/m")).allowed
@@ -75,7 +75,7 @@ async def test_the_same_with_asyncio(server: Server) -> None:
         assert await limiter.call("RL.INFO", "a") is None
 
 
-def test_a_cluster_is_asked_where_the_key_is(cluster: list[Server]) -> None:
+def test_a_check_goes_to_the_node_of_its_key(cluster: list[Server]) -> None:
     limiter = RateLimiter(RedisCluster(host="127.0.0.1", port=cluster[0].port))
     for i in range(30):
         assert limiter.check(f"user:{i}", "2/m").remaining == 1
@@ -118,7 +118,7 @@ def test_keys_are_asked_for_separately_and_a_denial_gives_back(cluster: list[Ser
     assert limiter.check_all(LIMITS).allowed
     denied = limiter.check_all(LIMITS)
     assert (denied.verdict, denied.key) == ("limited", "user:42")
-    assert limiter.peek("ip:203.0.113.9", "5/m").remaining == 3, "what the denial had consumed is back"
+    assert limiter.peek("ip:203.0.113.9", "5/m").remaining == 3, "the denied request's units are back"
     limiter.call("RL.BLOCK", "user:42")
     assert limiter.check_all(LIMITS).verdict == "blocked"
     assert limiter.peek("ip:203.0.113.9", "5/m").remaining == 3
@@ -127,15 +127,16 @@ def test_keys_are_asked_for_separately_and_a_denial_gives_back(cluster: list[Ser
         limiter.check_all(LIMITS, cost=(1, 5))
 
 
-def test_what_a_denial_gives_back_is_its_own(newest: Server) -> None:
-    """A refund without identity took the newest units, which may be of the next window."""
+def test_a_denial_gives_back_its_own_units(newest: Server) -> None:
+    """A refund without a hold would take the newest units, which may be of the next window."""
     limiter, other = newest.limiter(separately=True), newest.limiter()
     limiter.call("RL.BLOCK", "user")
     send = limiter._sender.send
     for rule in ("5/4s", "window:5/4s", "fixed:5/4s"):
 
         def wait(command: Command, rule: str = rule) -> Any:
-            """Before the second key is asked for, what the first was charged counts no more, and others are charged."""
+            """Before the second key is checked, the first one's charge ends, and another client charges the first
+            key."""
             if "user" in command.words:
                 until(lambda: other.peek(rule, rule).remaining == 5)
                 assert other.check(rule, rule, cost=5).allowed

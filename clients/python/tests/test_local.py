@@ -87,7 +87,7 @@ def test_slots_are_free_when_holds_end() -> None:
 
     assert hold("a", 0, 10).allowed and hold("b", 200, 10, True).allowed
     assert hold("c", 300).wait_ms == 700
-    assert hold("a", 400, 10).allowed, "the same again takes nothing"
+    assert hold("a", 400, 10).allowed, "a repeat takes nothing"
     assert here.renew("k", "a", 1000, 900) and not here.renew("k", "x", 1000, 900)
     assert hold("c", 1300).allowed, "b has lapsed, and its units are back"
     assert hold("c", 1300).rules[1].remaining == 89
@@ -97,7 +97,7 @@ def test_slots_are_free_when_holds_end() -> None:
     assert hold("e", 1400, 0).rules[1].remaining == 96
 
 
-def test_the_key_that_was_not_asked_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_key_evicts_the_least_recently_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "MOST_KEYS", 2)
     here = limiter()
     for key in ("a", "b", "a", "c"):

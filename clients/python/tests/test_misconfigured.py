@@ -25,7 +25,7 @@ SHARED = json.loads((servers.ROOT / "clients/cases/errors.json").read_text())["c
 
 @pytest.mark.parametrize("case", SHARED, ids=lambda case: case["reply"])
 @pytest.mark.parametrize("parser", [redis.connection.DefaultParser, valkey.connection.DefaultParser])
-def test_errors_say_the_same_in_all_languages(case: dict[str, str], parser: Any) -> None:
+def test_errors_are_judged_alike_in_all_languages(case: dict[str, str], parser: Any) -> None:
     error = parser.parse_error(case["reply"])
     assert is_outage(error) == (case["is"] != "fault") and advice_on(error) == case.get("advice")
 
@@ -152,7 +152,7 @@ def test_the_server_is_asked_again_when_it_is_set_right(newest: Server) -> None:
         servers.until(lambda: limiter.check("a", "9/m").source == "server")
         assert not limiter.away
         client.execute_command("ACL", "SETUSER", "late", "-@ratelimit")
-        assert limiter.check("a", "1/m").source == "local" and len(told) == 1, "once a minute"
+        assert limiter.check("a", "1/m").source == "local" and len(told) == 1, "one report a minute"
 
 
 async def test_a_command_that_the_application_misspells_stops_no_limit(newest: Server) -> None:
@@ -168,7 +168,7 @@ async def test_a_command_that_the_application_misspells_stops_no_limit(newest: S
         assert not limiter.away and not asynchronous.away and not told
 
 
-async def test_a_right_that_only_another_command_lacks_stops_no_limit(newest: Server) -> None:
+async def test_a_missing_right_to_another_command_stops_no_limit(newest: Server) -> None:
     told: list[MisconfiguredEvent] = []
     with newest.client() as client:
         without = ("-rl.reset", "-rl.refund", "-rl.settle", "-rl.renew", "-rl.pause")

@@ -72,7 +72,7 @@ def test_a_holds_names_are_those_of_all_languages(limiter: RateLimiter | AsyncRa
 
 
 @pytest.mark.parametrize("twins", [(RateLimiter, AsyncRateLimiter), (Lease, AsyncLease), (Hold, AsyncHold)])
-def test_what_is_asynchronous_takes_the_same(twins: tuple[type, type]) -> None:
+def test_asynchronous_methods_take_the_same_arguments(twins: tuple[type, type]) -> None:
     one, other = ({name: member for name, member in vars(twin).items() if callable(member)} for twin in twins)
     both = {name for name in one.keys() & other.keys() if not name.startswith("_")} - {"run"}
     assert {"take", "settle", "check"} & both

@@ -1,4 +1,4 @@
-"""The oldest redis-py that the package takes, and one between that and the newest."""
+"""Tests of the package with the oldest redis-py that it takes, and with one between that and the newest."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ TESTS = ["test_limiter.py", "test_saturation.py", "test_cancelled.py"]
 
 
 @pytest.mark.parametrize("pin", [pin for pin in PINS if pin.startswith("redis==")])
-def test_an_older_redis_py_does_as_well(pin: str) -> None:
+def test_the_package_works_with_an_older_redis_py(pin: str) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(OLDER / pin), *sys.path])}
     env["RATELIMIT_ONLY"] = servers.NAMES[-1]
     version = [sys.executable, "-B", "-c", "import redis; print(redis.__version__)"]

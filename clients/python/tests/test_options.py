@@ -1,4 +1,4 @@
-"""What an application gives is tested when it gives it."""
+"""An application's arguments are tested at once."""
 
 import subprocess
 import sys
@@ -86,7 +86,7 @@ class Later:
 
 
 @pytest.mark.parametrize("rules", ["5", "5 per minute", "log:/m", ["5/m", "10/s 20/m"], "slots:"])
-def test_what_is_surely_no_rule_is_refused_at_once(rules: Any) -> None:
+def test_texts_that_are_no_rules_are_refused_at_once(rules: Any) -> None:
     limiter, asynchronous = RateLimiter(redis.Redis()), AsyncRateLimiter(redis.asyncio.Redis())
     makes: list[Callable[[], object]] = [
         lambda: RateLimitMiddleware(None, asynchronous, rules),  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def test_options_of_the_middleware(options: dict[str, Any], message: str) -> Non
 
 
 @pytest.mark.parametrize("ttl", [0, -1, "30", float("nan"), 366 * 86_400 + 1])
-def test_a_hold_lasts(ttl: Any) -> None:
+def test_the_ttl_of_a_hold_is_bounded(ttl: Any) -> None:
     for limiter in (RateLimiter(redis.Redis()), AsyncRateLimiter(redis.asyncio.Redis())):
         with pytest.raises(
             (TypeError, ValueError), match=r"ttl is .*, expected seconds above 0 and at most 31,622,400"

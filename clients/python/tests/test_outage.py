@@ -21,7 +21,7 @@ import servers
 from rl_limits import AsyncRateLimiter, Limit, OutageEvent, RateLimiter, is_outage
 from servers import Server
 
-#: What a request may cost while the server is asked: the time-out, and a busy machine.
+#: How long a request may take while the limiter asks the server: the time-out, and some time for a busy machine.
 SOON_S = 0.25 + 0.75
 
 
@@ -52,7 +52,7 @@ def test_a_limiter_in_the_process_stands_in(away: str) -> None:
 
 
 @pytest.mark.parametrize("outage, verdict, wait_ms", [("allow", "allowed", 0), ("deny", "limited", 1000)])
-def test_all_pass_or_none_if_that_is_chosen(away: str, outage: Any, verdict: str, wait_ms: int) -> None:
+def test_allow_passes_all_requests_and_deny_none(away: str, outage: Any, verdict: str, wait_ms: int) -> None:
     limiter = RateLimiter.from_url(away, outage=outage)
     for answer in (limiter.check("a", "2/m"), limiter.check_all([Limit("a", "2/m")])):
         assert (answer.verdict, answer.wait_ms, answer.source) == (verdict, wait_ms, "outage")
@@ -121,7 +121,7 @@ def test_faults_of_a_request_are_raised_whatever_was_chosen(newest: Server) -> N
                 with pytest.raises(Exception) as raised:
                     limiter.check(key, rule)
                 assert not is_outage(raised.value)
-        assert limiter.check("a", "5/m").source == "server", "they are no reason to stop asking"
+        assert limiter.check("a", "5/m").source == "server", "faults are no reason to stop asking"
 
 
 @pytest.mark.parametrize("code", outages.REPLIES)
@@ -137,7 +137,7 @@ def test_a_reply_that_the_server_cannot_serve_now_is_an_outage(code: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["UNBLOCKED x", "internal error, see the log"])
-def test_other_replies_are_told_by_their_text(text: str) -> None:
+def test_other_outages_are_recognized_by_their_text(text: str) -> None:
     assert is_outage(redis.ResponseError(text)) and is_outage(valkey.ResponseError(text))
     assert not is_outage(redis.ResponseError("rule 'BUSY ': no such algorithm")) and not is_outage(ValueError(text))
 
@@ -169,7 +169,7 @@ async def test_a_cluster_whose_nodes_are_all_dead(library: Any, name: str) -> No
         assert limiter.check("a", "5/m").source == (await async_limiter.check("a", "5/m")).source == "outage"
         with pytest.raises(Exception) as raised:
             getattr(library, f"{name}Cluster")(host="127.0.0.1", port=nodes[0].port)
-        assert is_outage(raised.value), "that of the constructor as well"
+        assert is_outage(raised.value), "the constructor's error is an outage, too"
         await aio.aclose()
 
 

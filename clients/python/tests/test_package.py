@@ -1,4 +1,4 @@
-"""What would be published, and what an empty environment makes of it."""
+"""The files that would be published, and whether they work in an empty environment."""
 
 import ast
 import os
@@ -27,7 +27,7 @@ print(RateLimiter.from_url("{url}", outage="local").check("login:42", ["5/15m", 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`python -m build`, with the hatchling that is here."""
+    """`python -m build`, with the installed hatchling."""
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, "-B", "-m", "build", "--no-isolation", "--outdir", folder, CLIENT], check=True)
     return folder
@@ -59,7 +59,7 @@ def test_it_works_in_an_empty_environment(built: Path, tmp_path: Path, newest: S
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     python = tmp_path / "venv/bin/python"
     empty = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    # Only redis-py is at hand, which finds out what else the package would need.
+    # Only redis-py can be installed, so any other dependency would fail.
     pip = ["-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--find-links", WHEELS]
     subprocess.run([sys.executable, *pip, wheel], env=empty, check=True)
     code = FIRST_STEPS.format(url=newest.url)

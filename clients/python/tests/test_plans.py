@@ -40,7 +40,7 @@ def test_a_denied_customer_who_buys_passes_within_a_second(selling: Server) -> N
     limits = [Limit("a", FREE)]
     assert [limiter.check_all(limits).source for _ in range(3)] == ["server", "server", "denial"]
     limiter.plan("a", "pro")
-    assert limiter.check_all(limits).allowed, "who sells it asks at once"
+    assert limiter.check_all(limits).allowed, "the limiter that sold the plan asks at once"
     limiter.unplan("a")
     assert [limiter.check_all(limits).source for _ in range(2)] == ["server", "denial"]
     seller.plan("a", "pro")

@@ -40,7 +40,7 @@ def run(code: str, server: Server, **given: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("code", [LIMITER, ANY, HOLD, UPSTREAM])
-def test_what_is_printed_is_what_a_comment_says(server: Server, code: str) -> None:
+def test_programs_print_what_their_comments_say(server: Server, code: str) -> None:
     printed = io.StringIO()
     with redirect_stdout(printed):
         run(code, server)

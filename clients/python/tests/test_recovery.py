@@ -20,7 +20,8 @@ BACK_S = 1.1 + 0.9
 
 
 class Relay:
-    """Between a client and its server. What it drops stays open, and is answered no more, as if the host were gone."""
+    """Stands between a client and its server. Dropped connections stay open without answers, as if the host were
+    gone."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -114,7 +115,7 @@ async def test_the_first_try_connects_anew_with_asyncio(newest: Server) -> None:
             assert await at_once(20) == {"server"}, "no connection of the time before is left"
 
 
-async def test_what_is_under_way_when_the_limiter_stops_asking_is_answered_at_once(newest: Server) -> None:
+async def test_commands_under_way_end_when_the_limiter_stops_asking(newest: Server) -> None:
     async with AsyncRateLimiter.from_url(newest.url, outage="allow", timeout=5) as limiter:
         await limiter.check("k", "5/m")
         with newest.paused():
@@ -126,8 +127,8 @@ async def test_what_is_under_way_when_the_limiter_stops_asking_is_answered_at_on
             assert time.monotonic() - began_s < 2, "their time-outs are longer"
 
 
-async def test_a_try_that_waits_in_line_keeps_no_other_waiting(newest: Server) -> None:
-    """Where all ask by waits, too."""
+async def test_a_try_that_waits_in_line_delays_no_other_request(newest: Server) -> None:
+    """Even if all requests wait in line."""
     async with newest.async_limiter(outage="allow") as limiter, limiter.hold("jobs", "slots:1", ttl=60):
         stop(limiter)
         await asyncio.sleep(limiter.core.breaker.PAUSE_S + 0.01)

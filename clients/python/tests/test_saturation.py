@@ -1,4 +1,4 @@
-"""More at once than there are connections: this process's own load, which is no outage."""
+"""More requests at once than connections: the process's own load, which is no outage."""
 
 import asyncio
 import threading
@@ -109,7 +109,7 @@ async def test_a_pool_that_others_use_up_is_waited_for(newest: Server) -> None:
     await client.aclose()
 
 
-async def test_nobody_waits_for_ever_and_nobody_passes(newest: Server) -> None:
+async def test_requests_without_a_connection_end_and_do_not_pass(newest: Server) -> None:
     told: list[OutageEvent] = []
     options: Any = {"outage": "allow", "on_outage": told.append, "queue_timeout": 0.2}
     plain = redis.Redis(port=newest.port, max_connections=1)
@@ -170,7 +170,7 @@ async def test_a_busy_loop_is_no_outage(newest: Server) -> None:
             assert (await check).source == "server"
 
 
-async def test_what_waits_for_its_place_is_answered_when_the_limiter_stops_asking(newest: Server) -> None:
+async def test_waits_for_a_place_end_when_the_limiter_stops_asking(newest: Server) -> None:
     async with AsyncRateLimiter.from_url(newest.url, outage="allow") as limiter:
         await in_tasks(limiter, 50)
         with newest.paused():
@@ -192,7 +192,7 @@ async def test_storages_of_limits_wait_too(newest: Server) -> None:
         assert sum(hits) == 50
 
 
-async def test_replies_of_errors_add_places_as_others_do() -> None:
+async def test_error_replies_add_places() -> None:
     places = AsyncPlaces(50, 5)
     for reply in (redis.ResponseError("WRONGTYPE"), redis.ConnectionError("gone")):
         for _ in range(AsyncPlaces.STEP * AsyncPlaces.FIRST):

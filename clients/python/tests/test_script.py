@@ -124,7 +124,7 @@ def test_a_denial_gives_back_what_other_keys_were_charged(plain: Server) -> None
     denied = limiter.check_all(limits, cost={"in": 4, "": 1})
     assert (denied.verdict, denied.key, denied.rules[0].denies) == ("limited", "user", True)
     left = [limiter.peek("ip", rule).remaining for rule in limits[0].rules]
-    assert left == [4, 5, 7], "what the denial had consumed is back"
+    assert left == [4, 5, 7], "the denied request's units are back"
     with pytest.raises(ValueError, match="given twice"):
         limiter.check_all([limits[0], limits[0]])
     with pytest.raises(Exception, match="5/x"):
@@ -211,8 +211,8 @@ def needing(limiter: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-async def test_what_needs_the_module_is_refused_at_once() -> None:
-    """Nothing is sent, and no outage is seen: there is no server."""
+async def test_calls_that_need_the_module_are_refused_at_once() -> None:
+    """There is no server: a command that was sent would be an outage."""
     limiter = RateLimiter(Redis(port=1), engine="script", outage="allow")
     asynchronous = AsyncRateLimiter("no client", engine="script", outage="allow")
     for what, call in needing(limiter).items():

@@ -1,4 +1,4 @@
-"""What limits' own tests (limits_own.py) do not ask: every server, blocks, prefixes, Flask-Limiter and SlowAPI."""
+"""What limits' own tests (limits_own.py) leave out: every server, blocks, prefixes, Flask-Limiter and SlowAPI."""
 
 import time
 from types import SimpleNamespace
@@ -127,6 +127,6 @@ def test_flask_limiter_without_the_server(stopped: Server, strategy: str, outage
     assert [client.get("/").status_code for _ in range(3)] == codes
 
 
-def test_a_limiter_that_is_made_already(newest: Server) -> None:
+def test_a_storage_takes_a_limiter_of_the_application(newest: Server) -> None:
     store = RateLimitStorage("ratelimit+redis://", limiter=RateLimiter(Valkey(port=newest.port)))
     assert (store.incr("k", 60), store.get("k")) == (1, 1)

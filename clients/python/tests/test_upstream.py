@@ -194,7 +194,7 @@ def test_a_pause_that_others_end_is_not_remembered(newest: Server) -> None:
         assert check().source == "server"
         limiter.pause("k", 60)
         assert not limiter.check("k", "5/m").allowed and limiter.resume("k")
-        assert limiter.check("k", "5/m").source == "server", "who ends it asks at once"
+        assert limiter.check("k", "5/m").source == "server", "the limiter that ends the pause asks at once"
         limiter.reset("k")
 
 

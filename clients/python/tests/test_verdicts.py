@@ -1,5 +1,5 @@
-"""No check ever gets the verdict of another key: each key has a limit of its own, while nodes stall and die, and tasks
-are cancelled amid their commands."""
+"""No check ever gets the verdict of another key, even while nodes stall and die, and tasks are cancelled amid their
+commands. Each key has another limit, so its replies can be told apart."""
 
 import asyncio
 import random
@@ -32,7 +32,7 @@ def rule_of(n: int) -> str:
 
 
 class Seen:
-    """The answers, and what is wrong with them."""
+    """The number of right answers, and the wrong answers."""
 
     def __init__(self) -> None:
         self.right = 0
@@ -47,7 +47,8 @@ class Seen:
 
 
 def disturb(nodes: list[Server], until_s: float) -> None:
-    """Stalls one node or two for longer than the time-outs, again and again; the last of them dies half-way."""
+    """Stalls one of the first two nodes, or both, for longer than the time-outs, again and again. After half of the
+    time the last node dies."""
     half_s = (time.monotonic() + until_s) / 2
     while time.monotonic() < until_s:
         with ExitStack() as stalled:

@@ -1,4 +1,4 @@
-//! What docs/operate/outages.md says about this client:
+//! Measures the figures of docs/operate/outages.md for this client:
 //!
 //! ```text
 //! cargo bench --all-features -- outages   # what a request costs while the server is away
@@ -39,7 +39,7 @@ async fn main() {
     }
 }
 
-/// A state of the server, and how it comes about.
+/// A state of the server, and a function that brings it about.
 type Scene = (&'static str, fn(&mut Server));
 
 async fn outages() {
@@ -79,7 +79,7 @@ async fn ask(limiter: &RateLimiter) -> RedisResult<()> {
     limiter.check(("k", RULE)).await.map(drop)
 }
 
-/// What the layer did before it had a limiter: a time-out of 250 ms, and no breaker.
+/// Asks by the crate `redis` alone, with a time-out of 250 ms and no breaker.
 async fn ask_alone(mut redis: impl ConnectionLike) -> RedisResult<()> {
     let (command, late) = (cmd("RL.CHECK").arg("k").arg(RULE).clone(), io::ErrorKind::TimedOut);
     let asking = redis.req_packed_command(&command);
@@ -141,7 +141,8 @@ fn checks(
     limiters.into_iter().map(check).collect()
 }
 
-/// Answers a second, and what passed as a part of the limit: its rate for that time, and its burst.
+/// Prints the answers a second, and the units that passed as a part of those that the limit allows:
+/// the rate times the time, and the burst.
 async fn measure<F>(
     name: &str,
     takes: Vec<impl Fn() -> F + Send + 'static>,

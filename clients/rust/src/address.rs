@@ -1,11 +1,11 @@
-//! Whom an address stands for.
+//! Whom to count at an address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whom to count at an address: an IPv4 address itself, also one that is mapped (`::ffff:0:0/96`) or
-/// translated (`::ffff:0:0:0/96`, `64:ff9b::/96`) to IPv6; of an IPv6 address the network that this
-/// number of bits, usually 64 and at most 128, tells apart, because one client has all of a network's
-/// addresses. The text is that of RFC 5952.
+/// Whom to count at an address: an IPv4 address itself, also if it is mapped (`::ffff:0:0/96`) or
+/// translated (`::ffff:0:0:0/96`, `64:ff9b::/96`) to IPv6; for any other IPv6 address its network,
+/// because one client has all of a network's addresses. `prefix` is the length of the network's
+/// prefix, usually 64 and at most 128. The text is written as in RFC 5952.
 ///
 /// ```
 /// use tower_redis_ratelimit::network_of;
@@ -34,8 +34,9 @@ pub fn network_of(address: IpAddr, prefix: u8) -> String {
     format!("{}/{prefix}", Ipv6Addr::from(network))
 }
 
-/// Whom to count at an address in text, such as that of a proxy's field, with or without a port: see
-/// [`network_of`]. What is no address stands for itself, and nothing for `unknown`.
+/// Whom to count at an address in text, such as that of a proxy's field, with or without a port:
+/// see [`network_of`]. A text that is no address is returned as it is, and an empty one as
+/// `unknown`.
 ///
 /// ```
 /// use tower_redis_ratelimit::network;

@@ -1,4 +1,4 @@
-//! Asks the server, and answers what it does not decide.
+//! Asks the server, and answers checks that the server does not decide.
 
 use std::io;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::script::{Script, has_forgotten, needs_module};
 use crate::server::{Connection, Opener};
 use crate::within::within;
 
-/// For how long [`Outage::Deny`] asks to wait.
+/// The wait that [`Outage::Deny`] answers.
 const DENIED: Duration = Duration::from_secs(1);
 
 pub struct Asker {
@@ -28,10 +28,10 @@ pub struct Asker {
     pub outage: Outage,
     pub timeout: Duration,
     pub queue_timeout: Duration,
-    /// As many commands may be under way.
+    /// A place for each command that may be under way.
     pub places: Semaphore,
     pub separately: bool,
-    /// What decides instead of the module.
+    /// The script, if it decides instead of the module.
     pub script: Option<Script>,
     pub breaker: Breaker,
     pub events: Events,
@@ -54,8 +54,8 @@ impl Asker {
         self.told(asking, answer)
     }
 
-    /// Sends another command than a check. That the server does not know it, or forbids it, says nothing of
-    /// checks.
+    /// Sends a command that is no check. If the server does not know it, or forbids it, that says
+    /// nothing of checks.
     pub async fn call(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
         let (asking, answer) = self.answer(command, key).await?;
         match answer {
@@ -64,7 +64,7 @@ impl Asker {
         }
     }
 
-    /// The error of what the script cannot do.
+    /// An error if the engine is the script, which cannot do this.
     pub fn need_module(&self, what: &str) -> RedisResult<()> {
         if self.script.is_some() { Err(needs_module(what)) } else { Ok(()) }
     }
@@ -109,7 +109,7 @@ impl Asker {
         self.in_time(self.connection.send(command, key)).await
     }
 
-    /// The right to have a command under way. All who wait for it are answered when the breaker opens.
+    /// The right to have a command under way. All waits for it end when the breaker opens.
     async fn place(&self) -> RedisResult<SemaphorePermit<'_>> {
         let opens = self.breaker.opens();
         self.breaker.rest(Instant::now())?;
@@ -131,7 +131,7 @@ impl Asker {
         io::Error::new(io::ErrorKind::TimedOut, why).into()
     }
 
-    /// Bounds what the server does by the limiter's time-out.
+    /// Bounds the server's answer by the limiter's time-out.
     pub async fn in_time<T>(&self, asking: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
         within(self.timeout, asking).await.unwrap_or_else(|| Err(self.late()))
     }
@@ -200,7 +200,7 @@ impl Asker {
     }
 }
 
-/// Which reply to ask for.
+/// The kind of reply to ask for.
 pub trait Decides: Answer {
     const FULL: bool;
 }

@@ -1,4 +1,4 @@
-//! A map of bounded size, which forgets the keys that were not asked for longest.
+//! A map of bounded size, which forgets keys that have not been used for long.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -58,7 +58,7 @@ impl Breaker {
         self.state().is_open()
     }
 
-    /// The last outage, if nobody may ask the server now.
+    /// The last outage as an error, if nobody may ask the server now.
     pub fn rest(&self, now: Instant) -> Result<(), RedisError> {
         self.state().rest(now).map_or(Ok(()), |error| Err(error.clone()))
     }
@@ -74,7 +74,7 @@ impl Breaker {
         Ok(Try { breaker: self, is_only })
     }
 
-    /// Ends when the breaker opens, even if that happens before this is polled.
+    /// Ends when the breaker opens, even if it opens before the first poll.
     pub fn opens(&self) -> Notified<'_> {
         self.opens.notified()
     }
@@ -107,7 +107,7 @@ impl Try<'_> {
     /// An outage.
     pub fn failed(self, now: Instant, error: &RedisError) -> Option<Change> {
         let mut state = self.breaker.state();
-        // What fails later, such as a wait, does not put off the next try.
+        // A later failure, such as that of a wait, does not delay the next try.
         if self.is_only || !state.is_open() {
             state.last = now.checked_add(PAUSE).map(|retry_at| (error.clone(), retry_at));
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_after_the_third_outage_does_not_put_off_the_next_try() {
+    fn failures_after_the_third_outage_do_not_delay_the_next_try() {
         let (breaker, start) = (Breaker::default(), Instant::now());
         let [first, second, third, wait, other] = [(); 5].map(|()| breaker.enter(start).unwrap());
         for one in [first, second, third] {

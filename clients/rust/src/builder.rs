@@ -1,4 +1,4 @@
-//! How a limiter is made.
+//! Makes a limiter.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -136,20 +136,20 @@ impl Builder {
         Self { concurrency: most, ..self }
     }
 
-    /// How long a command may wait for its place: 5 s by default; zero for not at all. Then its error says
-    /// that this process [is saturated](crate::is_saturated), which is no outage.
+    /// How long a command may wait for its place: 5 s by default; zero for not at all. After that
+    /// its error says that this process [is saturated](crate::is_saturated), which is no outage.
     pub fn queue_timeout(self, longest: Duration) -> Self {
         Self { queue_timeout: longest, ..self }
     }
 
-    /// This process is one of this number, which is 1 by default: under [`Outage::Local`] it keeps to its
-    /// part of every limit, but has at least one unit.
+    /// The number of processes that share each limit: 1 by default. Under [`Outage::Local`] this
+    /// process keeps to its part of every limit, and has at least one unit.
     pub fn processes(self, processes: u32) -> Self {
         Self { processes, ..self }
     }
 
-    /// The names and rules of policies under [`Outage::Local`]. A policy that is not given limits nothing
-    /// then.
+    /// The names and rules of policies under [`Outage::Local`]. A policy that is missing here
+    /// limits nothing.
     pub fn policies<N: Into<String>, R: Into<Rules>>(
         mut self,
         policies: impl IntoIterator<Item = (N, R)>,
@@ -158,16 +158,16 @@ impl Builder {
         self
     }
 
-    /// Hears when the limiter stops asking the server for a second after three outages in a row,
-    /// and when that is over. Without a listener the log has both.
+    /// Called when the limiter stops asking the server for a second after three outages in a row,
+    /// and when it asks again. Without a listener the log has both.
     pub fn on_outage(mut self, listener: impl Fn(&OutageEvent) + Send + Sync + 'static) -> Self {
         self.events.on_outage = Some(Arc::new(listener));
         self
     }
 
-    /// Hears of a server that answers but does not limit, since it lacks the module, or this client the
-    /// password or the rights: at once, and then once a minute while it lasts. Without a listener the log
-    /// has an error. Checks are answered as in an outage meanwhile.
+    /// Called when the server answers but does not limit, because it lacks the module, or this
+    /// client lacks the password or the rights: at once, and then once a minute while that lasts.
+    /// Without a listener the log has an error. Meanwhile checks are answered as in an outage.
     pub fn on_misconfigured(
         mut self,
         listener: impl Fn(&MisconfiguredEvent) + Send + Sync + 'static,
@@ -183,16 +183,17 @@ impl Builder {
         Self { separately, ..self }
     }
 
-    /// Remembers up to this number of denials, and answers them until their wait is over. Until then
-    /// the limiter sees no operator's pardon, no refund and no raised limit of others, and the server
-    /// does not count those denials.
+    /// Remembers up to this number of denials, and answers them until their wait is over. Until
+    /// then the limiter does not see that an operator pardons a key, or that another process
+    /// refunds units or raises a limit, and the server does not count those denials.
     pub fn remember_denials(self, most: usize) -> Self {
         Self { remembered: most, ..self }
     }
 
     /// Who decides: by default the module. The script is for servers that load no module. With it
-    /// [`RateLimiter::check_all`] asks key by key, as with [`Self::separately`], and gives back by refunds,
-    /// which take the newest units. What needs the module, such as holds, is an error.
+    /// [`RateLimiter::check_all`] asks key by key, as with [`Self::separately`], and gives back by
+    /// refunds, which take the newest units. A call that needs the module, such as
+    /// [`RateLimiter::hold`], is an error.
     pub fn engine(self, engine: Engine) -> Self {
         Self { engine, ..self }
     }
@@ -200,7 +201,8 @@ impl Builder {
     /// The limiter.
     ///
     /// # Errors
-    /// An option of zero that must be more, a concurrency that is too high, or a policy whose rules cannot be read.
+    /// An option that is zero but must be more, a concurrency that is too high, or a policy whose
+    /// rules cannot be read.
     pub fn build(self) -> RedisResult<RateLimiter> {
         let wrong = |expected| RedisError::from((ErrorKind::InvalidClientConfig, expected));
         let processes = NonZeroU32::new(self.processes);

@@ -19,16 +19,17 @@ use crate::script;
 pub struct ByAddress {
     rules: Rules,
     prefix: u8,
-    /// The log has been told of clients without an address.
+    /// Whether the log has the warning about clients without an address.
     warned: Arc<AtomicBool>,
 }
 
 impl RateLimitLayer<ByAddress> {
-    /// Limits each client by these rules. Its key is `ip:` and the [network](network_of) of its address,
-    /// which the request must carry in its extensions: axum's `ConnectInfo<SocketAddr>`, with the feature
-    /// `axum`, or a plain `SocketAddr`. Requests without one share the key `ip:unknown`, so that any of their
-    /// clients can use up the limit of all, and the log says so once. Behind a proxy, and on a Unix socket,
-    /// give [`Self::new`] a function that reads the proxy's field.
+    /// Limits each client by these rules. Its key is `ip:` and the [network](network_of) of its
+    /// address, which the request must carry in its extensions: axum's `ConnectInfo<SocketAddr>`,
+    /// with the feature `axum`, or a plain `SocketAddr`. Requests without an address share the key
+    /// `ip:unknown`, so any of their clients can use up the limit of all, and the log says so once.
+    /// Behind a proxy, and on a Unix socket, give [`Self::new`] a function that reads the proxy's
+    /// field.
     ///
     /// # Errors
     /// A rule that cannot be read, or one of `slots`, which only a [hold](RateLimiter::hold) takes.

@@ -11,8 +11,8 @@ use crate::reply::{Answer, Reply, Report, Source};
 use crate::script::{charges, needs_module, report};
 use crate::settlement::refund_command;
 
-/// Asks key by key. If another denies, or the future is dropped, each key gets back what it was charged,
-/// by refunds: the script knows no holds.
+/// Asks key by key. If a later key denies, or the future is dropped, each key gets back what it was
+/// charged, by refunds: the script knows no holds.
 pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
     if check.hold.is_some() {
         return Err(needs_module("HOLD"));
@@ -29,7 +29,7 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
         let mut report = match report {
             Ok(report) => report,
             Err(error) => {
-                // In a task: a server that is silent keeps nobody waiting.
+                // In a task, so that a silent server keeps nobody waiting.
                 drop(charged);
                 return asker.without(error, &check.command(true));
             }
@@ -46,14 +46,14 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
     Ok(all)
 }
 
-/// Gives back what checks have consumed when it is dropped.
+/// When dropped, gives back what checks have consumed.
 struct Charged {
     asker: Arc<Asker>,
     checks: Vec<Check>,
 }
 
 impl Charged {
-    /// What a server that is away does not hear of stays charged. Dropping the future does not stop this.
+    /// Charges stay if the server is away. Dropping the future does not stop this.
     fn give_back(&mut self) -> impl Future<Output = ()> + Send + use<> {
         let (asker, checks) = (Arc::clone(&self.asker), mem::take(&mut self.checks));
         let giving_back = (!checks.is_empty()).then(|| {

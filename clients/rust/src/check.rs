@@ -58,7 +58,7 @@ impl Cost {
     }
 }
 
-/// A key, and the rules that it must keep to.
+/// A key, and the rules that apply to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub key: Vec<u8>,
@@ -137,8 +137,8 @@ impl Check {
         self
     }
 
-    /// Takes a hold that lasts so long, with this id. [`RateLimiter::hold`](crate::RateLimiter::hold)
-    /// also renews and ends it.
+    /// Takes a hold with this id that lasts for `ttl`.
+    /// [`RateLimiter::hold`](crate::RateLimiter::hold) also renews and ends it.
     #[must_use]
     pub fn with_hold(mut self, id: impl Into<String>, ttl: Duration) -> Self {
         self.hold = Some(ttl);
@@ -152,7 +152,7 @@ impl Check {
         self
     }
 
-    /// Lets [`RateLimiter::hold`](crate::RateLimiter::hold) wait in line, but at most so long.
+    /// Lets [`RateLimiter::hold`](crate::RateLimiter::hold) wait in line, for at most `timeout`.
     #[must_use]
     pub fn wait(mut self, timeout: Duration) -> Self {
         self.wait = Some(timeout);
@@ -182,7 +182,7 @@ impl Check {
         self
     }
 
-    /// The only key.
+    /// The key and rules of a check of one key.
     pub(crate) fn one_limit(&self, command: &'static str) -> RedisResult<&Limit> {
         match &self.limits[..] {
             [limit] => Ok(limit),
@@ -190,14 +190,14 @@ impl Check {
         }
     }
 
-    /// Whether rules limit what runs at once, which only the application's own hold can end.
+    /// Whether there are rules of `slots`, which only the application's own hold can free.
     pub(crate) fn has_slots(&self) -> bool {
         self.limits.iter().any(|limit| limit.rules.have_slots())
     }
 
-    /// The check of each key by itself. The server refuses costs by a name that no rule of a key has,
-    /// but it looks into policies. A name for no key at all goes to all of them, to be refused as if
-    /// they were asked together.
+    /// The check of each key by itself. The server refuses a cost by a name that no rule of the key
+    /// has, also looking into policies, so each key gets only its own names. A name that no key has
+    /// goes to all keys, and the server refuses it.
     pub(crate) fn each(&self) -> RedisResult<Vec<Self>> {
         let takes = |limit: &Limit, name: &str| {
             limit.rules.texts().iter().any(|rule| {
@@ -219,7 +219,7 @@ impl Check {
         }
         let keys = self.limits.iter().map(|limit| &limit.key).collect::<HashSet<_>>();
         if keys.len() < self.limits.len() {
-            // Its hold would let the second check pass.
+            // The hold of the first check would let the second one pass.
             return Err((ErrorKind::Client, "a key is given twice, expected each key once").into());
         }
         let each = self.limits.iter().map(|limit| {
@@ -239,7 +239,7 @@ impl Check {
         command
     }
 
-    /// `RL.MCHECK` that passes through any of the keys.
+    /// `RL.MCHECK` with `ANY`, which charges one of the keys.
     pub(crate) fn any_command(&self) -> Cmd {
         let keys = self.limits.iter().map(|limit| &limit.key[..]).collect::<Vec<_>>();
         let mut command = redis::cmd("RL.MCHECK");

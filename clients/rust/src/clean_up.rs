@@ -9,13 +9,13 @@ use tokio::sync::Semaphore;
 
 use crate::outage::saturated;
 
-/// How many may be under way. With more, holds are left to end after their time.
+/// The most clean-ups under way. Beyond that, holds are left to end after their time.
 const MOST: usize = 10_000;
 
 #[derive(Debug)]
 pub struct CleanUps {
     places: Arc<Semaphore>,
-    /// Where the limiter was made or first used.
+    /// The runtime in which the limiter was made or first used.
     runtime: OnceLock<Handle>,
 }
 

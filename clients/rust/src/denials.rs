@@ -31,7 +31,7 @@ impl<A: Answer> Denials<A> {
         Self(Mutex::new(Bounded::new(most)))
     }
 
-    /// What the server would answer, if it has denied this before.
+    /// The server's answer, if it has denied this check before.
     pub fn find(&self, now: Instant, check: &Check) -> Option<A> {
         let units = units(check)?;
         let mut found = self.map();
@@ -135,7 +135,7 @@ mod tests {
             assert!(denials.find(start, &other).is_none(), "{other:?}");
         }
         assert!(denials.find(start + Duration::from_secs(60), &check).is_none());
-        assert!(denials.find(start, &check).is_none(), "it was dropped");
+        assert!(denials.find(start, &check).is_none(), "the denial was dropped");
 
         for rule in ["slots:1", "@free", "1/m,count=all", "1/m,ban=1h"] {
             assert!(!keep(&Check::new("a", rule), &denied), "{rule}");

@@ -1,4 +1,4 @@
-//! Tells of outages and misconfigurations: to the application's listeners, or else to its log.
+//! Reports outages and misconfigurations to the application's listeners, or else to its log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use crate::breaker::Change;
 use crate::outage::Misconfiguration;
 
-/// While a misconfiguration lasts, its listener hears of it once in this time.
+/// While a misconfiguration lasts, it is reported once in this time.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The limiter has stopped asking the server, or asks it again.
 #[derive(Clone, Debug)]
 pub struct OutageEvent {
-    /// Whether it has stopped.
+    /// Whether the limiter has stopped asking.
     pub away: bool,
     /// The last outage.
     pub error: RedisError,
@@ -32,7 +32,7 @@ pub struct MisconfiguredEvent {
     pub error: RedisError,
     /// What to do about it.
     pub advice: &'static str,
-    /// How many requests got no decision for such a reason since the last event.
+    /// How many requests got no decision because of a misconfiguration since the last event.
     pub answered: u64,
 }
 
@@ -42,13 +42,13 @@ pub type Listener<E> = Arc<dyn Fn(&E) + Send + Sync>;
 pub struct Events {
     pub on_outage: Option<Listener<OutageEvent>>,
     pub on_misconfigured: Option<Listener<MisconfiguredEvent>>,
-    /// The requests that got no decision from the server.
+    /// The number of requests that got no decision from the server.
     answered: AtomicU64,
-    /// Those of them before the breaker opened.
+    /// That number when the breaker last opened.
     answered_before: AtomicU64,
-    /// Those since a misconfiguration was last told.
+    /// The number that a misconfiguration left undecided since one was last reported.
     untold: AtomicU64,
-    /// When each misconfiguration was last told.
+    /// When each misconfiguration was last reported.
     told: Mutex<Vec<(Misconfiguration, Instant)>>,
 }
 
@@ -65,7 +65,7 @@ impl Events {
         }
     }
 
-    /// The server has replied this.
+    /// Reports an error that the server replied, if it is a misconfiguration.
     pub fn replied(&self, now: Instant, error: &RedisError) {
         let Some(misconfiguration) = Misconfiguration::of(error) else { return };
         if !self.is_due(now, misconfiguration) {
@@ -114,7 +114,7 @@ impl Events {
     }
 }
 
-/// Whether there is a listener. No fault of it ends a request.
+/// Calls the listener, whose panics end no request. `false`: there is no listener.
 fn tell<E>(listener: Option<&Listener<E>>, event: &E) -> bool {
     listener.is_some_and(|listener| {
         let _ = catch_unwind(AssertUnwindSafe(|| listener(event)));
@@ -122,7 +122,7 @@ fn tell<E>(listener: Option<&Listener<E>>, event: &E) -> bool {
     })
 }
 
-/// What a log may say of an outage: a server's text may have keys in it.
+/// The part of an outage's error that a log may have: a server's text may have keys in it.
 fn summary(error: &RedisError) -> String {
     match (error.kind(), error.code()) {
         (ErrorKind::Io, _) => error.to_string(),

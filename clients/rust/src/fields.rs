@@ -23,7 +23,7 @@ pub enum Headers {
 pub fn add(report: &Report, headers: Headers, fields: &mut HeaderMap) {
     match headers {
         Headers::Draft11 => {
-            // What is on trial limits nobody, so nobody is told.
+            // A rule on trial limits nobody, so no client is told of it.
             let rules = report.rules.iter().filter(|rule| !rule.shadow);
             let (policies, limits): (Vec<_>, Vec<_>) =
                 rules.map(|rule| (policy(rule), left(rule))).unzip();
@@ -70,18 +70,18 @@ fn policy(rule: &RuleReport) -> String {
 }
 
 fn left(rule: &RuleReport) -> String {
-    // When there is more. No time is told if nothing is consumed, or no wait helps.
+    // The time until more is left: left out if nothing is consumed, or no wait helps.
     let until = if rule.denies { rule.wait } else { rule.next.filter(|next| !next.is_zero()) };
     let time = until.map_or(String::new(), |until| format!(";t={}", seconds(until)));
     format!("{};r={}{time}", quoted(rule.label()), rule.remaining)
 }
 
-/// Whole seconds, rounded up: a client that waits so long is not too early.
+/// Whole seconds, rounded up: a client that waits that long is not too early.
 fn seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add((time.subsec_nanos() > 0).into())
 }
 
-/// A string of a structured field, which is one of JSON too.
+/// A string of a structured field, which is also a string of JSON.
 pub fn quoted(name: &str) -> String {
     let mut text = String::from('"');
     for char in name.chars().filter(|char| char.is_ascii_graphic() || *char == ' ') {

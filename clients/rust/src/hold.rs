@@ -17,9 +17,9 @@ use crate::settlement::Settlement;
 /// Why there is no hold.
 #[derive(Clone, Debug)]
 pub enum HoldError {
-    /// It was denied.
+    /// The hold was denied.
     Denied(Reply),
-    /// As for a check.
+    /// The error of a check.
     Redis(RedisError),
 }
 
@@ -43,8 +43,8 @@ impl From<RedisError> for HoldError {
     }
 }
 
-/// A hold that renews itself every third of its time until it is settled. Dropped, it is settled by
-/// a task of the runtime; [`Self::settle`] waits for that.
+/// A hold that renews itself every third of its time until it is settled. If it is dropped, a task
+/// of the runtime settles it; [`Self::settle`] waits for that.
 #[derive(Debug)]
 #[must_use = "a hold ends when it is dropped"]
 pub struct Hold {
@@ -55,9 +55,9 @@ pub struct Hold {
 }
 
 impl RateLimiter {
-    /// Takes a hold that renews itself; if this process dies, it ends after `ttl`. With [`Check::wait`]
-    /// waits in line for it, as [`Self::wait`] does. Under a `leaky` rule returns when it is this
-    /// caller's turn. Dropping the future gives all back.
+    /// Takes a hold that renews itself; if this process dies, it ends after `ttl`. With
+    /// [`Check::wait`] the caller waits in line, as by [`Self::wait`]. Under a `leaky` rule this
+    /// returns at the caller's turn. Dropping the future gives all back.
     ///
     /// # Errors
     /// [`HoldError::Denied`], or those of [`Self::check`].
@@ -104,7 +104,7 @@ impl Hold {
         let mut lost = self.lost.clone();
         async move {
             if lost.wait_for(|is_lost| *is_lost).await.is_err() {
-                // It was settled.
+                // The hold was settled.
                 std::future::pending::<()>().await;
             }
         }
@@ -118,7 +118,7 @@ impl Hold {
         self.end(Settlement::AsCharged).await
     }
 
-    /// Ends the hold and corrects its charges to what the work did cost.
+    /// Ends the hold and corrects its charges to the real cost of the work.
     ///
     /// # Errors
     /// Those of [`Self::settle`].
@@ -140,7 +140,7 @@ impl Hold {
         receipt.settle(settlement).await
     }
 
-    /// Until its turn a hold gives all back.
+    /// Waits for the hold's turn. A hold that is dropped before gives all back.
     async fn at_its_turn(mut self) -> Result<Self, HoldError> {
         if let Some(turn) = self.reply.wait.filter(|turn| !turn.is_zero()) {
             sleep(turn).await;
@@ -191,7 +191,7 @@ async fn keep(place: Place, ttl: Duration, mut since: Instant, lost: watch::Send
         let left = ttl.saturating_sub(since.elapsed());
         match timeout(left, place.renew(ttl)).await {
             Ok(Ok(true)) if !left.is_zero() => since = asked,
-            // The next time may reach the server.
+            // The next try may reach the server.
             Ok(Err(_)) if since.elapsed() < ttl => {}
             _ => break,
         }

@@ -11,17 +11,17 @@ use crate::fields::Headers;
 use crate::limiter::RateLimiter;
 use crate::refusal::Problem;
 
-/// Which requests count. If not all of them do, each check takes a hold for as long as the service works,
-/// an hour at most, and a request that does not count then gives back what it has cost. What a process has
-/// charged when it dies counts.
+/// Which requests count. If not all of them do, each check takes a hold for as long as the service
+/// works, an hour at most, and a request that does not count then gets back what it has cost. The
+/// charges of a process that dies count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
     /// All.
     #[default]
     All,
-    /// Those answered with a status from 400 on, or not at all.
+    /// Requests answered with a status from 400 on, or not at all.
     Failed,
-    /// Those answered with a lower status.
+    /// Requests answered with a lower status.
     Successful,
 }
 
@@ -37,13 +37,13 @@ impl Count {
     }
 }
 
-/// Finds what to check for a request. Any `Fn(&Request<B>)` does that returns a [`Check`] or an
-/// `Option` of one.
+/// Finds what to check for a request. Any `Fn(&Request<B>)` that returns a [`Check`], or an
+/// `Option` of one, is a target.
 pub trait Target<B> {
     /// The check of this request; `None`, or one without rules, lets it pass.
     ///
     /// # Errors
-    /// Why there can be none: the log has it, and the request is answered with 500.
+    /// The reason why there is no check: the log has it, and the request is answered with 500.
     fn check(&self, request: &Request<B>) -> RedisResult<Option<Check>>;
 }
 

@@ -19,9 +19,9 @@ use crate::reply::{Reply, Source, Verdict};
 use crate::rules::Rules;
 use crate::settlement::Settlement;
 
-/// A lease that lasts shorter asks for twice as much the next time ...
+/// After a lease that lasts less than this, the next one asks for twice as many units ...
 const SHORT: Duration = Duration::from_millis(50);
-/// ... and one that lasts longer, or comes back half unused, for half.
+/// ... and for half as many after one that lasts more than this, or was used less than half.
 const LONG: Duration = Duration::from_millis(200);
 
 /// The options of a [`Lease`].
@@ -121,8 +121,8 @@ impl Lease {
     /// Leases units with other options.
     ///
     /// # Errors
-    /// A limiter by [`Engine::Script`](crate::Engine::Script), a rule that cannot be read, a `ttl` that is not above 0 and at most 366 days, or a `most` that is not
-    /// 1 to 4,294,967,295.
+    /// A limiter by [`Engine::Script`](crate::Engine::Script), a rule that cannot be read, a `ttl`
+    /// of 0 or of more than 366 days, or a `most` that is not 1 to 4,294,967,295.
     pub fn with(
         limiter: RateLimiter,
         key: impl Into<Vec<u8>>,
@@ -174,8 +174,8 @@ impl Lease {
         }
     }
 
-    /// Gives back units that were taken and not used, to the lease that is open now. If that has ended, they
-    /// stay charged.
+    /// Gives back units that were taken and not used, to the lease that is open now. If none is
+    /// open, they stay charged.
     pub fn give_back(&self, units: u64) {
         self.0.give_back(units);
     }
@@ -197,7 +197,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Nobody hears of an error: what is left then comes back when the hold ends.
+        // Nobody gets an error: what is left then comes back when the hold ends.
         drop(self.end());
     }
 }
@@ -209,7 +209,8 @@ impl fmt::Debug for Lease {
 }
 
 impl Shared {
-    /// What is known here. A caller that `asks` and finds nothing must ask the server.
+    /// Looks for an answer without the server. A caller that `asks` and finds nothing must ask the
+    /// server.
     fn find(&self, units: u64, asks: bool) -> Found {
         let (mut state, now) = (self.state(), Instant::now());
         if let Some(open) = &mut state.open
@@ -253,14 +254,14 @@ impl Shared {
         self.answered.notify_waiters();
     }
 
-    /// Asks for a lease; while the server is away, for the limiter's answer to the other check.
+    /// Asks for a lease. While the server is away, the limiter answers the check of `one` instead.
     async fn lease(&self, leased: &Check, one: &Check) -> RedisResult<Reply> {
         let asker = self.limiter.asker();
         let asked = asker.ask(&leased.command(false), &self.key).await;
         asker.or_without(asked, &one.command(false))
     }
 
-    /// Notes what the server, which was asked at `asked`, has replied.
+    /// Notes the server's reply. `asked` is when the server was asked.
     fn note(self: &Arc<Self>, reply: &Reply, id: String, units: u64, asked: Instant) -> Taken {
         let Reply { verdict, wait, source, .. } = *reply;
         let taken = Taken { verdict, wait, source };
@@ -297,7 +298,8 @@ impl Shared {
         self.limiter.settle(&self.key, &id, settlement).await.map(drop)
     }
 
-    /// Ends the lease, if there is one, and learns from it: its id, and what was used.
+    /// Ends the lease, if there is one, and adapts the size of the next. Returns its id, and the
+    /// units used.
     fn end(&self) -> Option<(String, u64)> {
         let mut state = self.state();
         let Open { id, granted, left, since, settling } = state.open.take()?;

@@ -16,7 +16,7 @@ use crate::rules::Rules;
 use crate::separately;
 use crate::settlement::{Settlement, refund_command, renew_command, settle_command};
 
-/// For how long a request that is being answered can get back what it cost.
+/// How long a request may take to answer and still get back what it cost.
 const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
 
 /// Rate limits that the module redis-ratelimit decides, for all processes together. A clone is cheap
@@ -74,9 +74,9 @@ impl RateLimiter {
         self.unless_denied(&check, self.report(&check)).await
     }
 
-    /// Passes through the first key that lets the request pass, or with [`Check::most`] through the one
-    /// that has the most left afterwards, and consumes from it alone: `ANY`. The report has that key, or
-    /// of a denial the key with the least wait. Without the server the first key decides.
+    /// Consumes from the first key that lets the request pass, or with [`Check::most`] from the one
+    /// that has the most left afterwards, and from no other: `ANY`. The report has that key, or
+    /// after a denial the key with the shortest wait. Without the server the first key decides.
     ///
     /// # Errors
     /// Those of [`Self::check`], or that there is no key.
@@ -90,8 +90,8 @@ impl RateLimiter {
         self.0.or_without(asked, &alone.command(true))
     }
 
-    /// Decides as [`Self::check_all`], and returns what gives the charges back, or ends the request's
-    /// hold: by default, when the future or the receipt is dropped, by `settlement`.
+    /// Decides as [`Self::check_all`], and returns a receipt that gives the charges back, or ends
+    /// the request's hold. If the future or the receipt is dropped, it does so by `settlement`.
     pub(crate) async fn charge(
         &self,
         check: &Check,
@@ -119,7 +119,7 @@ impl RateLimiter {
             && !is_given
             && let Err(error) = Rules::refuse_slots(report.texts())
         {
-            // Those of a policy. Dropped, the receipt gives all back.
+            // A policy has slots. When dropped, the receipt gives all back.
             receipt.settlement = Some(Settlement::Refund);
             return Err(error);
         }
@@ -135,7 +135,7 @@ impl RateLimiter {
         }
     }
 
-    /// A remembered denial, or else what `deciding` says, which is remembered.
+    /// A remembered denial, or else the answer of `deciding`, which is remembered if it denies.
     async fn unless_denied(
         &self,
         check: &Check,
@@ -150,7 +150,7 @@ impl RateLimiter {
         let report = deciding.await?;
         let key = report.key.as_ref().unwrap_or(&first.key);
         if self.0.script.is_some() {
-            // Its report has only the rule that decides.
+            // The script's report has only the rule that decides.
             let rules = check.limits.iter().flat_map(|limit| limit.rules.texts());
             denials.keep(now, check, key, rules.map(String::as_str), &report);
         } else {
@@ -200,7 +200,8 @@ impl RateLimiter {
         self.where_held(&settle_command(key, id, &settlement), key).await
     }
 
-    /// Moves a hold's end to so long from now, where it was taken: `RL.RENEW`. `false`: there was none.
+    /// Moves a hold's end to `ttl` from now, where it was taken: `RL.RENEW`. `false`: there was
+    /// none.
     ///
     /// # Errors
     /// Those of the server, and any outage.
@@ -212,13 +213,13 @@ impl RateLimiter {
     /// Sends a command to where its hold was taken: to the limiter in the process, under
     /// [`Outage::Local`](crate::Outage::Local), or to the server.
     async fn where_held(&self, command: &Cmd, key: &[u8]) -> RedisResult<bool> {
-        // What is wrong with the command is the server's to say.
+        // The server reports what is wrong with the command.
         let is_here = self.0.local.answer(command).is_ok_and(|reply| reply == Value::Int(1));
         if is_here { Ok(true) } else { read(self.0.call(command, key).await?) }
     }
 
-    /// Gives units back to the states of these rules, or of all without rules: `RL.REFUND`. Replies
-    /// with the most that one of them got.
+    /// Gives units back to the states of these rules, or without rules to all states: `RL.REFUND`.
+    /// Replies with the most that one of them got.
     ///
     /// # Errors
     /// Those of the server, and any outage.
@@ -245,8 +246,8 @@ impl RateLimiter {
         self.0.call(&command, key).await.map(drop)
     }
 
-    /// Sends any other command, such as `RL.INFO`, to the node of this key. That the server does not know
-    /// it, or forbids it, says nothing of checks: the limiter asks on.
+    /// Sends any other command, such as `RL.INFO`, to the node of this key. If the server does not
+    /// know it, or forbids it, that says nothing of checks: the limiter goes on asking.
     ///
     /// # Errors
     /// Those of the server, and any outage.

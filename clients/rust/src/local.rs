@@ -1,9 +1,9 @@
 //! A limiter in the process, for as long as the server is away: the module's own decisions, on
 //! what this process alone has counted.
 //!
-//! It takes the server's commands and gives the server's replies. Each process keeps to its part
-//! of every limit. An operator's blocks and exemptions are known to the server only, as are the
-//! pauses of other processes.
+//! It takes the server's commands and gives the server's replies. Each process keeps to its part of
+//! every limit. Only the server knows an operator's blocks and exemptions, and the pauses of other
+//! processes.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -35,7 +35,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// A limiter of one of this number of processes, which knows these policies.
+    /// The limiter of one of this number of processes, with these policies.
     pub fn new(processes: NonZeroU32, policies: &HashMap<String, Rules>) -> RedisResult<Self> {
         let rule = |text: &String| Ok(rules::parse(text)?.divided(processes));
         let read = |(name, rules): (&String, &Rules)| {
@@ -45,7 +45,7 @@ impl Local {
         Ok(Self { processes, policies, keys: Mutex::new(Bounded::new(MOST_KEYS)) })
     }
 
-    /// What a server would reply that knew only of this process.
+    /// The reply of a server that knew only this process.
     pub fn answer(&self, command: &Cmd) -> RedisResult<Value> {
         let words = command.args_iter().map(|word| match word {
             Arg::Simple(bytes) => bytes,
@@ -91,7 +91,7 @@ impl Local {
         }
     }
 
-    /// An `RL.MCHECK`. Its keys are shown if there may be several.
+    /// Answers an `RL.MCHECK`. The reply names the keys if there may be `several`.
     fn check(&self, args: &[&[u8]], several: bool, now_us: u64) -> RedisResult<Value> {
         let (mut resolver, mut rules) = (self.resolver(), Vec::new());
         let request = parse::mcheck(bytes(args), &Limits::ANY_CHECK, &mut resolver, &mut rules);
@@ -133,7 +133,7 @@ impl Local {
         let (mut resolver, mut rules) = (self.resolver(), Vec::new());
         let limits = Limits::ANY_CHECK;
         let request = match parse::peek(bytes(args), &limits, &mut resolver, &mut rules) {
-            // Only unknown policies, which limit nothing.
+            // All rules are unknown policies, which limit nothing.
             Err(ParseError::Arity) if resolver.named_a_policy => {
                 parse::peek([&b"1/s,shadow"[..]].into_iter(), &limits, &mut resolver, &mut rules)
             }
@@ -179,7 +179,8 @@ fn keep(keys: &mut Keys, name: &[u8], limiter: Limiter) {
     }
 }
 
-/// Reads rules at this process's part. A policy that it does not know limits nothing.
+/// Reads rules, and takes this process's part of them. A policy that it does not know limits
+/// nothing.
 struct Resolver<'a> {
     local: &'a Local,
     named_a_policy: bool,

@@ -18,17 +18,17 @@ pub enum Outage {
 
 /// Replies of a server that cannot serve now, beside those that `redis` has a kind for.
 const CODES: [&str; 5] = ["BUSY", "OOM", "MISCONF", "NOREPLICAS", "UNBLOCKED"];
-/// Such replies without a code.
+/// The beginnings of such replies that have no code.
 const TEXTS: [&str; 3] = ["max number of clients", "internal error", "this replica skipped"];
 
-/// A server that answers, but does not limit until somebody changes its configuration or the client's,
-/// by what is missing.
+/// What is missing if a server answers but does not limit, until somebody changes its configuration
+/// or the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misconfiguration {
     Module,
     Password,
     Rights,
-    /// To run the script that stands in for the module.
+    /// The rights to run the script that stands in for the module.
     Scripts,
 }
 
@@ -37,7 +37,7 @@ const OWN: [&str; 12] = [
     "CHECK", "MCHECK", "PEEK", "WAIT", "SETTLE", "RENEW", "REFUND", "RESET", "PAUSE", "RESUME",
     "SYNC", "INFO",
 ];
-/// Those that [`Outage`] answers. A missing right to any other says nothing about checks.
+/// Commands that [`Outage`] answers. A missing right to any other says nothing about checks.
 const CHECKS: [&str; 4] = ["CHECK", "MCHECK", "PEEK", "WAIT"];
 
 fn is_one_of(commands: &[&str], name: &str) -> bool {
@@ -56,7 +56,8 @@ impl Misconfiguration {
         is_of_checks.then_some(found)
     }
 
-    /// Why the server refuses a command, be it a check or another: and its name, without `RL.`, if the reply has it.
+    /// Why the server refuses a command, be it a check or another, and the command's name without
+    /// `RL.`, if the reply has it.
     fn refusing(error: &RedisError) -> Option<(Self, Option<&str>)> {
         let text = error.detail().unwrap_or_default();
         // Servers put the name in quotes of different kinds.
@@ -101,10 +102,10 @@ impl Misconfiguration {
     }
 }
 
-/// Whether an error means that the server gave no decision: no reply came, the server cannot serve now,
-/// or it does not limit: it lacks the module, or the client lacks the password or the rights to checks.
-/// An error of a wrong request (`CROSSSLOT`, `WRONGTYPE`, a wrong rule, ...) does not, nor does the lack of
-/// the right to another command, nor a limiter that [is saturated](is_saturated).
+/// Whether an error means that the server gave no decision: no reply came, the server cannot serve
+/// now, or it does not limit: it lacks the module, or the client lacks the password or the rights
+/// to checks. These are no outages: an error of a wrong request (`CROSSSLOT`, `WRONGTYPE`, a wrong
+/// rule, ...), a missing right to another command, a limiter that [is saturated](is_saturated).
 #[must_use]
 pub fn is_outage(error: &RedisError) -> bool {
     Misconfiguration::of(error).is_some() || is_away(error)
@@ -128,7 +129,7 @@ pub(crate) fn is_away(error: &RedisError) -> bool {
             | ServerErrorKind::TryAgain
             | ServerErrorKind::MasterDown
             | ServerErrorKind::ReadOnly
-            // A client of a cluster that has given up following.
+            // A cluster client has given up following redirections.
             | ServerErrorKind::Moved
             | ServerErrorKind::Ask => true,
             _ => error.detail().is_some_and(|text| TEXTS.iter().any(|start| text.starts_with(start))),
@@ -138,7 +139,7 @@ pub(crate) fn is_away(error: &RedisError) -> bool {
     }
 }
 
-/// No server replies this.
+/// A code that no server replies.
 const SATURATED: &str = "SATURATED";
 
 /// Whether this process asks more than [`Builder::concurrency`](crate::Builder::concurrency) lets it, so
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_say_the_same_to_all_clients() {
+    fn all_clients_judge_errors_alike() {
         let of = |text: &str| {
             let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
             reply.extract_error().unwrap_err()
@@ -172,7 +173,7 @@ mod tests {
             let advice = Misconfiguration::of(&error).map(Misconfiguration::advice);
             assert_eq!(advice, case["advice"].as_str(), "{case}");
         }
-        // A client of a cluster that has given up following.
+        // A cluster client has given up following redirections.
         assert!(is_outage(&of("MOVED 3999 127.0.0.1:6381")));
         assert!(is_saturated(&saturated()) && !is_outage(&saturated()));
     }

@@ -9,8 +9,8 @@ use crate::check::ms;
 use crate::limiter::RateLimiter;
 
 impl RateLimiter {
-    /// Binds a policy to the key, for this time or until [`Self::unplan`]: rules such as `"@plan:free"` then
-    /// mean it. `RL.PLAN`.
+    /// Binds a policy to the key, for this time or until [`Self::unplan`]: rules such as
+    /// `"@plan:free"` then stand for it. `RL.PLAN`.
     ///
     /// # Errors
     /// Those of the server, and any outage.

@@ -1,4 +1,4 @@
-//! What a check has charged, by the id of its hold, until that is settled.
+//! Receipts: what checks have charged, by the ids of their holds, until the holds are settled.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -15,10 +15,10 @@ use crate::settlement::{Settlement, renew_command, settle_command};
 
 /// A request that was given up may reach the server within this time after the server answers others.
 const LATE: Duration = Duration::from_secs(1);
-/// For how long to try to give back what a server that is away may hold.
+/// How long to try to give back a hold that a server that is away may have.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Where a hold lives.
+/// The place of a hold: the server, or this process.
 #[derive(Clone)]
 pub struct Place {
     pub asker: Arc<Asker>,
@@ -38,7 +38,7 @@ impl Place {
         Ok(all)
     }
 
-    /// `false`: not every key had the hold. An error of one key does not keep the others.
+    /// `false`: not every key had the hold. An error of one key does not stop the others.
     pub async fn settle(&self, settlement: &Settlement) -> RedisResult<bool> {
         let mut all = Ok(true);
         for key in &self.keys {
@@ -50,8 +50,9 @@ impl Place {
         all
     }
 
-    /// Gives back a hold that the server may read late: settles it, and again a second later if it was not
-    /// there. A settlement that does not reach the server is repeated.
+    /// Gives back a hold whose command the server may read late: settles it, and again a second
+    /// later if the server did not have it. A settlement that does not reach the server is
+    /// repeated.
     async fn settle_late(&self, settlement: &Settlement) -> RedisResult<bool> {
         let (began, mut was_missing) = (Instant::now(), false);
         loop {
@@ -78,7 +79,7 @@ impl fmt::Debug for Place {
 #[derive(Debug)]
 pub struct Receipt {
     pub place: Place,
-    /// How. `None`: not at all.
+    /// How to settle. `None`: not at all.
     pub settlement: Option<Settlement>,
     /// Whether the answer that takes the hold may still be on its way, so that a settlement may come before
     /// the hold. Not for an id that another request may have.
@@ -86,7 +87,8 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Of a hold that nobody has asked for yet. `id` is for the caller's own id.
+    /// The receipt of a hold that nobody has asked for yet. `id` is the caller's own id, if it gave
+    /// one.
     pub fn new(asker: &Arc<Asker>, keys: Vec<Vec<u8>>, id: Option<String>) -> Self {
         // While the limiter asks nobody, no hold is on its way.
         let may_come_late = id.is_none() && asker.breaker.rest(Instant::now()).is_ok();
@@ -95,8 +97,8 @@ impl Receipt {
         Self { place, settlement: Some(Settlement::Refund), may_come_late }
     }
 
-    /// Gives back the hold that a server may have taken which gave no answer in time: then `answer` has the
-    /// error, or the source of what stands in.
+    /// Gives back the hold if the server may have taken it without answering in time. Then `answer`
+    /// has the error, or the source of the answer in its place.
     pub fn give_back_unanswered(&self, answer: Result<Source, &RedisError>) {
         let is_unanswered = match answer {
             Ok(source) => matches!(source, Source::Local | Source::Outage),
@@ -126,7 +128,7 @@ impl Drop for Receipt {
         let Some(settlement) = settlement else { return };
         let (place, may_come_late) = (self.place.clone(), self.may_come_late);
         let asker = Arc::clone(&place.asker);
-        // Nobody hears of an outage: the hold then ends after its time.
+        // Nobody gets an outage: the hold then ends after its time.
         drop(asker.cleans_up.run(async move {
             let settled = if may_come_late {
                 place.settle_late(&settlement).await
@@ -146,7 +148,8 @@ impl Drop for Receipt {
     }
 }
 
-/// Whether a check failed because its key has too many holds. It can be asked again without one.
+/// Whether a check failed because its key has too many holds. The check can be sent again without a
+/// hold.
 pub fn has_too_many_holds(error: &RedisError) -> bool {
     let is_so = error.detail().is_some_and(|text| text.contains(" in the key already ("));
     if is_so {

@@ -36,7 +36,7 @@ impl Refusal {
     }
 }
 
-/// Answers requests that do not reach the service. Any `Fn(&Refusal) -> Response<R>` does.
+/// Answers requests that do not reach the service. Any `Fn(&Refusal) -> Response<R>` can.
 pub trait Refuse<R> {
     /// The answer. The layer adds the fields about limits, and `Retry-After`.
     fn refuse(&self, why: &Refusal) -> Response<R>;

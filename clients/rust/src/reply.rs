@@ -21,7 +21,7 @@ pub enum Verdict {
 pub enum Source {
     /// The server.
     Server,
-    /// The limiter in this process, or nothing limits the request.
+    /// The limiter in this process, also if nothing limits the request.
     Local,
     /// Nobody, because the server is away: [`Outage::Allow`](crate::Outage::Allow) or
     /// [`Deny`](crate::Outage::Deny) answers.
@@ -43,7 +43,7 @@ pub struct Reply {
     pub wait: Option<Duration>,
     /// When nothing counts any more under the deciding rule. `None`: never.
     pub reset: Option<Duration>,
-    /// What a range of costs was granted.
+    /// The units that a range of costs was granted.
     pub granted: Option<u64>,
     /// Who decided.
     pub source: Source,
@@ -58,7 +58,7 @@ pub struct Report {
     pub wait: Option<Duration>,
     /// The key that decides, in a check of several keys.
     pub key: Option<Vec<u8>>,
-    /// What a range of costs was granted.
+    /// The units that a range of costs was granted.
     pub granted: Option<u64>,
     /// What each rule decided. Empty if the key is blocked or exempt.
     pub rules: Vec<RuleReport>,
@@ -79,7 +79,7 @@ pub struct RuleReport {
     pub cost: u64,
     /// Whether the rule denies the request.
     pub denies: bool,
-    /// Whether the rule is on trial: what it says decides nothing.
+    /// Whether the rule is on trial: then it never denies.
     pub shadow: bool,
     /// The most that passes at once.
     pub limit: u64,
@@ -112,13 +112,13 @@ impl Reply {
         self.verdict == Verdict::Allowed
     }
 
-    /// Whether this check took what is consumed from below a fraction of the limit to at least that:
-    /// `crossed(0.8, None)` for a mail at 80 %. `cost` is what it cost the deciding rule, by default what
-    /// was granted, or else 1.
+    /// Whether this check brought consumption from below a fraction of the limit to at least that:
+    /// `crossed(0.8, None)` for a mail at 80 %. `cost` is what the check cost the deciding rule, by
+    /// default what was granted, or else 1.
     ///
-    /// Under one `fixed` rule this is true once a window. Elsewhere units come back, or another
-    /// rule decides: it may be true twice or never. It is true again for the repeat of a hold; a
-    /// peek takes nothing.
+    /// Under one `fixed` rule this is true once a window. Under other rules units come back, or
+    /// another rule decides: it may be true twice or never. It is true again for the repeat of a
+    /// hold; a peek takes nothing.
     ///
     /// # Errors
     /// A fraction that is not above 0 and at most 1.
@@ -149,8 +149,8 @@ impl Report {
         self.verdict == Verdict::Allowed
     }
 
-    /// The rule that decides: of a denial that with the longest wait, else that with the least left
-    /// for its cost.
+    /// The rule that decides: the one with the longest wait of a denial, else the one with the
+    /// least left for its cost.
     #[must_use]
     pub fn deciding(&self) -> Option<&RuleReport> {
         let denied = !self.is_allowed();
@@ -197,10 +197,10 @@ pub(crate) trait Answer: FromRedisValue + Clone + Send {
     fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self;
     /// The verdict, the wait, and who decided.
     fn head(&self) -> (Verdict, Option<Duration>, Source);
-    /// Whether a denial is that of a rule, and not of a pause.
+    /// Whether a rule, and not a pause, denies.
     fn is_by_rule(&self) -> bool;
     fn by(self, source: Source) -> Self;
-    /// What it says some time later, if nothing has happened.
+    /// The answer after this time, if nothing has happened.
     fn later(&self, by: Duration) -> Self;
 
     fn passed(source: Source) -> Self {
@@ -392,7 +392,7 @@ mod tests {
         }
     }
 
-    /// Whatever a server says instead is an error, and no panic.
+    /// Any other reply of a server is an error, and no panic.
     #[test]
     fn other_replies_are_errors() {
         let whole = [

@@ -26,12 +26,12 @@ impl Rules {
         self.0.iter().any(|text| text.starts_with("@plan:"))
     }
 
-    /// Whether rules limit what runs at once, which only the application's own hold can end.
+    /// Whether there are rules of `slots`, which only the application's own hold can free.
     pub(crate) fn have_slots(&self) -> bool {
         self.0.iter().any(|text| text.starts_with("slots:"))
     }
 
-    /// The error of rules that have slots, for who does not hold them.
+    /// An error if rules have slots, for callers that take no hold.
     pub(crate) fn refuse_slots<'a>(mut texts: impl Iterator<Item = &'a str>) -> RedisResult<()> {
         let Some(slots) = texts.find(|text| text.starts_with("slots:")) else { return Ok(()) };
         let why = "slots are held, ask for them with RateLimiter::hold";
@@ -39,7 +39,7 @@ impl Rules {
         Err((ErrorKind::InvalidClientConfig, why, given).into())
     }
 
-    /// The error that a server would reply to these rules. It knows the policies.
+    /// The error that a server would reply to these rules. Only a server can test policies.
     pub(crate) fn validate(&self) -> RedisResult<()> {
         self.0
             .iter()

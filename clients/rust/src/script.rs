@@ -1,5 +1,5 @@
-//! The engine for servers that load no module: `ratelimit.lua`, which answers the module's checks, peeks,
-//! refunds and resets by the same integers, under the key with `:script` behind it.
+//! The engine for servers that load no module: `ratelimit.lua`, which answers checks, peeks,
+//! refunds and resets by the module's integers, under the key followed by `:script`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub enum Engine {
     /// The module.
     #[default]
     Module,
-    /// A script, on servers that load no module. Its counts are not those of the module.
+    /// A script, on servers that load no module. It has its own counts.
     Script,
 }
 
@@ -41,7 +41,7 @@ impl Script {
         Self(redis::Script::new(TEXT))
     }
 
-    /// What the script cannot answer is an error, and nothing is sent.
+    /// The words for the script. A command that it cannot answer is an error.
     pub fn asked(command: &Cmd) -> RedisResult<Asked> {
         let mut words = command.args_iter().map(|word| match word {
             Arg::Simple(bytes) => bytes,
@@ -67,7 +67,7 @@ impl Script {
 }
 
 impl Asked {
-    /// For a server that has forgotten the script.
+    /// The command for a server that has forgotten the script.
     pub fn eval(&self) -> Cmd {
         self.command("EVAL", TEXT)
     }
@@ -83,7 +83,7 @@ pub fn has_forgotten(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// The error of a rule or an option that the script does not have.
+/// An error for a rule or an option that the script does not have.
 pub fn knows(word: &str) -> RedisResult<()> {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_range = word.split_once("..").is_some_and(|(a, b)| is_digits(a) && is_digits(b));
@@ -102,7 +102,7 @@ pub fn knows(word: &str) -> RedisResult<()> {
     }))
 }
 
-/// The units that a check of one key has consumed, each with the rules from which it has consumed that many.
+/// Numbers of units, each with the rules from which a check of one key has consumed that number.
 pub fn charges(check: &Check) -> RedisResult<Vec<(u64, Vec<String>)>> {
     let mut found = Vec::<(u64, Vec<String>)>::new();
     for (text, rule) in rules_of(check)? {
@@ -117,8 +117,8 @@ pub fn charges(check: &Check) -> RedisResult<Vec<(u64, Vec<String>)>> {
 }
 
 /// The report on the rule that decides for a key. Five integers tell only its limit: of several
-/// such rules this takes the one with the shortest period in which the reset lies. There is more again by
-/// `next`, or earlier.
+/// rules with this limit, the one with the shortest period in which the reset lies. More is left
+/// after `next` at the latest.
 pub fn report(reply: &Reply, check: &Check) -> RedisResult<Report> {
     let Reply { verdict, limit, remaining, wait, reset, source, .. } = *reply;
     let (denies, limit) = (!reply.is_allowed(), limit.unwrap_or_default());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_charged_is_known() {
+    fn charges_follow_from_rules_and_cost() {
         for case in shared("charges") {
             let mut expected = case["charges"].as_object().unwrap().clone();
             for (units, rules) in charges(&check(&case)).unwrap() {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_the_module_is_named() {
+    fn errors_name_what_needs_the_module() {
         for case in shared("refused") {
             let error = knows(case["rule"].as_str().unwrap()).unwrap_err();
             assert_eq!(error.detail(), case["error"].as_str());

@@ -15,8 +15,9 @@ use crate::settlement::Settlement;
 /// How long the charges of one key can be given back: longer than the other keys take.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Each key but the last is charged under a hold, by which it gets everything back if another denies or
-/// the future is dropped. The holds of a request that passes lapse, and its charges stand.
+/// Each key but the last is charged under a hold, by which it gets everything back if a later key
+/// denies or the future is dropped. The holds of a request that passes lapse, and its charges
+/// stand.
 pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
     let (given, each) = (check.hold.and(check.id.clone()), check.each()?);
     let is_given = given.is_some();
@@ -43,7 +44,7 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
         };
         let asked = asked.and_then(|report| {
             if !is_given {
-                // Those of a policy.
+                // A policy may have slots.
                 Rules::refuse_slots(report.texts())?;
             }
             Ok(report)
@@ -51,7 +52,7 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
         let mut report = match asked {
             Ok(report) => report,
             Err(error) => {
-                // In a task: a server that is silent keeps nobody waiting.
+                // In a task, so that a silent server keeps nobody waiting.
                 drop(charged);
                 return asker.without(error, &check.command(true));
             }
@@ -75,7 +76,7 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
     Ok(all)
 }
 
-/// What a server that is away does not hear of stays charged.
+/// Charges stay if the server is away.
 async fn give_back(charged: Receipt) {
     if let Err(error) = charged.settle(Settlement::Refund).await {
         tracing::debug!(code = error.code(), "a charge is not given back");

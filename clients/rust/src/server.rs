@@ -13,10 +13,10 @@ pub trait Server: Send + Sync {
     /// Sends a command to the node of its first key.
     fn send<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value>;
 
-    /// Sends a command when all before have failed: on a new connection, if that can be.
+    /// Sends a command after all earlier ones have failed: on a new connection, if possible.
     fn send_anew<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value>;
 
-    /// Hears that no reply came in time.
+    /// Called when no reply came in time.
     fn late(&self) {}
 }
 
@@ -36,7 +36,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Server for Shared<C> {
         })
     }
 
-    /// A connection that connects again by itself may first tell of a refusal that it remembers.
+    /// A connection that connects again by itself may first return a refusal that it remembers.
     fn send_anew<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value> {
         Box::pin(async move {
             match self.send(command, key).await {
@@ -139,11 +139,11 @@ mod cluster {
 
     use super::{Server, Shared};
 
-    /// How often a connection is replaced at most.
+    /// The shortest time between two replacements of a connection.
     const PAUSE: Duration = Duration::from_secs(1);
 
-    /// A connection that is replaced when a node does not answer: by itself it would not ask other nodes
-    /// who has taken that node's place.
+    /// A connection that is replaced when a node does not answer: by itself it would not ask other
+    /// nodes for that node's successor.
     pub struct Replaced<M> {
         make: M,
         current: Mutex<(ClusterConnection, Instant)>,

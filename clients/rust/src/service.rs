@@ -1,4 +1,4 @@
-//! The service: asks before each request, and answers those that are refused.
+//! The service: asks the limiter before each request, and answers the refused ones.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::outage::{is_outage, is_saturated};
 use crate::refusal::{Problem, Refusal, Refuse};
 use crate::settlement::Settlement;
 
-/// A service whose requests the limiter decides first. [`RateLimitLayer`] makes it.
+/// A service whose requests pass the limiter first. [`RateLimitLayer`] makes it.
 #[derive(Debug)]
 pub struct RateLimit<S, T, F = Problem> {
     service: S,
@@ -98,7 +98,8 @@ where
     }
 }
 
-/// How a request's hold ends. A hold that the application asked for is its own to settle if it counts.
+/// How a request's hold ends. If the request counts, the application itself settles a hold that it
+/// asked for.
 fn settlement(counts: bool, check: &Check) -> Option<Settlement> {
     match (counts, check.hold) {
         (false, _) => Some(Settlement::Refund),
@@ -114,7 +115,7 @@ fn failed<R>(refuse: &impl Refuse<R>, limiter: &RateLimiter, error: RedisError) 
     } else if !is_outage(&error) {
         tracing::error!(%error, "a request cannot be checked");
     } else if !limiter.away() {
-        // The limiter tells when it stops asking, not of each request after that.
+        // The limiter logs that it stops asking, but not each request after that.
         tracing::warn!(code = error.code(), "a request is refused: the server gives no decision");
     }
     let is_undecided = is_saturated(&error) || is_outage(&error);

@@ -13,7 +13,7 @@ pub enum Settlement {
     AsCharged,
     /// All that it has consumed comes back.
     Refund,
-    /// Its charges are corrected to what the work did cost.
+    /// Its charges are corrected to the real cost of the work.
     Cost(Cost),
 }
 

@@ -1,4 +1,4 @@
-//! A service that others use too, the upstream: what its answers say about its limits.
+//! What the answers of an upstream, a service that others use too, say about its limits.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,8 @@ impl RateLimiter {
     /// the time that is left.
     ///
     /// # Errors
-    /// Those of the server, and an outage, unless under [`Outage::Local`]: then the process keeps it.
+    /// Those of the server, and an outage. Under [`Outage::Local`] it is none: the process keeps
+    /// the pause.
     pub async fn pause(
         &self,
         key: impl AsRef<[u8]>,
@@ -66,16 +67,15 @@ impl RateLimiter {
         read(self.asker().call(&command, key).await?)
     }
 
-    /// Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules.
-    /// `remaining` has the rule of each field that tells it, such as
+    /// Does what an upstream's answer says: a 429 or 503 pauses the key, and a field with what
+    /// remains lowers a rule. `remaining` has the rule of each of these fields, such as
     /// `("x-ratelimit-remaining-tokens", "bucket:30000/m")`.
     ///
     /// A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Replies
     /// with what is left of it, or zero. Fields that make no sense change nothing.
     ///
     /// # Errors
-    /// Those of the server, but no outage: what a server that is away misses, others learn from their
-    /// own answers.
+    /// Those of the server, but no outage: other processes learn the limits from their own answers.
     pub async fn follow<'a>(
         &self,
         key: impl AsRef<[u8]>,
@@ -131,7 +131,8 @@ fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     seconds(text).or_else(|| Some(date(text)?.duration_since(now).unwrap_or_default()))
 }
 
-/// `t=` of what is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a Unix time.
+/// `t=` of a limit that is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a
+/// Unix time.
 fn reset(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let items = items(&joined(fields, "ratelimit").unwrap_or_default());
     let used_up = items.iter().filter(|item| item.remaining == Some(0));
@@ -140,7 +141,7 @@ fn reset(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     }
     let names = ["ratelimit-reset", "x-ratelimit-reset"];
     let time = seconds(&names.iter().find_map(|name| joined(fields, name))?)?;
-    // No pause is longer, so it is a Unix time.
+    // A time longer than any pause is a Unix time.
     if time <= MAX_PERIOD {
         return Some(time);
     }

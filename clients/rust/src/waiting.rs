@@ -11,18 +11,18 @@ use crate::limiter::RateLimiter;
 use crate::outage::is_away;
 use crate::reply::{Answer, Reply, Source};
 
-/// A wait's reply comes at most so much later than its deadline.
+/// A wait's reply comes at most this much later than its deadline.
 const LATE: Duration = Duration::from_secs(1);
-/// While a caller waits its server is asked so often whether it still answers ...
+/// While a caller waits, its server is asked at this interval whether it still answers ...
 const ASK: Duration = Duration::from_secs(5);
 /// ... and this number of times, a second apart, if it does not.
 const TRIES: usize = 3;
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl RateLimiter {
-    /// Waits in line until the request passes, but at most so long: `RL.WAIT`, on a connection for
-    /// this call. Dropping the future leaves the line. While the server is away nobody waits: the
-    /// reply is that of [`Self::check`].
+    /// Waits in line until the request passes, for at most `timeout`: `RL.WAIT`, on a connection
+    /// for this call. Dropping the future leaves the line. While the server is away nobody waits:
+    /// the reply is that of [`Self::check`].
     ///
     /// # Errors
     /// Those of [`Self::check`].
@@ -62,7 +62,7 @@ async fn alone(asker: &Asker, command: &Cmd, key: &[u8], timeout: Duration) -> R
     }
 }
 
-/// Ends once the server answers nothing.
+/// Ends once the server has stopped answering.
 async fn silence(asker: &Asker, key: &[u8]) -> RedisError {
     let mut peek = redis::cmd("RL.PEEK");
     peek.arg(key).arg("1/s");

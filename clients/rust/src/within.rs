@@ -28,14 +28,14 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     #[tokio::test]
-    async fn what_never_ends_takes_all_of_the_time() {
+    async fn endless_work_takes_all_of_the_time() {
         let (start, time) = (Instant::now(), Duration::from_millis(100));
         assert_eq!(within(time, std::future::pending::<()>()).await, None);
         assert!(start.elapsed() >= time);
     }
 
     #[tokio::test]
-    async fn a_process_that_stood_still_is_no_late_answer() {
+    async fn a_paused_process_still_gets_its_answer() {
         let time = Duration::from_millis(500);
         let answer = tokio::spawn(sleep(Duration::from_millis(1)));
         // Both timers are over when this thread goes on.

@@ -1,4 +1,4 @@
-//! A file of the configuration, as it is written.
+//! The format of a configuration file.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -24,7 +24,7 @@ pub struct Descriptor {
     #[serde(default)]
     pub shadow_mode: bool,
     pub descriptors: Option<Vec<Self>>,
-    // What the reference knows beside these.
+    // The reference has these options too; this service refuses them.
     #[serde(default)]
     quota_mode: bool,
     #[serde(default)]
@@ -37,7 +37,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// What this service does not do.
+    /// The first option given that this service does not support.
     pub fn unsupported(&self) -> Option<&'static str> {
         let given = [
             ("quota_mode", self.quota_mode),

@@ -13,10 +13,11 @@ use crate::metering::Counters;
 
 #[derive(Debug)]
 pub struct Limit {
-    /// The rules of its keys. None: it is unlimited.
+    /// The rules of its keys. An unlimited limit has no rules.
     pub rules: Rules,
-    /// Other limits of a request do not count if one with their name here does.
+    /// The name by which another limit of a request can replace this one.
     pub name: String,
+    /// The names of limits that do not count in a request with this limit.
     pub replaces: Vec<String>,
     /// The most units of a key to lease at once.
     pub lease: Option<u64>,
@@ -60,12 +61,13 @@ impl Limit {
         }))
     }
 
-    /// The limit that a request brings. `None`: it has no known unit, or too many requests.
+    /// The limit that a request brings. `None`: its unit is unknown, or its number of requests too
+    /// large.
     pub fn brought(limit: RateLimitOverride, domain: &str, entries: &[Entry]) -> Option<Self> {
-        // Those of this protocol have the numbers of that of replies.
+        // The units of requests have the same numbers as those of replies.
         let rule = unit::rule(limit.requests_per_unit, Unit::try_from(limit.unit).ok()?)?;
         rule.parse::<ratelimit_core::Rules>().ok()?;
-        // Without the values, which clients choose.
+        // Clients choose the values, so labels have only the keys.
         let keys = entries.iter().map(|entry| entry.key.clone());
         let path = [domain.to_string()].into_iter().chain(keys).collect::<Vec<_>>();
         let counters = Counters::of(&path);
@@ -78,13 +80,13 @@ impl Limit {
         })
     }
 
-    /// Whether rules decide that only the server knows.
+    /// Whether the rules are those of a policy or plan, which only the server knows.
     pub fn is_policy(&self) -> bool {
         self.rules.texts().iter().any(|rule| rule.starts_with('@'))
     }
 }
 
-/// The rule of a `rate_limit`, none if it is unlimited.
+/// The rule of a `rate_limit`, or no rule if it is unlimited.
 fn fixed(limit: &RateLimit) -> Result<Vec<String>> {
     for Replaced { name } in &limit.replaces {
         ensure!(!name.is_empty(), "replaces has an empty name");
@@ -109,19 +111,19 @@ fn validate(rules: &[String], engine: Engine, lease: Option<u64>) -> Result<()> 
     ensure!(!has("slots:"), "slots limit what runs at once, which Envoy does not end");
     ensure!(
         !has("leaky:"),
-        "under a leaky rule requests wait for their turn, which Envoy does not"
+        "under a leaky rule requests wait for their turn, but Envoy does not wait"
     );
     let of_module = [",ban=", ",keep="].into_iter().find(|option| has(option));
     ensure!(has_module || of_module.is_none(), "ban= and keep= need the module, not the script");
     if let Some(most) = lease {
         ensure!(has_module, "a lease needs the module, not the script");
         ensure!((1..=1_000_000).contains(&most), "lease is {most}, expected 1 to 1000000");
-        ensure!(!rules.is_empty() && !has(",shadow"), "what limits nobody needs no lease");
+        ensure!(!rules.is_empty() && !has(",shadow"), "a limit that denies nobody needs no lease");
     }
     if let Some(policy) = rules.iter().find(|rule| rule.starts_with('@')) {
         ensure!(has_module, "policies and plans need the module, not the script");
         let is_name = policy.len() > 1 && !policy.ends_with(':') && !policy.contains([' ', ',']);
-        ensure!(is_name, "'{policy}' is no name of a policy, which cannot be in shadow_mode");
+        ensure!(is_name, "'{policy}' is no name of a policy; a policy cannot be in shadow_mode");
     } else if !rules.is_empty() {
         rules.join(" ").parse::<ratelimit_core::Rules>().map_err(|error| anyhow!("{error}"))?;
     }

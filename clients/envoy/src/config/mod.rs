@@ -23,15 +23,15 @@ pub use unit::of as unit_of;
 #[derive(Debug, Default)]
 pub struct Config {
     domains: HashMap<String, Level>,
-    /// The rules at each place that has a limit.
+    /// The rules of the limit at each place, if it has one.
     shown: BTreeMap<Vec<String>, Option<String>>,
 }
 
-/// What may stand at one place of a descriptor, by its key.
+/// The values that one level of descriptors has, by key.
 #[derive(Debug, Default)]
 struct Level(HashMap<String, Values>);
 
-/// The more special match goes first.
+/// The nodes of a key, in the order of matching: by exact value, by pattern, for any value.
 #[derive(Debug, Default)]
 struct Values {
     exact: HashMap<String, Node>,
@@ -74,7 +74,7 @@ impl Config {
         self.domains.contains_key(domain)
     }
 
-    /// The limit of a descriptor: the one that matches each of its entries.
+    /// The limit of a descriptor: each level of the configuration matches one of its entries.
     pub fn find(&self, domain: &str, entries: &[Entry]) -> Option<&Arc<Limit>> {
         let (last, first) = entries.split_last()?;
         let level = first.iter().try_fold(self.domains.get(domain)?, |level, entry| {
@@ -92,7 +92,7 @@ pub fn texts(from: &Files) -> Result<Texts> {
     let mut texts = BTreeMap::new();
     for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         let (file, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-        // Kubernetes has its own there.
+        // Kubernetes keeps its own files there.
         if name.as_encoded_bytes().starts_with(b".") {
             continue;
         }

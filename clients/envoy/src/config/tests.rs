@@ -1,4 +1,4 @@
-//! What a configuration means: the documented decisions of the reference, by examples of our own, and every error.
+//! The limits that a configuration sets, as the reference documents them, and every error.
 
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ descriptors:
 ";
 
 #[test]
-fn each_descriptor_has_the_limit_that_is_documented() {
+fn each_descriptor_has_the_documented_limit() {
     let shop = config(SHOP).unwrap();
     let cases = [
         ("table=orders", Some("fixed:500/s")),
@@ -84,7 +84,7 @@ fn each_descriptor_has_the_limit_that_is_documented() {
         ("phone", Some("fixed:100/d")),
         ("address=192.0.2.1", Some("fixed:10/s")),
         ("address=192.0.2.5", Some("fixed:0/s")),
-        // As many entries as levels, no more and no fewer.
+        // A descriptor has as many entries as its limit has levels.
         ("address=192.0.2.5 port=1", None),
         ("service=mail", None),
         ("directory=any", Some("")),
@@ -115,7 +115,7 @@ fn each_descriptor_has_the_limit_that_is_documented() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_what_is_wrong() {
     let with = |inside: &str| format!("domain: shop\ndescriptors:\n  - key: a\n    {inside}\n");
     let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
     let beside = |more: &str| with(&format!("{limit}\n    {more}"));
@@ -175,7 +175,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn several_files_have_a_domain_only_if_they_may() {
+fn files_share_a_domain_only_if_enabled() {
     let mut two = config("domain: shop\ndescriptors: [{key: a, rules: ['1/s']}]").unwrap();
     let more = "domain: shop\ndescriptors: [{key: b, rules: ['2/s']}]";
     assert!(two.add(more, false, Engine::Module).is_err());
@@ -192,7 +192,7 @@ proptest! {
         let _ = config(&text);
     }
 
-    /// Lines that look like those of a file, in any order.
+    /// Lines of configuration files, in any order.
     #[test]
     fn no_file_makes_it_panic(lines in prop::collection::vec((0_usize..4, 0..LINES.len()), 0..40)) {
         let line = |(depth, at): (usize, usize)| format!("{}{}\n", "  ".repeat(depth), LINES[at]);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 
 const DAY: u64 = 24 * 3600;
-/// Each unit, its period in the language of rules, and its seconds. Months and years have as many days as in the reference.
+/// Each unit, its period in the language of rules, and its seconds. Months and years have the days
+/// that the reference gives them.
 const UNITS: [(Unit, &str, u64); 7] = [
     (Unit::Second, "s", 1),
     (Unit::Minute, "m", 60),
@@ -16,7 +17,7 @@ const UNITS: [(Unit, &str, u64); 7] = [
     (Unit::Year, "365d", 365 * DAY),
 ];
 
-/// The rule of this many requests in a unit, if the unit is one.
+/// The rule for this number of requests in a unit, if the unit is known.
 pub fn rule(requests: u32, unit: Unit) -> Option<String> {
     let (_, period, _) = UNITS.into_iter().find(|(known, ..)| *known == unit)?;
     Some(format!("fixed:{requests}/{period}"))

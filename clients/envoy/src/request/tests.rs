@@ -1,4 +1,4 @@
-//! What requests ask, and that none makes the service panic.
+//! The limits and hits of requests, and that no request makes the service panic.
 
 use envoy_types::pb::google::protobuf::UInt64Value;
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn keys(request: &Request) -> Vec<String> {
 }
 
 #[test]
-fn a_limit_replaces_another_by_its_name() {
+fn a_limit_replaces_another_one_by_name() {
     let (user, both) = ([("user", "ann")], [("region", "eu"), ("user", "ann")]);
     let request = read(vec![descriptor(&user), descriptor(&both)]).unwrap();
     assert_eq!(request.found, [Found::Nothing, Found::Limit(0)]);
@@ -51,7 +51,7 @@ fn a_limit_replaces_another_by_its_name() {
 }
 
 #[test]
-fn hits_are_those_of_the_descriptor_or_of_the_request() {
+fn hits_come_from_the_descriptor_or_else_from_the_request() {
     let with = |hits, value| RateLimitDescriptor {
         hits_addend: Some(UInt64Value { value: hits }),
         ..descriptor(&[("user", value)])
@@ -87,11 +87,11 @@ fn a_request_may_bring_its_limit() {
         assert_eq!(rule(unit).as_deref(), Some(expected));
     }
     assert_eq!((rule(0), rule(99)), (None, None));
-    assert!(read(vec![with(u32::MAX, 1)]).is_err(), "over what a rule may have");
+    assert!(read(vec![with(u32::MAX, 1)]).is_err(), "more than a rule may have");
 }
 
 #[test]
-fn a_request_without_sense_is_refused() {
+fn a_malformed_request_is_refused() {
     let empty = RateLimitRequest::default();
     assert!(Request::read(&empty, &config(), "").is_err(), "no domain");
     assert!(read(vec![]).is_err(), "no descriptor");

@@ -1,4 +1,4 @@
-//! What is decided, on every server.
+//! The decisions of the service, on every server.
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
@@ -63,11 +63,7 @@ async fn all_limits_of_a_request_let_it_pass_or_none_is_charged() {
                     "{denied}"
                 );
             }
-            assert_eq!(
-                client.codes(&["user=ann"]).await,
-                "ok [ok:0/3]",
-                "denials charged it nothing"
-            );
+            assert_eq!(client.codes(&["user=ann"]).await, "ok [ok:0/3]", "denials cost it nothing");
             assert_eq!(client.codes(&["user=ann"]).await, "over [over:0/3]");
             assert_eq!(
                 client.codes(&["user=bob", "user=bob"]).await,
@@ -105,7 +101,11 @@ async fn hits_and_limits_of_requests_count_as_the_protocol_says() {
     assert_eq!(of(client.send(several).await), "ok [ok:0/3 ok:0/2 ok:0/1]");
     let back = RateLimitDescriptor { is_negative_hits: true, ..hits("user=ann", 2) };
     client.send(vec![back]).await.expect("an answer");
-    assert_eq!(of(client.send(vec![hits("user=ann", 0)]).await), "ok [ok:2/3]", "two came back");
+    assert_eq!(
+        of(client.send(vec![hits("user=ann", 0)]).await),
+        "ok [ok:2/3]",
+        "the request gave two back"
+    );
     let own = RateLimitOverride { requests_per_unit: 7, unit: 3 };
     let own = RateLimitDescriptor { limit: Some(own), ..descriptor("other=1") };
     assert_eq!(of(client.send(vec![own]).await), "ok [ok:6/7]");
@@ -127,7 +127,7 @@ async fn hits_and_limits_of_requests_count_as_the_protocol_says() {
 }
 
 #[tokio::test]
-async fn what_operators_say_of_a_key_counts() {
+async fn plans_blocks_and_exemptions_of_a_key_count() {
     let server = Server::start("redis-8.2");
     server.send("RL.POLICY SET free 2/d");
     server.send("RL.POLICY SET paid 5/d");
@@ -155,7 +155,7 @@ async fn what_operators_say_of_a_key_counts() {
 }
 
 #[tokio::test]
-async fn a_lease_admits_what_the_limit_does_and_comes_back_after_a_denial() {
+async fn a_lease_admits_as_many_as_the_limit_and_gets_back_the_units_of_denials() {
     let server = Server::start("valkey-8.1");
     let service = Service::start(&server, &format!("{CONFIG}{OF_MODULE}"), &[]);
     let mut client = service.client().await;
@@ -166,7 +166,7 @@ async fn a_lease_admits_what_the_limit_does_and_comes_back_after_a_denial() {
     while client.passes(&["hot=1"]).await {
         passed += 1;
     }
-    assert_eq!(passed, 100, "denied requests took nothing");
+    assert_eq!(passed, 100, "denied requests cost nothing");
     let calls = server.calls("rl.check");
     assert!(calls < 150, "most were answered here: {calls}");
     let denied = client.ask(&["hot=1"]).await;
@@ -174,7 +174,7 @@ async fn a_lease_admits_what_the_limit_does_and_comes_back_after_a_denial() {
 }
 
 #[tokio::test]
-async fn a_look_is_no_lease_and_hits_come_back_even_if_another_limit_denies() {
+async fn no_lease_answers_zero_hits_and_hits_come_back_even_if_another_limit_denies() {
     let server = Server::start("redis-7.0");
     let service = Service::start(&server, &format!("{CONFIG}{OF_MODULE}"), &[]);
     let mut client = service.client().await;
@@ -188,7 +188,7 @@ async fn a_look_is_no_lease_and_hits_come_back_even_if_another_limit_denies() {
 }
 
 #[tokio::test]
-async fn limits_that_share_entries_or_policies_do_not_disturb_each_other() {
+async fn limits_that_share_entries_or_policies_count_separately() {
     let server = Server::start("valkey-9.1");
     server.send("RL.POLICY SET free 9/d");
     let service = Service::start(&server, &format!("{CONFIG}{OF_MODULE}"), &[]);
@@ -199,7 +199,11 @@ async fn limits_that_share_entries_or_policies_do_not_disturb_each_other() {
     let both = client.send(vec![descriptor("user=ann"), own]).await;
     assert_eq!(of(both), "ok [ok:2/3 ok:6/7]");
     let two = client.send(vec![hits("tier=a", 2), hits("tenant=b", 4)]).await;
-    assert_eq!(of(two), "ok [ok:5/9 ok:5/9]", "policies of a request cost the most of theirs");
+    assert_eq!(
+        of(two),
+        "ok [ok:5/9 ok:5/9]",
+        "all policies of a request cost the highest of their hits"
+    );
 }
 
 #[tokio::test]
@@ -214,7 +218,7 @@ async fn leases_are_settled_before_the_service_ends() {
     drop(client);
     assert!(service.end());
     let left = server.limiter().peek(("shop|hot=1", "100/d")).await.expect("it runs").remaining;
-    assert_eq!(left, Some(95), "what was leased and not used is back");
+    assert_eq!(left, Some(95), "unused units of the lease are back");
 }
 
 #[tokio::test]
@@ -231,7 +235,7 @@ async fn a_denial_is_remembered() {
 }
 
 #[tokio::test]
-async fn a_cluster_decides_over_all_keys_with_a_tag_and_one_by_one_without() {
+async fn a_cluster_decides_over_all_keys_with_a_tag_and_over_each_without() {
     for (prefix, several) in [("", 0), ("{shop}", 1)] {
         let cluster = Cluster::start("redis-7.0");
         let nodes = cluster.addresses();
@@ -246,7 +250,7 @@ async fn a_cluster_decides_over_all_keys_with_a_tag_and_one_by_one_without() {
         assert_eq!(
             client.codes(&["user=ann"]).await,
             "ok [ok:0/3]",
-            "'{prefix}': it got its unit back"
+            "'{prefix}': the denial cost no unit"
         );
         assert_eq!(cluster.keys().iter().filter(|keys| **keys == 0).count(), several);
     }

@@ -1,4 +1,4 @@
-//! The real Envoy asks the service, and clients see what it makes of the answers.
+//! A real Envoy asks the service, and clients get responses from Envoy.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ async fn clients_get_a_429_with_fields_at_the_edge() {
             passed.field("x-ratelimit-limit").is_some_and(|limit| limit.starts_with("3, 3;w=60"))
         );
     }
-    // Each path has its own limit, since it is the value of the descriptor.
+    // Each path has its own limit, since the path is the value of the descriptor.
     let denied = envoy.get("/search?q=a", &[]).await;
     assert_eq!(denied.status, 429);
     let wait = denied.field("retry-after").expect("a field").parse::<u64>().expect("seconds");
@@ -63,7 +63,7 @@ async fn a_new_configuration_counts_at_the_edge() {
 }
 
 #[tokio::test]
-async fn envoy_fails_open_or_closed_as_it_is_told_when_a_server_or_the_service_is_gone() {
+async fn envoy_fails_open_or_closed_by_its_option_without_the_server_or_service() {
     for (deny, expected) in [("false", 200), ("true", 500)] {
         let mut server = Server::start("valkey-8.1");
         let mut service = Service::start(&server, CONFIG, &[]);

@@ -1,4 +1,4 @@
-//! The service as Envoy sees it, on real servers; and Envoy itself in front of it.
+//! The service on real servers, asked as by Envoy, and asked by Envoy itself.
 
 #[path = "../../../rust/tests/client/support/cluster.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

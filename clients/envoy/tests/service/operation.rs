@@ -1,4 +1,4 @@
-//! The service as an operator meets it.
+//! What operators use: configuration, metrics, health, rights, TLS, the log and options.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -49,11 +49,11 @@ async fn a_changed_file_counts_and_a_broken_one_does_not() {
         assert!(start.elapsed() < PATIENCE * 2, "the new file was not read");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(client.codes(&["user=ann"]).await, "ok [ok:6/9]", "what was used stays");
+    assert_eq!(client.codes(&["user=ann"]).await, "ok [ok:6/9]", "the units used stay used");
 }
 
 #[tokio::test]
-async fn it_counts_what_it_decides() {
+async fn the_service_counts_its_decisions() {
     let server = Server::start("redis-8.2");
     let service = Service::start(&server, &config(2), &[]);
     let mut client = service.client().await;
@@ -73,11 +73,11 @@ async fn it_counts_what_it_decides() {
     assert_eq!(numbers.map(|name| number(name, "user")), [4, 2, 2, 1, 0]);
     assert_eq!(numbers.map(|name| number(name, "trial")), [1, 0, 1, 0, 1]);
     assert!(metrics.contains("ratelimit_service_response_time_seconds_count 5"), "{metrics}");
-    assert!(!metrics.contains("ann"), "no value of a client");
+    assert!(!metrics.contains("ann"), "clients choose the values");
 }
 
 #[tokio::test]
-async fn clients_are_told_their_limit_if_asked_for_and_always_when_to_come_again() {
+async fn clients_get_their_limit_if_enabled_and_always_a_retry_after() {
     let server = Server::start("redis-7.0");
     for (enabled, number) in [("true", 3), ("false", 0)] {
         let options = [("LIMIT_RESPONSE_HEADERS_ENABLED", enabled), ("CACHE_KEY_PREFIX", enabled)];
@@ -110,7 +110,7 @@ async fn in_shadow_mode_everything_passes_and_is_counted() {
 }
 
 #[tokio::test]
-async fn it_says_how_it_is_and_ends_in_order() {
+async fn the_service_reports_its_health_and_ends_in_order() {
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_client::HealthClient;
 
@@ -127,7 +127,7 @@ async fn it_says_how_it_is_and_ends_in_order() {
 }
 
 #[tokio::test]
-async fn a_user_needs_the_rights_that_are_documented() {
+async fn the_documented_rights_are_enough() {
     let readme = include_str!("../../README.md");
     let (rights, _) =
         readme.split_once("needs `").and_then(|(_, rest)| rest.split_once('`')).unwrap();
@@ -164,7 +164,7 @@ fn the_log_is_text_or_json() {
     }
 }
 
-/// The connections of Envoy and those to the server.
+/// Envoy's connections to the service, and the service's connections to the server.
 #[tokio::test]
 async fn all_connections_can_be_encrypted() {
     use tonic::transport::{Certificate, Channel, ClientTlsConfig};
@@ -199,7 +199,7 @@ async fn all_connections_can_be_encrypted() {
     assert_eq!(Client::on(channel).codes(&["user=ann"]).await, "ok [ok:4/5]");
 }
 
-/// What is written for Kubernetes is a configuration.
+/// The example for Kubernetes contains a valid configuration.
 #[test]
 fn the_limits_of_the_example_for_kubernetes_are_read() {
     let example = include_str!("../../../../examples/envoy/kubernetes.yaml");
@@ -215,7 +215,7 @@ fn the_limits_of_the_example_for_kubernetes_are_read() {
 }
 
 #[test]
-fn it_checks_a_configuration_without_a_server() {
+fn a_configuration_is_checked_without_a_server() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let root = folder.path().display().to_string();
     let check = || command(&root).arg("--check-config").output().expect("it runs");

@@ -1,4 +1,4 @@
-//! What is answered while the server gives no decision.
+//! The answers while the server gives no decision.
 
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@ import { connect, freePort, startServer, until } from './servers.js';
 
 const SLOTS = 16384;
 const PRIMARIES = 3;
-// A map lists a replica once it has heard something from its primary, which by default pings it every 10 s.
+// A cluster's map lists a replica once its primary has sent it something. By default a primary pings every 10 s.
 const OPTIONS = ['--cluster-enabled', 'yes', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1];
 
 /** Starts a cluster; replies with a client for each node, the replica last, and each node's name in the cluster. */
@@ -22,7 +22,7 @@ export async function startCluster(t, name, options = [], { bare } = {}) {
     const [from, to] = [i, i + 1].map((part) => Math.floor((part * SLOTS) / PRIMARIES));
     await client.call('CLUSTER', 'ADDSLOTSRANGE', from, to - 1);
   }
-  // Each node meets each: gossip would take seconds.
+  // Each node meets every other: gossip would take seconds.
   for (const [i, { port, bus }] of nodes.entries()) {
     for (const { client } of nodes.slice(0, i)) await client.call('CLUSTER', 'MEET', '127.0.0.1', port, bus);
   }

@@ -1,4 +1,4 @@
-// Limiters that take no busy machine for a server that is away.
+// Limiters with long time-outs: a busy machine must not look like a server that is away.
 
 import * as io from 'redis-ratelimit/ioredis';
 import * as valkey from 'redis-ratelimit/iovalkey';

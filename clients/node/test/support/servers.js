@@ -25,7 +25,7 @@ export const NAMES = process.env.RATELIMIT_ONLY?.split(/[ ,]+/) ?? [
   'valkey-9.1',
 ];
 
-/** Starts a server; it ends with the test `t`, or when `stop` is called. It is ready when a PING is answered like this. A bare one lacks the module. */
+/** Starts a server; it ends with the test `t`, or when `stop` is called. The server is ready when it answers a PING by `answer`. A `bare` server lacks the module. */
 export async function startServer(t, name = NAMES.at(-1), options = [], answer = 'PONG', { port: wanted, bare = false } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'ratelimit-'));
   const port = wanted ?? (await freePort());
@@ -60,7 +60,7 @@ export async function startLoading(t, name = NAMES.at(-1)) {
   return startServer(t, name, ['--dir', folder, ...slow], 'LOADING');
 }
 
-/** A client of ioredis for tests, which fails at once where one in production may wait. */
+/** A client of ioredis for tests: it fails at once where a client in production may wait. */
 export function connect(t, port, options = {}, Client = Redis) {
   const client = new Client(port, { maxRetriesPerRequest: 0, disconnectTimeout: 0, ...options });
   client.on('error', () => {}); // each command tells

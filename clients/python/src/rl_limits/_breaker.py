@@ -1,4 +1,4 @@
-"""When to stop asking a server that gives no decision, and who is told."""
+"""Decides when to stop asking a server that gives no decision, and reports it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Breaker:
 
     FAILURES = 3
     PAUSE_S = 1.0
-    #: How often a wrong configuration is reported while it lasts, though other keys are answered meanwhile.
+    #: How often a wrong configuration is reported while it lasts, even if the server answers for other keys.
     REPORT_S = 60.0
 
     def __init__(
@@ -44,7 +44,7 @@ class Breaker:
     ) -> None:
         self.on_outage = on_outage or _log_outage
         self.on_misconfigured = on_misconfigured or _log_misconfigured
-        #: Is called when the limiter stops asking, for what is under way.
+        #: Called when the limiter stops asking, to end the commands under way.
         self.stopped: Callable[[], object] = lambda: None
         self.outages = 0
         self.away = False
@@ -68,7 +68,7 @@ class Breaker:
             if now_s < self._until_s:
                 self.outages += 1
                 return False
-            self._until_s = now_s + self.PAUSE_S  # for all but this one
+            self._until_s = now_s + self.PAUSE_S  # for all requests but this one
             return True
 
     def missed(self) -> None:
@@ -77,17 +77,17 @@ class Breaker:
             self.outages += 1
 
     def failed(self, error: Exception, now_s: float, advice: str | None = None) -> None:
-        """`advice`: what is wrong with the server, or nothing if it is away."""
+        """`advice`: what to do about a server that does not limit, or None if it is away."""
         with self._lock:
             self.error = error
             self._failures += 1
             report = self._report(error, advice, now_s)
             event = None
             if self._failures >= self.FAILURES:
-                if not self.away:  # what fails later, such as a wait, does not put off the next try
+                if not self.away:  # a later failure, such as that of a wait, does not delay the next try
                     self._until_s = now_s + self.PAUSE_S
                 event = self._turn(True)
-            self.outages += 1  # what is told counts those before it
+            self.outages += 1  # an event counts the requests before this one
         if report:
             _tell(self.on_misconfigured, report)
         if event:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-#: Rules as a text each, `["5/15m", "20/h"]`, a policy, `"@free"`, or that of the key's plan, `"@plan:free"`.
+#: One text for each rule, `["5/15m", "20/h"]`, a policy, `"@free"`, or the policy of the key's plan, `"@plan:free"`.
 Rules = str | Sequence[str]
 PLAN = "@plan:"
 
 #: Units that a check consumes. A pair, `(1, 100)`, takes as much as passes. A mapping, `{"in": 3000, "out": 1000}`, has
-#: the costs of rules by their names, and under `""` that of all others.
+#: the costs of rules by their names, and under `""` the cost of all others.
 Cost = int | tuple[int, int] | Mapping[str, int]
 
 Words = tuple[str | int, ...]
@@ -22,19 +22,19 @@ LONGEST_S = 366 * 86_400
 
 
 def to_ms(s: float) -> int:
-    """Whole milliseconds, rounded up, but for what floats add: 0.07 s are 70 ms."""
+    """Whole milliseconds, rounded up, without the error of floats: 0.07 s are 70 ms."""
     return math.ceil(round(s * 1000, 6))
 
 
 class Limit(NamedTuple):
-    """A key, and the rules that it must keep to."""
+    """A key, and the rules that apply to it."""
 
     key: str
     rules: Rules
 
 
 class Held(NamedTuple):
-    """A hold of a check. `RL.SETTLE` ends it, or its time does."""
+    """The hold that a check takes. It ends by `RL.SETTLE`, or after its time."""
 
     id: str
     ttl_ms: int
@@ -62,7 +62,7 @@ class Turn(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a check asks, for whoever answers it: the server, or what stands in for it."""
+    """What a check asks the server, or what stands in for the server."""
 
     limits: Sequence[Limit]
     cost: Cost = 1
@@ -75,7 +75,7 @@ class Command(NamedTuple):
     wait_s: float | None = None
     """`RL.WAIT`: how long the server may take. Such a command needs a connection that nobody else uses."""
     always: bool = False
-    """It is sent even while the limiter has stopped asking: to find out whether the server is back."""
+    """Whether to send it even while the limiter has stopped asking, to find out whether the server is back."""
 
 
 def check(key: str, rules: Rules, cost: Cost, meta: str | None) -> Words:
@@ -158,8 +158,9 @@ def costs(cost: Cost) -> Words:
 
 
 def costs_apart(cost: Cost, limits: Sequence[Limit]) -> list[Cost]:
-    """The cost for each of several keys that are asked one by one: the server refuses a name that no rule of a key has,
-    but it looks into policies. A name for no key at all goes to all, to be refused as if they were asked together."""
+    """The cost for each of several keys that are checked one by one. The server refuses a name that no rule of the key
+    has, also looking into policies, so each key gets only its own names. A name that no key has goes to all keys, and
+    the server refuses it."""
     if isinstance(cost, int):
         return [cost] * len(limits)
     if isinstance(cost, tuple):

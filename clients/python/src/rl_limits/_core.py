@@ -1,7 +1,7 @@
 """What `RateLimiter` and `AsyncRateLimiter` have in common: everything but how a command is sent.
 
-Each method is a generator. It yields a command, is sent the server's reply or thrown its error, and returns the answer.
-What runs it, with or without asyncio, knows neither the breaker nor the local limiter nor the remembered denials.
+Each method is a generator. It yields a command, gets the server's reply or error, and returns the answer. The code that
+runs it, with or without asyncio, knows neither the breaker nor the local limiter nor the remembered denials.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ Decided = TypeVar("Decided", Reply, Report)
 
 #: The pauses before each try to give back a hold without a reply: its command may reach the server late.
 LATE_S = (0.0, 0.1, 1.0)
-#: What does not reach the server is tried again after so long, and for no longer than this.
+#: A settlement that does not reach the server is sent again every AGAIN_S, for at most LONGEST_S.
 AGAIN_S = 1.0
 LONGEST_S = 60.0
 
-#: How long a key that is asked for separately may give back what it was charged: until the last key is decided.
+#: The time of a hold on a key that is checked separately: its charge can be given back until the last key is decided.
 SEPARATE_MS = 10_000
 
 
-#: A request that ends without its process would keep its slot for an hour.
+#: A request whose process dies would keep its slot for an hour.
 SLOTS_ARE_HELD = "slots are held, ask for them with hold()"
 
 
@@ -76,7 +76,7 @@ Flow = Generator[Effect, Any, Answer]
 
 
 class Runner(Protocol):
-    """Who runs flows: `RateLimiter`."""
+    """Runs flows: `RateLimiter`."""
 
     @property
     def core(self) -> Core: ...
@@ -85,7 +85,7 @@ class Runner(Protocol):
 
 
 class AsyncRunner(Protocol):
-    """Who runs flows: `AsyncRateLimiter`."""
+    """Runs flows: `AsyncRateLimiter`."""
 
     @property
     def core(self) -> Core: ...
@@ -105,12 +105,12 @@ class Core:
         self.has_module = chosen.engine == "module"
         self.separately = chosen.separately or not self.has_module
         self._warn_at_s = 0.0
-        #: Nobody waits for the server's return any more.
+        #: The limiter no longer waits for the server's return.
         self.closed = False
         self.denials = Denials(chosen.remember_denials) if chosen.remember_denials else None
 
     def remembered(self, key: str, rules: Rules, cost: Cost) -> Reply | None:
-        """A denial that needs no question."""
+        """A remembered denial, which needs no command."""
         if self.denials is None:
             return None
         return self.denials.get(asked(key, rules, cost), time.monotonic() * 1000)  # type: ignore[return-value]
@@ -143,7 +143,7 @@ class Core:
     def check_all(
         self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None = None
     ) -> Flow[Report]:
-        """`held`: what the caller settles with `end_all` when it knows whether the request counts."""
+        """`held`: the hold that the caller settles with `end_all` when it knows whether the request counts."""
         if not limits:
             return Report("allowed", 0, ())
         what = (tuple((key, key_of(rules)) for key, rules in limits), hashable(cost))
@@ -152,7 +152,7 @@ class Core:
         one_by_one = not self.has_module or (self.separately and len(limits) > 1)
         report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta, held)
         if self.denials and report.source == "server" and not report.allowed:
-            # One by one the report has the rules of one key only.
+            # A denial of keys that are checked one by one reports the rules of one key only.
             shown = tuple(rule.rule for rule in report.rules)
             if all(lasts(key_of(rules)) for _, rules in limits) if one_by_one else lasts(shown):
                 follow_a_plan = any(commands.follow_a_plan(rules) for _, rules in limits)
@@ -160,7 +160,7 @@ class Core:
         return report
 
     def check_any(self, limits: Sequence[Limit], cost: Cost, meta: str | None, most: bool) -> Flow[Report]:
-        """What stands in for the server knows nothing of a pool, and decides by the first key."""
+        """A limiter that stands in for the server knows no pools, and decides by the first key."""
         if not limits:
             raise ValueError("a pool has no key, expected at least one")
         words = commands.check_any(limits, cost, meta, most)
@@ -191,14 +191,14 @@ class Core:
             )
 
     def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
-        """One key after the other. The first denial gives back what those before it have consumed."""
+        """Checks one key after the other. A denial gives back what the keys before it have consumed."""
         if len({limit.key for limit in limits}) < len(limits):  # its hold would let the second check pass
             raise ValueError("a key is given twice, expected each key once")
         if isinstance(cost, tuple):
             self.need_module("a range of costs")
         own, passed = held or Held.new(SEPARATE_MS), list[Passed]()
         for limit, own_cost in zip(limits, commands.costs_apart(cost, limits), strict=True):
-            is_last = len(passed) + 1 == len(limits)  # nothing follows that may deny
+            is_last = len(passed) + 1 == len(limits)  # no later key can deny
             ask = self._check_together if self.has_module else self._check_by_script
             try:
                 report = yield from ask([limit], own_cost, meta, held if is_last else own)
@@ -216,7 +216,7 @@ class Core:
     def _check_by_script(
         self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None
     ) -> Flow[Report]:
-        """Only what stands in for the server takes the hold: the script knows none."""
+        """The script knows no holds: only a limiter that stands in for the server takes `held`."""
         [limit] = limits
 
         def read(sent: Any) -> Report:
@@ -226,7 +226,7 @@ class Core:
         return (yield from self._decide(words, Question(limits, cost, held), read, lambda report: report))
 
     def _take_back(self, passed: Iterable[Passed], own: Held) -> Flow[None]:
-        """Gives back what keys have consumed that were asked for before one that denies."""
+        """Gives back what the keys before the one that denies have consumed."""
         for limit, cost, report in passed:
             if self.has_module or report.source == "local":
                 yield from self.end_all([limit.key], own.id, refund=True)
@@ -280,7 +280,7 @@ class Core:
         return (yield from self._free(commands.refund(key, units, rules), int))
 
     def end_all(self, keys: Iterable[str], id: str, *, refund: bool) -> Flow[None]:
-        """Settles a hold of each key. What cannot be settled stays charged, and nobody's request fails for it."""
+        """Settles the hold of each key. A key that cannot be settled stays charged, and no request fails for it."""
         for key in keys:
             try:
                 yield from self.settle(key, id, None, refund)
@@ -288,12 +288,12 @@ class Core:
                 stays_charged(error)
 
     def give_up(self, keys: Sequence[str], id: str) -> Flow[None]:
-        """Gives back holds whose taking was cut short: the server may read that command after the first settlement."""
+        """Gives back holds whose command was cut short, twice: the server may read it after the first settlement."""
         for _ in range(2):
             yield from self.end_all(keys, id, refund=True)
 
     def _give_back(self, keys: Iterable[str], id: str) -> Flow[None]:
-        """Gives back holds that a server without a reply may have, and none of the local limiter."""
+        """Gives back holds that the server may have taken without replying, but none of the local limiter."""
         left, until_s = set(keys), time.monotonic() + LONGEST_S
         for s in LATE_S:
             yield Pause(s)
@@ -304,7 +304,7 @@ class Core:
                 return
 
     def _settle_before(self, until_s: float, words: Words) -> Flow[bool]:
-        """Waits for a server that is away."""
+        """Settles a hold. While the server is away, it waits and tries again."""
         while True:
             try:
                 if not self.breaker.rests(time.monotonic()):
@@ -344,7 +344,7 @@ class Core:
         return (yield from self.send(commands.sync(key, remaining, rule), int))
 
     def follow(self, key: str, status: int, headers: upstream.Headers, remaining: Mapping[str, str]) -> Flow[int]:
-        """What a server that is away misses, others learn from their own answers."""
+        """Raises no outage: other processes learn the limits from their own answers of the upstream."""
         self.need_module("follow")
         told, paused_ms = upstream.fields(headers), 0
         try:
@@ -368,8 +368,8 @@ class Core:
         return (yield from self.send(words, lambda reply: reply))
 
     def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
-        """Sends what has no other answer than the server's: without it, an error. That the server does not know the
-        command, or forbids it, says nothing of checks."""
+        """Sends a command that only the server can answer; an outage is an error. The breaker does not count a server
+        that does not know or forbids the command: that says nothing of checks."""
         words = self._for_engine(words)
         if not self.breaker.may_ask(time.monotonic()):
             raise self.breaker.error.with_traceback(None)
@@ -400,7 +400,7 @@ class Core:
         wait_s: float | None = None,
         late: Held | None = None,
     ) -> Flow[Decided]:
-        """`late`: what the server may hold that sent no reply, if it is not what the question asks for."""
+        """`late`: the hold that a server without a reply may have taken, if it is not the question's own."""
         words = self._for_engine(words)
         late = (late or question.held) if self.has_module else None
         until_s = time.monotonic() + (wait_s or 0)
@@ -462,7 +462,7 @@ class Core:
 
     def _free(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
         """Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may
-        come between."""
+        arrive in between."""
         self._forget(str(words[1]))
         try:
             return (yield from self.send(words, read))

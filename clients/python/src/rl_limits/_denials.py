@@ -1,6 +1,6 @@
-"""Denials that are remembered: until its wait is over, a denial by a rate is what the server would answer again.
+"""Remembers denials: until the wait of a denial by a rate is over, the server would deny again.
 
-It would not if an operator pardons the key, another process gives units back, or a limit is raised meanwhile.
+It would not if, meanwhile, an operator pardons the key, another process gives units back, or a limit is raised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHORT_MS = 1000
 
 
 class Entry:
-    """A denial, and the answer for this millisecond, because a denied key is asked for often."""
+    """A denial, and its answer in this millisecond, which is kept because a denied key is asked for often."""
 
     __slots__ = ("answer", "at_ms", "key", "now", "now_until_ms", "until_ms")
 
@@ -81,7 +81,7 @@ def lasts_ms(answer: Reply | Report, follows_a_plan: bool) -> int:
 
 
 def _by_a_rate(answer: Reply | Report) -> bool:
-    """Whether a rule denies until then, and no pause."""
+    """Whether a rule, and not a pause, denies for this wait."""
     if isinstance(answer, Reply):
         return answer.limit > 0 and answer.wait_ms >= 0
     return any(rule.denies and rule.wait_ms == answer.wait_ms >= 0 for rule in answer.rules)
@@ -97,8 +97,8 @@ def hashable(cost: Cost) -> Hashable:
 
 @functools.lru_cache(1024)
 def lasts(rules: str | tuple[str, ...]) -> bool:
-    """Whether a denial under these rules stays the answer: not if denied requests count, or a hold may end at any time.
-    The rules of a policy are unknown here."""
+    """Whether a denial under these rules lasts until its wait is over: not if denied requests count, or a hold may end
+    at any time. The rules of a policy are unknown here."""
     return not any(rule.startswith(("slots:", "@")) or "count=all" in rule or "ban=" in rule for rule in texts(rules))
 
 

@@ -44,7 +44,8 @@ CODES = [
 ]
 TEXTS = ("max number of clients", "internal error", "this replica skipped")
 CLUSTER_EXCEPTIONS = {"RedisClusterException", "ValkeyClusterException"}
-# What these say if the cluster is the reason: they also stand for faults of the application, such as keys in two slots.
+# The texts of these classes if the cluster is at fault. The classes also stand for faults of the application, such as
+# keys in two slots.
 AWAY = ("cannot be connected", "slots are not covered", "not agree", "No targets", "doesn't exist in the cluster")
 
 #: What the pools of both libraries say if all of their connections are in use. Not all versions have a class for it.
@@ -63,8 +64,8 @@ GIVE_THE_SCRIPTS_RIGHTS = "give the user the rights +eval +evalsha +get +set +de
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the server gave no decision, and may give one later: it is away, or does not limit. Faults of a request
-    are none: they stay."""
+    """Whether the server gave no decision, and may give one later: it is away, or does not limit. A fault of the
+    request is no outage: the request would fail again."""
     return is_away(error) or advice(error) is not None
 
 
@@ -106,7 +107,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Whether a pool has no connection left, or a cluster client says that it comes from that."""
+    """Whether a pool has no connection left, also if a cluster client names that as the cause."""
     return any(
         "MaxConnectionsError" in _classes(one)
         or ("ConnectionError" in _classes(one) and str(one).startswith(EXHAUSTED))
@@ -120,7 +121,7 @@ def is_undecided(error: BaseException) -> bool:
 
 
 def is_answer(error: BaseException) -> bool:
-    """Whether it is a reply: then the server is there."""
+    """Whether the error is a reply: then the server is there."""
     return "ResponseError" in _classes(error)
 
 
@@ -129,14 +130,14 @@ def has_too_many_holds(error: BaseException) -> bool:
 
 
 def described(error: BaseException) -> str:
-    """For a log: never a key, a rule or a command, which some texts name."""
+    """The error for a log, without a key, a rule or a command, which some texts name."""
     name = type(error).__name__
     tells = _classes(error) & {"ConnectionError", "TimeoutError"} and not is_answer(error)
     return f"{name}: {error}".rstrip(": ") if tells else name
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what a cluster client says that it comes from."""
+    """The error, and the cause that a cluster client names."""
     yield error
     if _classes(error) & CLUSTER_EXCEPTIONS and (cause := error.__cause__ or error.__context__):
         yield from _reasons(cause)

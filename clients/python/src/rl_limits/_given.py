@@ -1,4 +1,4 @@
-"""Tests what an application gives when it gives it, and names what was given and what was expected."""
+"""Tests an application's arguments at once. An error names what was given and what was expected."""
 
 from __future__ import annotations
 

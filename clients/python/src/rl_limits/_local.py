@@ -8,7 +8,7 @@
 | `@name`, `@plan:name`   | the rules that the limiter was given for it, else no limit  |
 
 Each process has its part of a limit, and at least 1. `shadow` rules never deny; blocks and bans are not known. All
-rules of all keys consume, or none. What is counted stays from one outage to the next.
+rules of all keys consume, or none. Counts stay from one outage to the next.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NamedTuple
 from ._commands import Cost, Limit, Question, Rules, texts
 from ._replies import Report, RuleReport
 
-#: Keys that are kept; the one that was not asked for longest makes room.
+#: The most keys to keep; a new key evicts the least recently used.
 MOST_KEYS = 10_000
 
 RULE = re.compile(r"(?:(log|window|fixed|bucket|leaky|slots):)?(\d+)(?:/(\d*)([a-z]+))?((?:,[^,]+)*)")

@@ -21,7 +21,7 @@ Engine = Literal["module", "script"]
 
 ENGINES: tuple[Engine, ...] = ("module", "script")
 
-#: For a command, from when it has its place.
+#: The time-out of a command, from when it has its place.
 TIMEOUT_S = 0.25
 
 
@@ -34,7 +34,7 @@ class Options(TypedDict, total=False):
     processes: int
     """How many processes share each limit while each decides `"local"`: each then has its part, at least one unit."""
     policies: Mapping[str, Rules] | None
-    """The rules of each policy then."""
+    """The rules of each policy for `"local"`."""
     on_outage: Callable[[OutageEvent], object] | None
     """Is called when the limiter stops asking the server, and when it asks again; without it a warning is logged."""
     on_misconfigured: Callable[[MisconfiguredEvent], object] | None
@@ -43,13 +43,13 @@ class Options(TypedDict, total=False):
     separately: bool
     """`check_all` asks key by key: in a cluster keys in different slots cannot be decided at once. It is not atomic."""
     remember_denials: int
-    """How many denials by a rate to remember, and to answer here until their waits are over."""
+    """How many denials by a rate to remember: the limiter repeats them itself until their waits are over."""
     concurrency: int
-    """How many commands to send at once: others wait for their places."""
+    """How many commands to send at once: others wait for a place."""
     engine: Engine
-    """Who decides: the `"module"`, or `"script"`, for servers that load no module. Their counts are apart. With the
+    """Who decides: the `"module"`, or `"script"`, for servers that load no module. Each has its own counts. With the
     script `check_all` asks key by key, as `separately` does, and gives back by refunds, which take the newest units.
-    What needs the module, such as holds, is a `ValueError`."""
+    A call that needs the module, such as `hold`, is a `ValueError`."""
     queue_timeout: float
     """The seconds to wait for a place before `Saturated` is raised."""
 

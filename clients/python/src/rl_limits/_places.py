@@ -1,4 +1,4 @@
-"""How many commands may be under way at once. What waits for a place is this process's own load, not an outage."""
+"""How many commands may be under way at once. A wait for a place comes from this process's own load, not an outage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._errors import Saturated, is_answer
 
 
 def size(client: Any, concurrency: int) -> int:
-    """As many as the client has connections, if it tells, and at most `concurrency`."""
+    """The number of the client's connections, if it is known, and at most `concurrency`."""
     most = getattr(getattr(client, "connection_pool", None), "max_connections", None)
     return min(concurrency, most) if isinstance(most, int) else concurrency
 
@@ -38,8 +38,8 @@ class Places:
 class AsyncPlaces:
     """`async with places:`, first come, first served.
 
-    One loop that opens many connections at once takes longer for each than a command may take. So few places are free
-    at first: each `STEP` replies, also of errors, add one, and each command without one takes one away.
+    A loop that opens many connections at once takes longer for each than a command may take. So few places are free at
+    first: every `STEP` replies, errors included, add a place, and each command without a reply takes one away.
     """
 
     FIRST = 8

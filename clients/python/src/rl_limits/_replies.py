@@ -45,15 +45,15 @@ class Reply(Decision):
     reset_ms: int
     """The time until nothing counts under the deciding rule."""
     granted: int | None = None
-    """What a range of costs was granted."""
+    """The units that a range of costs was granted."""
     source: Source = "server"
 
     def crossed(self, fraction: float, cost: int | None = None) -> bool:
-        """Whether this check took what is consumed from below a fraction of the limit to at least that: `crossed(0.8)`
-        for a mail at 80 %. `cost` is what it cost the deciding rule, by default what was granted, or else 1.
+        """Whether this check brought consumption from below a fraction of the limit to at least that: `crossed(0.8)`
+        for a mail at 80 %. `cost` is what the check cost the deciding rule, by default what was granted, or else 1.
 
-        Under one `fixed` rule this is true once a window. Elsewhere units come back, or another rule decides: it may
-        be true twice or never. It is true again for the repeat of a hold, and never for peeks and leases.
+        Under one `fixed` rule this is true once a window. Under other rules units come back, or another rule decides:
+        it may be true twice or never. It is true again for the repeat of a hold, and never for peeks and leases.
         """
         given.fraction("the fraction", fraction)
         if not self.allowed or self.limit <= 0:
@@ -118,7 +118,8 @@ class Report(Decision):
         return Report(self.verdict, wait_ms, rules, self.key, self.granted, "denial")
 
     def deciding(self) -> RuleReport | None:
-        """The rule that decides: of a denial that with the longest wait, else that with the least left for its cost."""
+        """The rule that decides: the one with the longest wait of a denial, else the one with the least left for its
+        cost."""
         rules = [rule for rule in self.rules if not rule.shadow and (rule.denies or self.allowed)]
         if self.allowed:
             return min(rules, key=lambda rule: rule.remaining / max(rule.cost, 1), default=None)
@@ -140,7 +141,7 @@ def to_reply(numbers: Sequence[Any]) -> Reply:
 
 
 def to_report(sent: Any, key: str) -> Report:
-    """`key` is the first of those that were checked: with one the server leaves it out."""
+    """`key` is the first key that was checked: the server leaves out an only key."""
     fields = record(sent)
     rules = tuple(_rule(record(rule), key) for rule in fields["rules"])
     verdict = VERDICTS[fields["verdict"]]

@@ -1,5 +1,5 @@
-"""The engine for servers that load no module: `ratelimit.lua`, which answers the module's checks, peeks, refunds and
-resets by the same integers, under the key with `:script` behind it."""
+"""The engine for servers that load no module: `ratelimit.lua`, which answers checks, peeks, refunds and resets by the
+module's integers, under the key followed by `:script`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def needs_module(what: str) -> ValueError:
 
 
 def evalsha(words: Words) -> Words:
-    """The words that ask the script instead of the module. What it cannot answer is an error, and nothing is sent."""
+    """The words that ask the script instead of the module. A command that it cannot answer is an error."""
     command, key, *rest = words
     name = COMMANDS.get(str(command).upper())
     if name is None:
@@ -46,7 +46,7 @@ def evalsha(words: Words) -> Words:
 
 
 def evaluate(words: Words) -> Words:
-    """The same for a server that has forgotten the script."""
+    """The words for a server that has forgotten the script."""
     return ("EVAL", text(), *words[2:])
 
 
@@ -75,8 +75,8 @@ def _beyond(word: str) -> str | None:
 
 
 def report(reply: Reply, limit: Limit, cost: Cost) -> Report:
-    """The report on the rule that decides for a key. Five integers tell only its limit: of several such rules this
-    takes the one with the shortest period in which the reset lies. There is more again by `next_ms`, or earlier."""
+    """The report on the rule that decides for a key. Five integers tell only its limit: of several rules with this
+    limit, the one with the shortest period in which the reset lies. More is left after `next_ms` at the latest."""
     found = [rule for rule in map(_read, texts(limit.rules)) if not rule.shadow and _capacity(rule) == reply.limit]
     denies = not reply.allowed
     next_ms = reply.wait_ms if denies and reply.wait_ms >= 0 else reply.reset_ms
@@ -102,7 +102,7 @@ def report(reply: Reply, limit: Limit, cost: Cost) -> Report:
 
 
 def charges(rules: Rules, cost: Cost) -> dict[int, list[str]]:
-    """The units that a check has consumed, and the rules from which it has consumed that many."""
+    """Maps numbers of units to the rules from which a check has consumed that number."""
     found: dict[int, list[str]] = {}
     for rule in map(_read, texts(rules)):
         if units := _cost(rule, cost):

@@ -1,4 +1,4 @@
-"""Sends commands: each has a place, a time-out from when it has it, and its reply read or its connection closed."""
+"""Sends commands. Each waits for a place, then has a time-out; its reply is read, or its connection closed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_S = 0.005
 
 
 class Sender:
-    """Sends by a client for threads, or by a function that makes one."""
+    """Sends by a client for threads, or by a function that makes the client."""
 
     def __init__(self, client: Any, breaker: Breaker, chosen: Settings) -> None:
         self._client = client
@@ -39,7 +39,7 @@ class Sender:
         with self._places:
             client = self._made(command.always)
             if self._breaker.away and (pool := getattr(client, "connection_pool", None)):
-                with contextlib.suppress(Exception):  # not every pool can close only what is idle
+                with contextlib.suppress(Exception):  # not every pool can close only its idle connections
                     pool.disconnect(inuse_connections=False)
             try:
                 return client.execute_command(*command.words)
@@ -53,7 +53,8 @@ class Sender:
             self._client.close()
 
     def _made(self, always: bool) -> Any:
-        """The client. While one thread makes it, the others wait, and need not try what has failed meanwhile."""
+        """The client. While one thread makes it, the others wait, and do not try if the limiter then has stopped
+        asking."""
         if callable(self._client):
             with self._making:
                 self._may_ask(always)
@@ -68,7 +69,7 @@ class Sender:
 
 
 class AsyncSender:
-    """On a client of asyncio."""
+    """Sends by a client of asyncio."""
 
     def __init__(self, client: Any, breaker: Breaker, chosen: Settings, timeout_s: float) -> None:
         self.client = client
@@ -109,8 +110,8 @@ class AsyncSender:
         await self.client.aclose()
 
     async def _ask_cluster(self, *words: Any) -> Any:
-        """redis-py 8.1 closes connections that other tasks are opening, when several fetch the map of the cluster at
-        once or a node fails: one fetches it, and who then finds no connection has got no reply."""
+        """When several tasks fetch the map of the cluster at once, or a node fails, redis-py 8.1 closes connections
+        that other tasks are opening. So one task fetches the map, and a closed connection counts as no reply."""
         async with self._mapping:
             await self.client.initialize()
         try:
@@ -130,14 +131,14 @@ class AsyncSender:
             await asyncio.sleep(LOOK_S)
 
     def _end_all(self) -> None:
-        """What is under way is answered at once."""
+        """Ends the commands under way, so that the limiter answers at once."""
         for bound in self._under_way:
             bound.end()
 
 
 class Bound:
-    """`async with Bound(s):` raises TimeoutError after that time, in which the loop has looked for replies: a busy loop
-    is late for each of the slices, and the time by which it is late does not count."""
+    """`async with Bound(s):` raises TimeoutError after `s` seconds in which the loop could look for replies. A busy
+    loop is late for each slice; this delay does not count."""
 
     SLICES = 10
 
@@ -163,7 +164,7 @@ class Bound:
         await self._scope.__aexit__(kind, error, trace)
 
     def end(self) -> None:
-        """Ends it now, unless the reply has arrived: what reads it is called first."""
+        """Ends the time now, unless the reply has arrived: the loop calls its reader first."""
         if self._timer:
             self._timer.cancel()
             self._timer = None

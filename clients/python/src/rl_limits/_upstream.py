@@ -24,7 +24,7 @@ class Headers(Protocol):
 
 
 def fields(headers: Headers) -> dict[str, str]:
-    """By lower-case name, those of one name joined."""
+    """The fields by lower-case name; those of one name are joined."""
     found: dict[str, str] = {}
     for name, text in headers.items():
         name = name.lower()
@@ -57,7 +57,7 @@ def _wait_s(text: str, now_s: float) -> float | None:
 
 
 def _reset_s(told: Mapping[str, str], now_s: float) -> float | None:
-    """`t=` of what is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a Unix time."""
+    """`t=` of a limit that is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a Unix time."""
     times = [item["t"] for item in _items(told.get("ratelimit", "")) if "t" in item and item.get("r") == 0]
     if times:
         return max(times)

@@ -25,7 +25,7 @@ CLUSTER = "redis+cluster://"
 
 
 def connector(url: str, options: UrlOptions, *, asynchronous: bool) -> tuple[Callable[[], Any], Options, float]:
-    """What makes a client, the options that are the limiter's, and its time-out."""
+    """A function that makes the client, the options of the limiter, and its time-out."""
     given.known(options, UrlOptions.__annotations__)
     of_client = {name: value for name, value in options.items() if name not in Options.__annotations__}
     of_limiter = cast(Options, {name: value for name, value in options.items() if name in Options.__annotations__})
@@ -50,13 +50,13 @@ def _defaults(chosen: Settings, timeout_s: float, *, clustered: bool, asynchrono
         "socket_timeout": once_s,
         "socket_connect_timeout": once_s,
         "retry": (AsyncRetry if asynchronous else Retry)(NoBackoff(), 0),
-        # Each command has one, and the application may use the client besides.
+        # Each command needs one, and the application may use the client too.
         "max_connections": chosen.concurrency * 2,
     }
 
 
 def _prove(client: Any) -> None:
-    """A pool would refuse an option only when it connects."""
+    """Raises an error about a wrong option now: a pool would raise it only when it connects."""
     pool = client.connection_pool
     options: Mapping[str, Any] = pool.connection_kwargs
     pool.connection_class(**options)

@@ -24,7 +24,7 @@ def question(command: Command) -> Words:
 
 
 def ask(client: Any, command: Command, answers: Callable[[], object]) -> Any:
-    """Sends the command to the server of its key. Interrupting the call closes the connection, which leaves the line.
+    """Sends the command to the server of its key. Interrupting the call closes the connection, and so leaves the line.
     `answers` asks the server something else."""
     kind, options = _of_pool(
         client.get_node_from_key(command.words[1]).redis_connection if is_cluster(client) else client

@@ -18,9 +18,9 @@ UNKNOWN = "unknown"
 
 
 def network(address: str | None, prefix: int = 64) -> str:
-    """Whom to count at an address: an IPv4 address itself, and of an IPv6 address its network, because a client has all
-    2^64 addresses of that. A port is left out. What is no address stays as it is; without any, as behind a unix socket,
-    it is `unknown`."""
+    """Whom to count at an address: an IPv4 address itself, or the network of an IPv6 address, because a client has all
+    of its 2^64 addresses. A port is dropped. A text that is no address stays as it is; without an address, as behind a
+    unix socket, the result is `unknown`."""
     given.whole("prefix", prefix, 0, 128)
     if not address:
         return UNKNOWN

@@ -42,15 +42,15 @@ Maybe: TypeAlias = Returned | Awaitable[Returned]
 class RateLimitMiddleware:
     """Lets requests and WebSockets pass as the rules say, and sets RateLimit, RateLimit-Policy and Retry-After.
 
-    `limits` are rules for each key, or a function that says what a request must keep to: several limits are decided at
+    `limits` are rules for each key, or a function that returns the limits of a request. Several limits are decided at
     once, so that all of them consume, or none; a request without limits passes. Handlers find the report in
-    `request.state.rate_limit`. While the server cannot be asked, the limiter's `outage` decides. Of a WebSocket the
-    handshake is limited; servers without the extension `websocket.http.response` refuse it with a bare 403.
+    `request.state.rate_limit`. While the server cannot be asked, the limiter's `outage` decides. Of a WebSocket only
+    the handshake is limited; servers without the extension `websocket.http.response` refuse it with a bare 403.
 
     - `key`: the key of rules, by default the client's network; `prefix` is that of an IPv6 network.
     - `cost`: what a request costs.
     - `skip`: which requests pass without a check.
-    - `count`: `"failed"` or `"successful"` gives back what other answers than these have consumed. A handshake that the
+    - `count`: `"failed"` or `"successful"` gives back the units of all other requests. A handshake that the
       application refuses is failed.
     - `headers`: which fields clients get.
     - `refuse`: an application of ASGI, such as a Response of Starlette, that refuses a request.
@@ -131,14 +131,14 @@ class RateLimitMiddleware:
 
 
 def address_of(scope: Scope) -> str | None:
-    """The client's address, which nobody has behind a unix socket."""
+    """The client's address, or None behind a unix socket."""
     client = scope.get("client")
     return client[0] if client else None
 
 
 class Answer:
-    """Adds fields to an answer, and says its status as soon as it is known: 500 if the application sends none, 101 of a
-    WebSocket that it accepts, and 403 of one that it closes before."""
+    """Adds fields to an answer, and reports its status as soon as it is known: 500 if the application sends none, 101
+    for a WebSocket that it accepts, 403 for one that it closes before accepting."""
 
     def __init__(
         self,

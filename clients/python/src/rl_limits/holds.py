@@ -33,8 +33,8 @@ class Hold:
     """`with limiter.hold(...) as hold:`
 
     `lost` is set when the hold has ended too early: somebody settled it, or the server could not be reached for `ttl`.
-    The work must stop then, for another may have begun. Leaving the block settles, also by an exception: the charges
-    stand, and slots are free. If the server is away, the hold lapses instead.
+    The work must then stop, because another process may have begun. Leaving the block settles the hold, also by an
+    exception: the charges stand, and slots are free. If the server is away, the hold lapses instead.
     """
 
     reply: Report
@@ -59,7 +59,7 @@ class Hold:
         return self
 
     def settle(self, *, cost: Cost | None = None) -> bool:
-        """Ends the hold now, with its real cost. Says whether it lived until then, and the server could be told."""
+        """Ends the hold now, with its real cost. Says whether it still lived, and the server was reached."""
         return self._end(cost, False)
 
     def refund(self) -> bool:
@@ -108,7 +108,8 @@ class Left(BaseException):
 
 
 class AsyncHold:
-    """`async with limiter.hold(...) as hold:`, with a `lost` of asyncio. It is settled though the task is cancelled."""
+    """`async with limiter.hold(...) as hold:`, with a `lost` of asyncio. It is settled even if the task is
+    cancelled."""
 
     reply: Report
 

@@ -22,7 +22,7 @@ Count = Literal["all", "failed", "successful"]
 #: How long a request may take to answer before it counts, whatever its answer is.
 ANSWER_MS = 3_600_000
 
-#: What answers a request over which nobody could decide.
+#: The answer to a request if neither the server nor a stand-in decided.
 UNDECIDED = Report("limited", 1000, (), source="outage")
 
 
@@ -40,7 +40,7 @@ def check_rules(name: str, rules: Any) -> None:
 
 
 def check_engine(core: Core, count: Count, limits: Any) -> None:
-    """Refuses what the limiter's engine cannot do. What a function says is known only when a request comes."""
+    """Refuses what the limiter's engine cannot do. The limits that a function returns are known only with a request."""
     if count != "all":
         core.need_module(f"count={count!r}")
     if not callable(limits):
@@ -48,8 +48,8 @@ def check_engine(core: Core, count: Count, limits: Any) -> None:
 
 
 def is_refused(core: Core, error: Exception) -> bool:
-    """Whether nobody could decide over a request: then its answer is 503. An outage is told when the limiter stops
-    asking; of those before, the log has a line each."""
+    """Whether nobody could decide over a request: then its answer is 503. The limiter reports an outage when it stops
+    asking; for each error before that, this logs a line."""
     if not is_undecided(error):
         return False
     if is_outage(error) and not core.breaker.away:
@@ -58,7 +58,7 @@ def is_refused(core: Core, error: Exception) -> bool:
 
 
 def held_by(count: Count) -> Held | None:
-    """What a check must hold to be given back once the answer is known."""
+    """The hold by which a check can be given back once the answer is known."""
     return None if count == "all" else Held.new(ANSWER_MS)
 
 
@@ -107,7 +107,7 @@ def counts(count: Count, status: int) -> bool:
 
 
 def seconds(ms: int) -> int:
-    """Whole seconds, rounded up: the client that waits so long is not too early."""
+    """Whole seconds, rounded up: a client that waits that long is not too early."""
     return -(-ms // 1000)
 
 
@@ -119,7 +119,7 @@ def _policy(rule: RuleReport) -> str:
 
 
 def _state(rule: RuleReport) -> str:
-    # The time until there is more: none is told if nothing is consumed, or no wait helps.
+    # The time until more is left: left out if nothing is consumed, or no wait helps.
     until_ms = rule.wait_ms if rule.denies else rule.next_ms
     time = f";t={seconds(until_ms)}" if until_ms > 0 else ""
     return f'"{_name(rule)}";r={rule.remaining}{time}'

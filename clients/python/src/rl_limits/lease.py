@@ -1,9 +1,9 @@
 """Leases: for a key that is asked more often than one server can decide.
 
-A lease takes units ahead, hands them out in this process, and settles what was used. It takes more at a time while that
-is used up quickly, and fewer when it is not. The bounds: units count from when they are leased, and may be used until
-half of `ttl` later. If the process dies, what it used of its last lease, at most `most` units, comes back at the hold's
-end.
+A lease takes units ahead, hands them out in this process, and settles what was used. It takes more units at a time
+while they are used up quickly, and fewer otherwise. The bounds: units count from when they are leased, and may be used
+until half of `ttl` later. If the process dies, what it used of its last lease, at most `most` units, comes back at the
+hold's end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._denials import lasts_ms
 from ._errors import is_undecided
 from ._replies import Reply
 
-#: A lease that lasts less is too small, one that lasts more too large.
+#: A lease that lasts less than SHORT_S is too small, one that lasts more than LONG_S too large.
 SHORT_S = 0.05
 LONG_S = 0.2
 
@@ -155,7 +155,7 @@ class Lease(LeaseBase):
 
 
 class AsyncLease(LeaseBase):
-    """A `Lease` for the tasks of one loop. Whoever is cancelled leaves the lease whole."""
+    """A `Lease` for the tasks of one loop. A cancelled caller leaves the lease whole."""
 
     def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 1000) -> None:
         super().__init__(limiter, key, rules, ttl, most)

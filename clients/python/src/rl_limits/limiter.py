@@ -27,7 +27,7 @@ class Counters:
 
     @property
     def outages(self) -> int:
-        """How many requests were answered without the server, or with its absence."""
+        """How many requests were answered without the server, or failed because it was away."""
         return self.core.breaker.outages
 
     @property
@@ -38,8 +38,8 @@ class Counters:
 
 class RateLimiter(Counters):
     """On a client of `redis` or `valkey`, whose time-outs and retries are the application's choice; `from_url` makes a
-    client with short ones. A function that makes the client is called when first needed: a `RedisCluster` connects at
-    once, and cannot be made while its cluster is away."""
+    client with short ones. In place of a client, a function that makes it is called when first needed: a `RedisCluster`
+    connects when it is made, which fails while its cluster is away."""
 
     def __init__(self, client: Any, **options: Unpack[Options]) -> None:
         chosen = settings(options)
@@ -50,8 +50,8 @@ class RateLimiter(Counters):
     @classmethod
     def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> RateLimiter:
         """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`, and tries once. `options` are those of
-        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply. In a cluster each of
-        its nodes has 0.4 of that."""
+        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply. In a cluster each node
+        gets 0.4 of that."""
         connect, of_limiter, _ = connector(url, options, asynchronous=False)
         limiter = cls(connect if "+cluster" in url else connect(), **of_limiter)
         limiter._made_client = True
@@ -93,8 +93,8 @@ class RateLimiter(Counters):
         weight: int = 1,
         priority: int = 0,
     ) -> Reply:
-        """Waits in line until the request may pass, at most `timeout` seconds: `RL.WAIT`, on a connection of its
-        own. Flows take turns in proportion to their weights; a higher priority goes first."""
+        """Waits in line until the request may pass, at most `timeout` seconds: `RL.WAIT`, on a separate connection.
+        Flows take turns in proportion to their weights; a higher priority goes first."""
         return self.run(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta))
 
     def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
@@ -104,9 +104,9 @@ class RateLimiter(Counters):
     def check_any(
         self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None, most: bool = False
     ) -> Report:
-        """Passes through the first key that lets the request pass, or with `most` through the one that has the most
-        left afterwards, and consumes from it alone: `ANY`. The report has that key, or of a denial the key with the
-        least wait."""
+        """Consumes from the first key that lets the request pass, or with `most` from the one that has the most left
+        afterwards, and from no other: `ANY`. The report has that key, or after a denial the key with the shortest
+        wait."""
         return self.run(self.core.check_any(limits, cost, meta, most))
 
     def peek_all(self, key: str, rules: Rules) -> Report:
@@ -151,8 +151,8 @@ class RateLimiter(Counters):
         return self.run(self.core.reset(key))
 
     def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
-        """Denies every check of the key for so long, unless a pause ends later: `RL.PAUSE`. Returns the milliseconds
-        that are left."""
+        """Denies every check of the key for `seconds`, or until an earlier pause ends if that is later: `RL.PAUSE`.
+        Returns the milliseconds that are left."""
         return self.run(self.core.pause(key, to_ms(seconds), reason))
 
     def resume(self, key: str) -> bool:
@@ -160,7 +160,8 @@ class RateLimiter(Counters):
         return self.run(self.core.resume(key))
 
     def plan(self, key: str, policy: str, seconds: float | None = None) -> None:
-        """Binds a policy to the key, for so long or until `unplan`: rules such as `"@plan:free"` then mean it."""
+        """Binds a policy to the key, for `seconds` or until `unplan`: rules such as `"@plan:free"` then stand for
+        it."""
         self.run(self.core.plan(key, policy, None if seconds is None else to_ms(seconds)))
 
     def unplan(self, key: str) -> bool:
@@ -174,8 +175,8 @@ class RateLimiter(Counters):
     def follow(
         self, key: str, status: int, headers: Headers, remaining: Mapping[str, str] = MappingProxyType({})
     ) -> int:
-        """Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules. `remaining`
-        has the rule of each field that tells it: `{"x-ratelimit-remaining-tokens": "bucket:30000/m"}`.
+        """Does what an upstream's answer says: a 429 or 503 pauses the key, and a field with what remains lowers a
+        rule. `remaining` has the rule of each of these fields: `{"x-ratelimit-remaining-tokens": "bucket:30000/m"}`.
 
         A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Returns its
         milliseconds, or 0. Fields that make no sense change nothing; a server that is away raises nothing.
@@ -253,8 +254,7 @@ class AsyncRateLimiter(Counters):
         return task
 
     async def take(self, taking: Flow[Report], keys: Sequence[str], id: str, *, in_line: bool = False) -> Report:
-        """Asks for holds. If the task is cancelled meanwhile, they are given back, and nobody waits on for them
-        `in_line`."""
+        """Asks for holds. If the task is cancelled meanwhile, they are given back, and a wait `in_line` ends."""
         asking = self.begin(self.run(taking))
         try:
             return await asyncio.shield(asking)
@@ -273,11 +273,11 @@ class AsyncRateLimiter(Counters):
             await self.run(self.core.end_all(keys, id, refund=True))
 
     async def ask_all(self, asking: Flow[Report]) -> Report:
-        """Asks. Keys that are asked for separately get back what a denial gives back, though the task is cancelled."""
+        """Asks. Keys that are asked for separately get back what a denial gives back, even if the task is cancelled."""
         return await (self.finish(self.run(asking)) if self.core.separately else self.run(asking))
 
     async def finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Runs work to its end, though the task that waits for it is cancelled."""
+        """Runs work to its end, even if the task that waits for it is cancelled."""
         return await asyncio.shield(self.begin(work))
 
     async def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:

@@ -1,8 +1,8 @@
 """Throttle classes for Django REST framework, in place of those of the same names in `rest_framework.throttling`.
 
-They need no cache, only `RL_LIMITS = {"URL": ...}` or `{"LIMITER": ...}` (`rl_limits.django`). In
-`DEFAULT_THROTTLE_RATES` each of the framework's own rates may stand, `"5/min"`, which it keeps to exactly, as a sliding
-log; or rules of the server, `"5/15m 20/d"`, `"bucket:30/m,burst=5"`, `"@free"`.
+They need no cache, only `RL_LIMITS = {"URL": ...}` or `{"LIMITER": ...}` (`rl_limits.django`). `DEFAULT_THROTTLE_RATES`
+takes the framework's own rates, `"5/min"`, kept exactly, as a sliding log; and rules of the server, `"5/15m 20/d"`,
+`"bucket:30/m,burst=5"`, `"@free"`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .http import is_refused
 if TYPE_CHECKING:  # rest_framework.views imports the throttles that the settings name
     from rest_framework.views import APIView
 
-# What the framework reads as a rate: of the period only its first letter.
+# A rate as the framework reads it: only the first letter of the period matters.
 OWN_RATE = re.compile(r"(\d+)/([smhd])[a-z]*")
 
 
@@ -53,7 +53,7 @@ class RateLimitThrottle(throttling.SimpleRateThrottle):  # type: ignore[misc]
 
     def get_ident(self, request: Request) -> str:
         """The client's network. Without `NUM_PROXIES` the framework believes any X-Forwarded-For, which a client may
-        invent for each request, so then it is the address of the connection that counts."""
+        invent for each request; then this class counts the address of the connection."""
         behind_proxies = api_settings.NUM_PROXIES is not None
         return networks()(super().get_ident(request) if behind_proxies else request.META.get("REMOTE_ADDR"))
 
@@ -71,7 +71,7 @@ class AnonRateThrottle(throttling.AnonRateThrottle, RateLimitThrottle):  # type:
 
 
 class UserRateThrottle(throttling.UserRateThrottle, RateLimitThrottle):  # type: ignore[misc]
-    """Limits users, and clients that have not logged in by address."""
+    """Limits each user, and by address each client that has not logged in."""
 
 
 class ScopedRateThrottle(throttling.ScopedRateThrottle, RateLimitThrottle):  # type: ignore[misc]

@@ -29,7 +29,7 @@ from .limiter import AsyncRateLimiter, RateLimiter
 #: A limit that no client reaches: `limits` asks for a mere counter, and decides itself.
 MOST = 1_000_000_000
 
-#: What is told of a block without an end, in seconds: try again tomorrow.
+#: The wait for a block without an end, in seconds: try again tomorrow.
 DAY_S = 86_400.0
 
 SCHEMES = ["ratelimit+redis", "ratelimit+rediss", "ratelimit+unix", "ratelimit+redis+cluster"]
@@ -41,8 +41,8 @@ KEY_TYPE = "ratelimit"
 
 class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport, TimestampedSlidingWindow):
     """A storage for `ratelimit+redis://host:port/db`, `ratelimit+rediss://`, `ratelimit+unix:///path` and, for
-    clusters, `ratelimit+redis+cluster://`. Options are those of `RateLimiter.from_url`. `limiter` takes one that is
-    made already, for sentinels or valkey-py."""
+    clusters, `ratelimit+redis+cluster://`. Options are those of `RateLimiter.from_url`. `limiter` takes a limiter of
+    yours, for sentinels or valkey-py."""
 
     STORAGE_SCHEME = SCHEMES
 
@@ -189,7 +189,7 @@ class AsyncRateLimitStorage(
 
 
 def _pattern(prefix: str) -> str:
-    """What SCAN reads as this very prefix, and anything after it."""
+    """A pattern for SCAN: this very prefix, then anything."""
     return "".join(f"\\{char}" if char in r"\*?[]" else char for char in prefix) + ":*"
 
 
@@ -207,7 +207,7 @@ def _window(limit: int, expiry: int) -> str:
 
 def _hits(reply: Reply) -> int:
     """What a rule with the limit `MOST` has counted: more than any limit if the key is blocked, 0 if it is exempt. In
-    an outage the limit is a share of that, and so a unit counts for more."""
+    an outage the limit is a share of `MOST`, so a unit counts for more."""
     if reply.limit <= 0:
         return 0 if reply.allowed else MOST
     return math.ceil((reply.limit - reply.remaining) * MOST / reply.limit)
@@ -235,7 +235,8 @@ def _counted_here(core: Core, key: str, error: Exception) -> tuple[int, float]:
 
 
 def _entries(report: Report, limit: int, expiry: int) -> tuple[float, int]:
-    """When the oldest entry came that still counts, and how many do. Of a blocked key as if it could come back then."""
+    """The time of the oldest entry that counts, and the number of entries that count. For a blocked key, a time from
+    which `limits` computes the end of the block."""
     now = time.time()
     if report.verdict == "blocked":
         wait_s = report.wait_ms / 1000 if report.wait_ms >= 0 else DAY_S
@@ -245,8 +246,8 @@ def _entries(report: Report, limit: int, expiry: int) -> tuple[float, int]:
 
 
 def _weighted(reply: Reply, expiry: int) -> tuple[int, float, int, float]:
-    """The units that count, those of the window before at their weight, as if all were in the present one. `limits`
-    would weigh by itself, but round down where the server does not, and promise what is denied."""
+    """The units that count, those of the previous window by their weight, as if all were in the present one. `limits`
+    would weigh them itself, but round down where the server does not, and so promise what is denied."""
     reset_s = reply.reset_ms / 1000
     if reply.verdict == "blocked":  # as long as can be said: `limits` takes the time modulo the window
         last = math.nextafter(expiry, 0)

@@ -40,7 +40,7 @@ async fn every_server_frees_a_slot_when_its_hold_is_settled_or_dropped() {
         assert_eq!((known.id(), known.reply().source), ("mine", Source::Server));
         assert_eq!(limiter.renew("s", "mine", MINUTE).await, Ok(true));
         assert_eq!(limiter.settle("s", "mine", Settlement::AsCharged).await, Ok(true));
-        assert_eq!(known.settle().await, Ok(false), "it has ended before");
+        assert_eq!(known.settle().await, Ok(false), "it has ended already");
         assert_eq!(limiter.renew("s", "mine", MINUTE).await, Ok(false));
     }
 }
@@ -155,7 +155,7 @@ async fn holds_that_are_cancelled_twenty_at_once_are_settled() {
 #[tokio::test]
 async fn holds_that_are_cancelled_while_they_are_taken_are_given_back() {
     let server = Server::start("valkey-9.1");
-    // Half of them wait for their places.
+    // Half of them wait for a place.
     let limiter = server.builder().concurrency(50).build().expect("options");
     limiter.peek(("s", SLOTS)).await.expect("it connects");
     server.freeze(true);
@@ -173,7 +173,7 @@ async fn holds_that_are_cancelled_while_they_are_taken_are_given_back() {
     are_free(&server).await;
 }
 
-/// The time-out is ours: the server takes the hold when it goes on.
+/// The limiter's time-out is over: the server takes the hold when it goes on.
 #[tokio::test]
 async fn a_hold_whose_answer_comes_too_late_is_given_back() {
     let server = Server::start("redis-8.2");
@@ -191,7 +191,7 @@ async fn a_hold_whose_answer_comes_too_late_is_given_back() {
     }
 }
 
-/// The limiter has stopped asking by then: what it gives back waits for the server.
+/// The limiter has stopped asking by then: its settlements wait for the server.
 #[tokio::test]
 async fn holds_without_an_answer_are_given_back_when_the_server_is_back() {
     let server = Server::start("valkey-9.1");
@@ -204,7 +204,7 @@ async fn holds_without_an_answer_are_given_back_when_the_server_is_back() {
         let hold = || limiter.hold(("s", SLOTS), MINUTE);
         let holds = tokio::join!(hold(), hold(), hold(), hold());
         assert!(limiter.away() && holds.0.is_ok() == (outage == Outage::Local));
-        // The first attempts to give back fail; a longer pause is as good.
+        // The first attempts to give back fail; a longer pause does no harm.
         tokio::time::sleep(Duration::from_millis(2500)).await;
         server.freeze(false);
         until("they were taken", async || server.calls("rl.check") >= before + 4).await;
@@ -240,7 +240,7 @@ async fn waits_that_are_dropped_leave_no_holds() {
     until("the slot is free", async || left(&limiter, "w", "slots:1").await == 1).await;
 }
 
-/// Until its turn under a `leaky` rule, which the server has told already.
+/// Its turn under a `leaky` rule, which the server has already answered.
 #[tokio::test]
 async fn a_hold_that_is_dropped_before_its_turn_gives_all_back() {
     let server = Server::start("redis-7.0");
@@ -277,7 +277,7 @@ async fn without_a_server_holds_are_kept_in_the_process() {
 }
 
 #[tokio::test]
-async fn every_server_serves_those_who_wait_in_line() {
+async fn every_server_serves_callers_in_line() {
     for name in ALL {
         let server = Server::start(name);
         let limiter = server.limiter();
@@ -288,7 +288,7 @@ async fn every_server_serves_those_who_wait_in_line() {
         let line = limiter.hold(in_line(("s", "slots:1")), MINUTE);
         let serve = async {
             until("it waits", async || server.waiting().len() == 1).await;
-            assert_eq!(left(&limiter, "s", "slots:1").await, 0, "others are answered meanwhile");
+            assert_eq!(left(&limiter, "s", "slots:1").await, 0, "the server answers others");
             first.settle().await
         };
         let (second, settled) = tokio::join!(line, serve);
@@ -370,7 +370,7 @@ async fn a_server_that_hangs_ends_a_wait_long_before_its_deadline() {
     .await;
     let start = Instant::now();
     let freezing = async {
-        tokio::time::sleep(Duration::from_millis(5500)).await; // it is asked once meanwhile
+        tokio::time::sleep(Duration::from_millis(5500)).await; // the limiter sends one PING meanwhile
         assert_eq!(server.waiting().len(), 1);
         server.freeze(true);
     };

@@ -16,7 +16,7 @@ use tower_redis_ratelimit::{Check, Count, Headers, Outage, RateLimitLayer, Refus
 use tower_service::Service;
 
 #[tokio::test]
-async fn what_the_rules_deny_is_answered_with_429_on_every_server() {
+async fn every_server_has_denials_answered_with_429() {
     for name in ALL {
         let server = Server::start(name);
         let rules = ["2/m,name=minute", "9/h"];
@@ -89,7 +89,7 @@ async fn a_request_chooses_its_cost_its_rules_or_no_check() {
 }
 
 #[tokio::test]
-async fn a_rule_on_trial_is_not_told() {
+async fn clients_are_not_told_of_rules_on_trial() {
     let server = Server::start("redis-8.2");
     let app = App::start(limits(server.limiter(), &["0/h,shadow", "5/m"])).await;
     let answer = app.ask(&["x-key: a"]).await;
@@ -108,7 +108,7 @@ async fn a_leaky_rule_answers_in_turn() {
 }
 
 #[tokio::test]
-async fn requests_that_do_not_count_get_back_what_they_cost() {
+async fn requests_that_do_not_count_get_their_cost_back() {
     let server = Server::start("redis-7.0");
     for (count, key, counted, free) in [
         (Count::Failed, "f", "x-fail: 1", "x-ok: 1"),
@@ -138,7 +138,7 @@ async fn wait_until_free(server: &Server, key: &str) {
 }
 
 #[tokio::test]
-async fn clients_are_told_by_the_fields_that_the_application_chooses() {
+async fn the_application_chooses_the_fields() {
     let server = Server::start("valkey-8.1");
     let legacy =
         App::start(limits(server.limiter(), &["9/h", "2/m"]).headers(Headers::Legacy)).await;
@@ -202,7 +202,7 @@ async fn a_wrong_request_is_a_fault_of_the_application() {
     );
     assert_eq!(app.served(), 0);
     let limits = limits(server.limiter(), &["slots:1"]).count(Count::Failed);
-    assert_eq!(App::start(limits).await.ask(&["x-key: s"]).await.status, 500, "they need a hold");
+    assert_eq!(App::start(limits).await.ask(&["x-key: s"]).await.status, 500, "slots need a hold");
 }
 
 fn carrying<T: Clone + Send + Sync + 'static>(value: T) -> Extensions {
@@ -274,20 +274,20 @@ async fn a_policy_with_slots_is_an_error_and_takes_none() {
     }
 }
 
-/// Four logins begin in one period and succeed in the next. What they give back is their own.
+/// Four logins begin in one period and succeed in the next. They give back only their own units.
 #[tokio::test]
-async fn what_a_slow_request_gives_back_is_not_the_units_of_others() {
+async fn a_slow_request_gives_back_only_its_own_units() {
     let server = Server::start("valkey-9.1");
     let app = App::start(limits(server.limiter(), &["5/h"]).count(Count::Failed)).await;
     for rule in ["5/4s", "window:5/4s", "fixed:5/4s", "bucket:5/4s,refill=interval"] {
-        // A test that did not run for seconds learns nothing.
+        // A try that paused for seconds proves nothing.
         let mut tries = (0..10).map(|at| format!("{rule}:{at}"));
         while !no_wrong_login_is_given_back(&server, &app, rule, &tries.next().expect(rule)).await {
         }
     }
 }
 
-/// Whether that was seen within one period.
+/// Returns whether the try ended within one period.
 async fn no_wrong_login_is_given_back(server: &Server, app: &App, rule: &str, key: &str) -> bool {
     let limiter = server.limiter();
     let left = async || limiter.peek((key, rule)).await.expect("it runs").remaining;
@@ -358,7 +358,7 @@ async fn a_request_whose_client_goes_away_is_settled() {
 }
 
 #[tokio::test]
-async fn what_an_answer_that_came_too_late_has_charged_is_given_back() {
+async fn charges_of_a_late_answer_are_given_back() {
     let server = Server::start("redis-7.0");
     let limiter = server.builder().timeout(Duration::from_secs(1)).outage(Outage::Allow);
     let limiter = limiter.build().expect("options");
@@ -373,7 +373,7 @@ async fn what_an_answer_that_came_too_late_has_charged_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_denial_is_remembered_though_not_all_requests_count() {
+async fn a_denial_is_remembered_even_if_not_all_requests_count() {
     let server = Server::start("valkey-8.1");
     let limiter = server.builder().remember_denials(10).build().expect("options");
     let app = App::start(limits(limiter, &["1/h"]).count(Count::Failed)).await;
@@ -385,7 +385,7 @@ async fn a_denial_is_remembered_though_not_all_requests_count() {
 }
 
 #[tokio::test]
-async fn no_rules_let_pass() {
+async fn requests_without_rules_pass() {
     let server = Server::start("redis-8.2");
     let app = App::start(limits(server.limiter(), &[])).await;
     assert_eq!(app.ask(&["x-key: a"]).await.body, "no limit");

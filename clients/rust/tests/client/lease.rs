@@ -49,13 +49,13 @@ async fn every_server_lets_pass_exactly_what_the_limit_allows() {
         }
         let left = server.limiter().peek(("hot", "1000/h")).await.expect("it runs").remaining;
         assert!(taken <= 1000, "{name}: {taken}");
-        assert_eq!(left, Some(u64::from(1000 - taken)), "{name}: settled at what was used");
+        assert_eq!(left, Some(u64::from(1000 - taken)), "{name}: the unused units are back");
         assert!(taken > 500, "{name}: most of it passes: {taken}");
     }
 }
 
 #[tokio::test]
-async fn units_that_were_taken_for_nothing_can_be_taken_again() {
+async fn units_given_back_can_be_taken_again() {
     let server = Server::start("redis-7.0");
     let lease = of(server.limiter(), "hot", "3/h");
     let takes = async |units| lease.take(units).await.expect("it runs").is_allowed();
@@ -68,7 +68,7 @@ async fn units_that_were_taken_for_nothing_can_be_taken_again() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_not_used_up_comes_back() {
+async fn unused_units_of_a_lease_come_back() {
     let server = Server::start("redis-7.0");
     let limiter = server.limiter();
     let lease = within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(4), 50);
@@ -77,7 +77,7 @@ async fn a_lease_that_is_not_used_up_comes_back() {
     for _ in 0..20 {
         assert!(lease.take(1).await.expect("it runs").is_allowed());
     }
-    assert!(left().await < Some(80), "units are taken ahead");
+    assert!(left().await < Some(80), "the lease takes units ahead");
     until("half of its time is over", async || left().await == Some(80)).await;
     assert!(lease.take(3).await.expect("it runs").is_allowed());
     drop(lease);
@@ -85,7 +85,7 @@ async fn a_lease_that_is_not_used_up_comes_back() {
 }
 
 #[tokio::test]
-async fn a_lease_is_settled_though_nobody_waits_for_that() {
+async fn a_lease_is_settled_even_if_nobody_waits_for_that() {
     let server = Server::start("valkey-8.1");
     let rule = "bucket:100/d";
     let limiter = server.limiter();
@@ -132,7 +132,7 @@ async fn a_lease_whose_answer_comes_too_late_is_given_back() {
 }
 
 #[tokio::test]
-async fn what_a_dead_process_used_comes_back_at_the_end_of_the_hold() {
+async fn units_of_a_dead_process_come_back_at_the_end_of_the_hold() {
     let server = Server::start("valkey-9.1");
     let (watching, rule) = (server.limiter(), "bucket:100/d");
     let client = server.client();
@@ -163,7 +163,7 @@ async fn a_denial_is_remembered_and_smaller_requests_are_tried() {
     let (first, again) = (take(5).await, take(6).await);
     assert_eq!((first.source, again.source), (Source::Server, Source::Denial));
     assert!(!again.is_allowed() && again.wait <= first.wait);
-    assert!(take(2).await.is_allowed(), "what fits passes");
+    assert!(take(2).await.is_allowed(), "a lower cost passes");
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_block_is_remembered_for_a_second() {
     let take = async || lease.take(1).await.expect("it runs");
     assert_eq!((take().await.verdict, take().await.source), (Verdict::Blocked, Source::Denial));
     server.send("RL.UNBLOCK k");
-    until("it is forgotten", async || take().await.is_allowed()).await;
+    until("the block is forgotten", async || take().await.is_allowed()).await;
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn a_dropped_take_loses_no_lease() {
 }
 
 #[tokio::test]
-async fn without_a_server_a_lease_takes_what_the_limiter_answers() {
+async fn without_a_server_the_limiter_answers_for_a_lease() {
     let mut server = Server::start("redis-7.0");
     let local = server.builder().outage(Outage::Local).build().expect("options");
     let raise = server.limiter();
@@ -211,7 +211,7 @@ async fn without_a_server_a_lease_takes_what_the_limiter_answers() {
 }
 
 #[tokio::test]
-async fn exempt_keys_and_no_rules_pass() {
+async fn exempt_keys_and_keys_without_rules_pass() {
     let server = Server::start("redis-7.0");
     server.send("RL.EXEMPT friend");
     for (key, rules) in [("friend", vec!["0/s"]), ("k", vec![])] {
@@ -225,7 +225,7 @@ async fn exempt_keys_and_no_rules_pass() {
         assert!(lease.take(1).await.expect("it runs").is_allowed());
     }
     server.send("RL.UNEXEMPT friend");
-    assert!(!lease.take(1).await.expect("it runs").is_allowed(), "nothing was taken ahead");
+    assert!(!lease.take(1).await.expect("it runs").is_allowed(), "the lease took nothing ahead");
 }
 
 #[tokio::test]

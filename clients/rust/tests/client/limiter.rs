@@ -74,7 +74,7 @@ async fn every_server_decides_reports_and_gives_back() {
 }
 
 #[tokio::test]
-async fn a_denial_gives_back_what_other_keys_were_charged() {
+async fn a_denial_gives_back_the_charges_of_other_keys() {
     let server = Server::start("redis-7.0");
     let limiter = server.builder().separately(true).build().expect("options");
     let rules = ["bucket:9/h,name=x", "bucket:9/h,cost=2,name=y"];
@@ -91,7 +91,7 @@ async fn a_denial_gives_back_what_other_keys_were_charged() {
         (left("a", rules[0]).await, left("a", rules[1]).await, left("c", "5/h").await),
         (8, 7, 4)
     );
-    assert_eq!(server.calls("rl.refund"), 0, "charges come back by the holds that they made");
+    assert_eq!(server.calls("rl.refund"), 0, "settlements give the charges back");
     let unheld = Check::new("s", "slots:1").and("a", "9/h");
     let error = limiter.check_all(unheld).await.expect_err("slots are not taken unasked");
     assert!(error.to_string().contains("slots are held"), "{error}");
@@ -107,7 +107,7 @@ async fn a_key_that_is_given_twice_is_refused() {
         let limiter = server.builder().separately(separately).outage(Outage::Allow);
         let limiter = limiter.build().expect("options");
         let check = Check::new("a", "1/h").and("b", "9/h").and("a", "1/h");
-        let error = limiter.check_all(check).await.expect_err("one of them would not count");
+        let error = limiter.check_all(check).await.expect_err("one of the two would not count");
         assert!(error.to_string().contains("is given twice, expected each key once"), "{error}");
         assert_eq!(limiter.peek(("a", "1/h")).await.expect("it runs").remaining, Some(1));
     }
@@ -258,7 +258,7 @@ async fn a_denied_key_is_answered_in_the_process() {
     assert_eq!(commands(), 5);
 
     limiter.reset("b").await.expect("it runs");
-    assert!(limiter.check_all(both).await.expect("it runs").is_allowed(), "it was forgotten");
+    assert!(limiter.check_all(both).await.expect("it runs").is_allowed(), "the denial is gone");
     server.send("RL.POLICY SET free 0/m");
     for rule in ["slots:0", "0/m,count=all", "0/m,ban=1h", "@free"] {
         let check = Check::new(rule, rule).with_hold("id", MINUTE);

@@ -1,4 +1,4 @@
-//! Servers that answer, but do not limit: what users get, and who hears of it.
+//! Servers that answer, but do not limit: what users get, and how it is reported.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::until;
 const KEY: &str = "user:secret";
 const RULE: &str = "1234/h";
 
-/// A limiter that decides in the process meanwhile, and what it tells: the advice, and of how many requests.
+/// The advice of each report, and its number of requests.
 type Told = Arc<Mutex<Vec<(&'static str, u64)>>>;
 
 fn telling(client: redis::Client) -> (RateLimiter, Told) {
@@ -37,7 +37,7 @@ async fn source(limiter: &RateLimiter) -> Source {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_limit_is_an_outage_that_is_told_once() {
+async fn a_server_that_does_not_limit_is_an_outage_reported_once() {
     let bare = Server::without_module("valkey-9.1", &["--enable-module-command", "yes"]);
     let closed = Server::start("redis-7.0");
     closed.send("CONFIG SET requirepass pw");
@@ -66,7 +66,7 @@ async fn a_server_that_does_not_limit_is_an_outage_that_is_told_once() {
         assert_eq!(told, [(advice, 0)]);
         let _ = server;
     }
-    // Three connections at first, then one a second; the test itself needs some.
+    // Three connections at first, then one a second; the test needs some too.
     let (limiter, _told) = telling(as_user(&weak, "weak:wrong"));
     let before = weak.connections();
     for _ in 0..250 {
@@ -108,7 +108,7 @@ async fn a_command_that_the_application_misspells_stops_no_limit() {
 }
 
 #[tokio::test]
-async fn a_right_that_only_another_command_lacks_stops_no_limit() {
+async fn a_missing_right_to_another_command_stops_no_limit() {
     let (log, server) = (Log::start(), Server::start("redis-6.2"));
     server.send(
         "ACL SETUSER weak on >pw ~* +@all -rl.reset -rl.refund -rl.settle -rl.renew -rl.pause",

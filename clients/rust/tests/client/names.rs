@@ -1,4 +1,4 @@
-//! One thing has one name in all languages.
+//! Every thing has the same name in all languages.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use tower_redis_ratelimit::{
     LeaseOptions, MisconfiguredEvent, OutageEvent, Reply, Report, RuleReport,
 };
 
-/// The names of a struct's public fields, all of which the compiler wants here.
+/// The names of a struct's public fields. The compiler checks that none is missing.
 macro_rules! fields {
     ($struct:ident { $($field:ident),* }) => {{
         let _ = |$struct { $($field: _),* }: $struct| ();
@@ -16,7 +16,7 @@ macro_rules! fields {
 }
 
 #[test]
-fn a_name_is_that_of_all_languages() {
+fn names_are_the_same_in_all_languages() {
     let names: Value = serde_json::from_str(include_str!("../../../cases/names.json")).unwrap();
     let of = |kind: &str| {
         let names = names[kind].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
@@ -64,7 +64,7 @@ fn a_name_is_that_of_all_languages() {
         ("middleware", &layer),
     ] {
         for name in of(kind) {
-            // The target says a key, a cost, and what to skip.
+            // The target gives the key and the cost, and decides what to skip.
             let is_of_target = kind == "middleware" && ["key", "cost", "skip"].contains(&&*name);
             let functions = ["(", "<"].map(|end| format!(" fn {name}{end}"));
             let is_in = |source: &&str| functions.iter().any(|function| source.contains(function));

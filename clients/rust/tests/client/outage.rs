@@ -1,4 +1,5 @@
-//! What a check costs and answers while the server is away: each begins where a user begins.
+//! What a check costs and answers while the server is away, starting from a limiter's default
+//! options.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ fn of(server: &Server) -> Builder {
     RateLimiter::server(server.client())
 }
 
-/// Asks 20 times, and returns what answered.
+/// Asks 20 times, and returns the sources of the answers, without repetitions.
 async fn sources(limiter: &RateLimiter) -> Vec<Source> {
     let start = Instant::now();
     let mut sources = Vec::new();
@@ -204,7 +205,7 @@ async fn a_cluster_without_quorum_or_nodes_is_an_outage() {
 }
 
 #[tokio::test]
-async fn a_cluster_whose_node_hangs_is_followed_to_its_successor() {
+async fn the_limiter_follows_a_cluster_to_the_successor_of_a_node_that_hangs() {
     let cluster = Cluster::with_a_replica("valkey-9.1");
     let limiter = RateLimiter::cluster(cluster.client()).outage(Outage::Allow);
     let limiter = limiter.build().expect("options");
@@ -225,7 +226,7 @@ async fn a_cluster_that_never_ran_is_an_outage() {
 }
 
 #[tokio::test]
-async fn without_an_answer_of_its_own_an_outage_is_the_last_error_at_once() {
+async fn by_default_an_outage_returns_the_last_error_at_once() {
     let mut server = Server::start("redis-7.0");
     server.kill();
     let limiter = of(&server).build().expect("options");
@@ -253,7 +254,7 @@ async fn the_process_decides_as_the_server_does() {
     assert_eq!((report.source, report.key.as_deref()), (Source::Local, Some(&b"a"[..])));
     assert_eq!(limiter.peek(("a", "6/h,name=y")).await.expect("it decides").remaining, Some(1));
     assert!(limiter.check(("a", "6/x")).await.is_err(), "a wrong rule stays an error");
-    // The server hears nothing of it.
+    // The server never learns of these checks.
     server.restart();
     let start = Instant::now();
     while limiter.peek(("b", "6/h")).await.expect("it decides").source == Source::Local {
@@ -263,7 +264,7 @@ async fn the_process_decides_as_the_server_does() {
     assert_eq!(limiter.peek(("b", "6/h")).await.expect("it runs").remaining, Some(6));
 }
 
-/// What has failed is not remembered: the next request connects anew.
+/// A failure to connect is not remembered: the next request connects again.
 #[tokio::test]
 async fn a_server_that_is_back_decides_at_the_first_try() {
     let mut server = Server::start("redis-7.0");
@@ -282,7 +283,7 @@ async fn a_server_that_is_back_decides_at_the_first_try() {
         }
     }
     let away = Instant::now();
-    // A connection that connects again by itself does so now, and remembers that it was refused.
+    // A connection that reconnects by itself tries now, and remembers that it was refused.
     tokio::time::sleep(Duration::from_millis(300)).await;
     server.restart();
     tokio::time::sleep_until((away + Duration::from_secs(1)).into()).await;
@@ -302,7 +303,7 @@ async fn one_refused_connection_is_forgotten() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_when_the_limiter_stops_asking_is_answered_at_once() {
+async fn requests_under_way_end_when_the_limiter_stops_asking() {
     let server = Server::start("redis-8.2");
     let time = Duration::from_secs(4);
     let limiter = of(&server).timeout(time).concurrency(13).outage(Outage::Allow);
@@ -316,7 +317,7 @@ async fn what_is_under_way_when_the_limiter_stops_asking_is_answered_at_once() {
     let start = Instant::now();
     let opening =
         async { tokio::join!(ask(Duration::ZERO), ask(Duration::ZERO), ask(Duration::ZERO)) };
-    // Ten are asked, and ten wait for their places.
+    // Ten requests are sent, and ten wait for a place.
     let others = async {
         let mut asked = Vec::new();
         for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! What `cargo package` makes, in an empty project with the README's own text.
+//! The packages that `cargo package` makes, in an empty project with the README's programs.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use crate::support::server::{Server, free_port};
 use crate::support::until;
 
-/// Of all three crates.
+/// The version of all three crates.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const CLIENT: &str = env!("CARGO_MANIFEST_DIR");
 const README: &str = include_str!("../../README.md");
@@ -43,7 +43,7 @@ async fn the_readme_serves_from_the_packages() {
         manifest += &format!("{name} = {{ path = \"../{name}-{VERSION}\" }}\n");
     }
     fs::write(project.join("Cargo.toml"), manifest + "[profile.dev]\ndebug = 0\n").expect("a disk");
-    // The versions that are here already.
+    // The versions of dependencies that are downloaded already.
     fs::copy(format!("{CLIENT}/../Cargo.lock"), project.join("Cargo.lock")).expect("a disk");
     let program = block("rust,no_run\nuse std::net::SocketAddr;")
         .replace("127.0.0.1:3000", &format!("127.0.0.1:{port}"));
@@ -61,7 +61,7 @@ async fn the_readme_serves_from_the_packages() {
     let first = first.replace("127.0.0.1", &format!("127.0.0.1:{}", plain.port()));
     fs::create_dir_all(project.join("src/bin")).expect("a disk");
     fs::write(project.join("src/bin/first.rs"), first).expect("a disk");
-    // Where these tests are built, which saves a minute.
+    // These tests are built there too, which saves a minute.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
     run(cargo(&project).args(["build", "--target-dir"]).arg(target));
     let first = Command::new(target.join("debug/first")).output().expect("it is built");
@@ -108,7 +108,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The README's block that begins so.
+/// The README's block that begins with `start`.
 fn block(start: &str) -> String {
     let (_, rest) = README.split_once(&format!("```{start}\n")).expect("it is there");
     rest.split_once("```").expect("it ends").0.to_string()

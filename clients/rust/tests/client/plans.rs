@@ -45,7 +45,7 @@ async fn a_denied_customer_who_buys_passes_within_a_second() {
     assert_eq!(sources, [Source::Server, Source::Server, Source::Denial]);
     limiter.plan("a", "pro", None).await.expect("it runs");
     let bought = limiter.check_all(("a", FREE)).await.expect("it runs");
-    assert!(bought.is_allowed(), "who sells it asks at once");
+    assert!(bought.is_allowed(), "the limiter that sold the plan asks at once");
     limiter.unplan("a").await.expect("it runs");
     assert_eq!([source().await, source().await], [Source::Server, Source::Denial]);
     server.limiter().plan("a", "pro", None).await.expect("it runs");

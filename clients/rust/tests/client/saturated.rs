@@ -1,4 +1,4 @@
-//! More requests at once than a limiter asks at once: none of them is an outage.
+//! More requests at once than a limiter sends at once: none of them is an outage.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn take_s(limiter: &RateLimiter, seconds: u32) -> redis::RedisResult<redis
 }
 
 #[tokio::test]
-async fn a_time_out_counts_from_when_a_command_has_its_place() {
+async fn a_time_out_begins_when_a_command_has_its_place() {
     let server = Server::start("redis-7.0");
     let limiter = server.builder().timeout(Duration::from_millis(2500)).concurrency(1);
     let limiter = limiter.build().expect("options");
@@ -111,7 +111,7 @@ async fn a_limiter_without_a_free_place_is_saturated_and_not_away() {
 }
 
 #[tokio::test]
-async fn who_waits_in_line_takes_no_place() {
+async fn a_wait_in_line_takes_no_place() {
     let server = Server::start("redis-8.2");
     let limiter = server.builder().concurrency(1).build().expect("options");
     let slot = |id: &str| Check::new("s", "slots:1").with_hold(id, MINUTE);

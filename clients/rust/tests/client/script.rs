@@ -1,4 +1,4 @@
-//! The engine that servers without the module run: a script.
+//! The script that limits on servers without the module.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn shown(reply: &Reply) -> Value {
 }
 
 #[tokio::test]
-async fn it_answers_the_same_in_all_languages() {
+async fn the_script_answers_the_same_in_all_languages() {
     for name in ALL {
         let server = plain(name);
         let limiter = by_script(&server);
@@ -88,7 +88,7 @@ async fn it_answers_the_same_in_all_languages() {
 }
 
 #[tokio::test]
-async fn a_denial_gives_back_what_other_keys_were_charged_and_is_remembered() {
+async fn a_denial_gives_back_the_charges_of_other_keys_and_is_remembered() {
     for name in ["redis-6.2", "redis-7.0", "valkey-9.1"] {
         let server = plain(name);
         let limiter = by_script(&server);
@@ -185,7 +185,7 @@ fn error<T>(asked: RedisResult<T>) -> RedisError {
 }
 
 #[tokio::test]
-async fn what_needs_the_module_is_refused_at_once() {
+async fn calls_that_need_the_module_are_refused_at_once() {
     let mut server = plain("valkey-9.1");
     server.kill();
     let limiter = server.builder().engine(Engine::Script).outage(Outage::Allow);
@@ -254,7 +254,7 @@ async fn the_layer_limits_on_servers_without_the_module() {
 }
 
 #[tokio::test]
-async fn a_cluster_is_asked_where_the_key_is() {
+async fn a_check_goes_to_the_node_of_its_key() {
     let cluster = Cluster::without_module("valkey-9.1");
     let limiter = RateLimiter::cluster(cluster.client()).timeout(Duration::from_secs(10));
     let limiter = limiter.engine(Engine::Script).build().expect("options");

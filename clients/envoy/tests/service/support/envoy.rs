@@ -20,7 +20,7 @@ pub struct Envoy {
     _folder: TempDir,
 }
 
-/// What a client is answered: the status, and the fields in small letters.
+/// The answer to a client: the status, and the fields, whose names are in small letters.
 pub struct Answer {
     pub status: u16,
     pub head: String,
@@ -33,7 +33,7 @@ impl Answer {
 }
 
 impl Envoy {
-    /// Starts it in front of this service, with other words in its configuration.
+    /// Starts Envoy in front of this service, with some texts of its configuration replaced.
     pub async fn start(service: &Service, changes: &[(&str, &str)]) -> Self {
         let application = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let behind = application.local_addr().expect("it is bound").port();
@@ -43,7 +43,7 @@ impl Envoy {
         let there = ports.into_iter().fold(CONFIG.to_string(), |text, (old, new)| {
             text.replace(&format!("port_value: {old}"), &format!("port_value: {new}"))
         });
-        // Busy machines are slower.
+        // A busy machine is slower.
         let patient = there.replace("timeout: 0.02s", "timeout: 15s");
         let config = changes.iter().fold(patient, |text, (old, new)| text.replace(old, new));
         let file = folder.path().join("envoy.yaml");

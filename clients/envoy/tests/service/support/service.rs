@@ -1,4 +1,4 @@
-//! The service, started as a process, and what Envoy would send to it.
+//! The service, started as a process, and a client that sends Envoy's requests to it.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,7 +27,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it on this server with one file of the configuration, and options of the environment.
+    /// Starts the service on this server, with one configuration file and with options as
+    /// environment variables.
     pub fn start(server: &Server, config: &str, options: &[(&str, &str)]) -> Self {
         Self::on(&format!("127.0.0.1:{}", server.port()), config, options)
     }
@@ -57,7 +58,7 @@ impl Service {
         started
     }
 
-    /// Writes the file of the configuration, at once as a whole.
+    /// Replaces the configuration file in one step.
     pub fn configure(&self, config: &str) {
         configure(&self.folder, config);
     }
@@ -72,7 +73,7 @@ impl Service {
         Client::on(self.channel().await)
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks the service to end, and waits until it has ended. Returns whether it succeeded.
     pub fn end(&mut self) -> bool {
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("a child");
         self.process.wait().expect("a child").success()
@@ -145,7 +146,7 @@ impl Client {
         self.send(descriptors).await.expect("an answer")
     }
 
-    /// The overall code, and that of each descriptor with what remains.
+    /// The overall code, and the code of each descriptor with its remaining units.
     pub async fn codes(&mut self, descriptors: &[&str]) -> String {
         shown(&self.ask(descriptors).await)
     }

@@ -5,9 +5,9 @@ const rateLimit = require('@fastify/rate-limit');
 const { ioredis } = require('redis-ratelimit/ioredis');
 const { rateLimitStore } = require('redis-ratelimit/fastify-rate-limit');
 
-// Takes no busy machine for a server that is away.
+// A busy machine must not look like a server that is away.
 const PATIENT = { timeoutMs: 10_000 };
-// For tests that ask for none: they name no server, and have no counts in common.
+// Numbers the tests that ask for no store of Redis: they name no server, and share no counts.
 let tests = 0;
 
 async function withOurStore(fastify, { redis, nameSpace, ...options }) {
@@ -16,6 +16,6 @@ async function withOurStore(fastify, { redis, nameSpace, ...options }) {
     : rateLimitStore(ioredis(new Redis(Number(process.env.PORT)), PATIENT), { prefix: `${tests++}:` });
   return rateLimit(fastify, { ...options, store });
 }
-withOurStore[Symbol.for('skip-override')] = true; // for the whole application, as that plugin
+withOurStore[Symbol.for('skip-override')] = true; // for the whole application, as the plugin does
 
 module.exports = withOurStore;

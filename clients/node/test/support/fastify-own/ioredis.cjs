@@ -1,4 +1,4 @@
-// ioredis as those tests require it: their server is not on its usual port.
+// ioredis as the tests of @fastify/rate-limit require it: their server is not on its usual port.
 
 const { Redis } = require('ioredis');
 

@@ -34,7 +34,7 @@ fn by_header(request: &Request, rules: &Rules) -> Option<Check> {
 pub struct App {
     address: String,
     served: Arc<AtomicUsize>,
-    /// A request with `x-slow` takes one to end.
+    /// A request with `x-slow` takes a permit before it ends.
     ends: Arc<Semaphore>,
     task: JoinHandle<()>,
 }

@@ -22,7 +22,7 @@ const OPTIONS: [&str; 6] = [
 ];
 
 impl<const N: usize> Cluster<N> {
-    /// Servers that know each other, of which the first have the slots.
+    /// Servers that know each other. The first `primaries` of them have the slots.
     fn of(name: &'static str, primaries: usize) -> Self {
         Self::made_of([(); N].map(|()| Server::start_with(name, &OPTIONS)), primaries)
     }
@@ -52,7 +52,7 @@ impl<const N: usize> Cluster<N> {
 }
 
 impl Cluster<4> {
-    /// Three primaries, and a replica of the last, which has `a`.
+    /// Three primaries, and a replica of the last one, whose slots include that of `a`.
     pub fn with_a_replica(name: &'static str) -> Self {
         let cluster = Self::of(name, 3);
         let [.., primary, replica] = &cluster.nodes;
@@ -61,7 +61,7 @@ impl Cluster<4> {
         cluster
     }
 
-    /// Lets that primary hang until its replica has taken its place.
+    /// Stops the primary that has a replica, until the replica has taken its place.
     pub fn fail_over(&self) {
         let [.., primary, replica] = &self.nodes;
         primary.freeze(true);
@@ -78,7 +78,7 @@ impl Cluster {
         Self::made_of([(); 2].map(|()| Server::without_module(name, &OPTIONS)), 2)
     }
 
-    /// Lets the node of `{a}` hang, but not of `{b}`, and the other node not mind, or lets it go on.
+    /// Stops the node of `{a}` (not that of `{b}`), or lets it go on. The other node does not mark it failed.
     pub fn freeze_node_of_a(&self, stopped: bool) {
         self.nodes[0].send("CONFIG SET cluster-node-timeout 60000");
         self.nodes[1].freeze(stopped);
@@ -98,7 +98,8 @@ impl Cluster {
         self.nodes.iter().map(count).sum()
     }
 
-    /// Begins to move the slot of `{a}1` and `{a}2`, of which its node, which this returns, has one.
+    /// Begins to move the slot of `{a}1` and `{a}2`. Returns its node, which has only one of these
+    /// keys.
     pub fn move_one_of_two_keys(&self) -> &Server {
         let [to, from] = &self.nodes;
         from.send("RL.CHECK {a}1 9/m");
@@ -136,7 +137,7 @@ fn info(node: &Server, part: &str) -> String {
     cmd("INFO").arg(part).query(&mut node).expect("text")
 }
 
-/// Whether one of `N` nodes knows who serves every slot.
+/// Whether a node knows all `N` nodes, and who serves every slot.
 fn is_whole<const N: usize>(node: &Server) -> bool {
     let mut node = node.client().get_connection().expect("it runs");
     let info: String = cmd("CLUSTER").arg("INFO").query(&mut node).expect("text");

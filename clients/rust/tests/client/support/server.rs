@@ -102,7 +102,7 @@ impl Server {
         }
     }
 
-    /// Lets a save fail: a folder stands where its file should be.
+    /// Makes a save fail: a folder stands in the place of its file.
     pub fn fail_to_save(&self) {
         fs::create_dir(self.dir.path().join("dump.rdb")).expect("a folder");
         let mut connection = self.client().get_connection().expect("it runs");
@@ -129,12 +129,12 @@ impl Server {
         client(self.port)
     }
 
-    /// A limiter on this server, which must answer however busy the machine is.
+    /// A limiter on this server, with a time-out that no test on a busy machine reaches.
     pub fn limiter(&self) -> RateLimiter {
         self.builder().build().expect("options")
     }
 
-    /// The options of such a limiter.
+    /// The options of that limiter.
     pub fn builder(&self) -> Builder {
         RateLimiter::server(self.client()).timeout(Duration::from_secs(10))
     }
@@ -193,8 +193,8 @@ impl Drop for Server {
     }
 }
 
-/// A free port below those of outgoing connections, which could take it before its server does. So is that
-/// of a cluster's bus, which is 10,000 higher.
+/// A free port below the range of outgoing connections, which could take it before its server does.
+/// The port of a cluster's bus, 10,000 higher, is free too.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(997);
