@@ -23,8 +23,8 @@
 //!
 //! # The rooms, in reading order
 //!
-//! Two crates know no server: [`ratelimit_core`] decides, and [`ratelimit_protocol`] reads commands
-//! and writes effects. The rooms that know one are here:
+//! Two crates use no server: [`ratelimit_core`] decides, and [`ratelimit_protocol`] reads commands
+//! and writes effects. The rooms that use a server are here:
 //!
 //! ```text
 //! command     the table of commands, and a function for each

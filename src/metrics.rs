@@ -53,7 +53,7 @@ counters! {
         BANS = c"bans";
         /// Calls of `RL.PAUSE` that paused a key or prolonged its pause.
         PAUSES = c"pauses";
-        /// Plans, at checks that asked for them, that named no known policy.
+        /// Plans that checks asked for, and that named an unknown policy.
         PLANS_UNKNOWN = c"plans_unknown";
         SHADOW_LIMITED = c"shadow_limited";
         PEEKS = c"peeks";

@@ -8,12 +8,12 @@
 //!                          damaged: skipped, counted and logged
 //! full synchronization     of a newer version: refused before the first key, by the version in the
 //!                          snapshot
-//! stream of a primary      skipped, counted and logged; until the next full synchronization or its
-//!                          promotion the replica answers no question about keys
+//! stream of a primary      skipped, counted and logged; the replica refuses to read keys until its
+//!                          next full synchronization or its promotion
 //! ```
 //!
 //! A replica cannot make its primary wait, and should not exit because of one module while it
-//! serves other data. `docs/operate/upgrade.md` tells what operators see.
+//! serves other data. `docs/operate/upgrade.md` says what operators see.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

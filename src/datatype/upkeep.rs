@@ -103,9 +103,8 @@ pub(super) unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, valu
     });
 }
 
-/// Active defragmentation: the server decides whether to move each allocation, and where to. Moves
-/// all in one call: there are few, and the server's allocator does not move large ones such as that
-/// of a long log.
+/// Active defragmentation: the server decides whether to move each allocation, and where to. One call
+/// visits all allocations: they are few, and the server does not move large ones, such as a long log.
 pub(super) unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
     _key: *mut raw::RedisModuleString,
