@@ -134,7 +134,7 @@ fn rules_are_read_again_after_a_change_of_everything() {
 }
 
 #[test]
-fn heads_pass_others_that_rules_they_lack_deny() {
+fn a_head_passes_others_if_it_lacks_a_denying_rule() {
     let mut queues = Queues::EMPTY;
     let mut join = |flow, of| queues.join(place("k", 0), request(flow, 0, of), 90_000, 1, 'x');
     for (flow, of) in [("a", "5/s 1/s,name=a"), ("b", "5/s 1/s,name=a"), ("c", "5/s"), ("d", "5/s")]
