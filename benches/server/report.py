@@ -105,7 +105,7 @@ def show(report):
         [result["name"], f"{result['median_ms']:.2f}", f"{result['p99_ms']:.2f}"]
         for result in by_part.get("waiting handover", [])
     ]
-    table("From RL.SETTLE to the reply of who waited", ["", "ms, median", "ms, 99 of 100 within"], handed)
+    table("From RL.SETTLE to the reply of the waiting client", ["", "ms, median", "ms, 99 of 100 within"], handed)
     idle = [
         [result["name"], f"{result['connected']:.2f}", f"{result['waiting']:.2f}"]
         for result in by_part.get("waiting idle", [])

@@ -17,7 +17,7 @@ from . import load, machine, roundtrips, scripts, servers
 from .load import Load
 from .rows import FLOOR, INCR, OURS, REDIS_CELL
 
-# How often a round measures INCR; less often if it has fewer rows.
+# How often a round measures INCR; less often if the round has fewer rows.
 INCR_RUNS = 6
 
 
@@ -63,7 +63,7 @@ def hosts(setting, kinds):
 
 
 def prepare(server, row):
-    """Prepares a row. Returns why it cannot be measured here, if so."""
+    """Prepares a row. Returns the reason if it cannot be measured here."""
     try:
         server.client.execute_command(*row.setup)
     except redis.ResponseError as error:

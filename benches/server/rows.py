@@ -37,7 +37,7 @@ class Row:
     verdict: int | None = None
     #: The command that fills the keys, if the measured command does not.
     fill: tuple | None = None
-    #: Makes a key, of which all other keys start as copies.
+    #: Makes a key. All other keys start as copies of it.
     seed: Callable | None = None
     #: Sent once to each server, before anything else. The row is skipped on servers without such a command.
     setup: tuple | None = None

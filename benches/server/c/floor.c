@@ -4,7 +4,7 @@
  * so in plain C, with as little as possible between the calls: no options, nothing saved, nothing counted but verdicts.
  *
  *     FLOOR.ADD key                       open the key, add one, reply
- *     FLOOR.ADDEX key                     as FLOOR.ADD, and the key expires, and the command is propagated
+ *     FLOOR.ADDEX key                     FLOOR.ADD that also sets an expiry and propagates the command
  *     FLOOR.GCRA key burst count period   a bucket, its numbers as in CL.THROTTLE
  *     FLOOR.LOG key (limit seconds){4} [at-us]
  *                                         a sliding log under four rules; a past time fills a log
@@ -69,7 +69,7 @@ static int64_t whole_ms(int64_t us) {
     return (us + 999) / 1000;
 }
 
-/* Opens a key to change it, and makes it if it is missing. NULL: it has another type, and the error has been replied. */
+/* Opens a key to change it, and creates it if it is missing. NULL: it has another type; the error is replied. */
 static State *open_state(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey **key) {
     *key = RedisModule_OpenKey(ctx, name, REDISMODULE_READ | REDISMODULE_WRITE);
     if (RedisModule_ModuleTypeGetType(*key) == state_type) return RedisModule_ModuleTypeGetValue(*key);
@@ -174,8 +174,8 @@ static int64_t entry(const State *state, uint32_t index) {
     return state->ring[(state->first + index) & (state->capacity - 1)];
 }
 
-/* How many entries are not after a time. Starts from a guess for evenly spaced entries, as the measured logs have: then the
- * rest of the way is short, and fewer places of the ring are read than by bisection. */
+/* How many entries are not after a time. Starts from a guess for evenly spaced entries, which the measured logs have.
+ * From there the way is short, and reads fewer places of the ring than bisection. */
 static uint32_t count_until(const State *state, int64_t time_us) {
     if (!state->length || time_us < entry(state, 0)) return 0;
     const uint32_t last = state->length - 1;
