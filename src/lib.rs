@@ -68,7 +68,7 @@ use redis_module::{Context, RedisString, Status, redis_module};
 use server::info::Sections;
 use server::{EventContext, ServerEvent};
 
-/// Loads the module. The server knows its data type already.
+/// Loads the module. Its data type is registered already.
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
         server::declare_options(ctx);

@@ -96,7 +96,7 @@ static LATEST_US: AtomicU64 = AtomicU64::new(0);
 /// threads free values too, so this counter needs atomic additions.
 static VALUES: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a check, decided at this reading of the clock.
+/// Counts a check that was decided at this reading of the clock.
 #[inline]
 pub fn checked(verdict: Verdict, clock_us: u64) {
     CHECKS.add(1);

@@ -5,8 +5,8 @@
 //! RL.CHECK user:42 @free               looked up: nothing is parsed
 //! ```
 //!
-//! Policies belong to the server, not to a key. Like functions they are saved in the
-//! RDB file outside of keys, and propagated as the commands that set them. An effect
+//! Policies belong to the server, not to a key. Like the server's functions, they are saved in
+//! the RDB file outside of keys, and propagated as the commands that set them. An effect
 //! has a policy's rules and not its name, so neither a replica nor a saved key
 //! depends on policies.
 //!
@@ -20,11 +20,11 @@
 //!
 //! An AOF that does not begin with an RDB file has no auxiliary data, and the server calls the
 //! module only for keys. So the process that rewrites the AOF writes the policies before the
-//! first limiter. If there is no limiter, the server appends them to the AOF once the rewrite
-//! has started.
+//! first limiter. In case there is no limiter, the server also propagates the policies to the
+//! AOF once the rewrite has started.
 //!
 //! The lock is held briefly, and never during a call of the server, except to allocate or free
-//! memory, so a command within a command finds it free.
+//! memory, so a command within a command finds the lock free.
 
 use foldhash::fast::RandomState;
 use lazy_static::lazy_static;
@@ -52,7 +52,7 @@ pub struct Policy {
     counts: Arc<Counts>,
 }
 
-/// Counters of the checks that named a policy. They outlive a change of its rules.
+/// Counters of the checks that named a policy. A change of the policy's rules does not reset them.
 #[derive(Debug, Default)]
 struct Counts {
     allowed: Counter,

@@ -1,7 +1,7 @@
 //! Effects, values and policies that this module cannot read: from a newer version of the module, or
 //! damaged.
 //!
-//! They must not be lost silently, so each way that they can arrive has a rule:
+//! They must not be lost silently, so each way in which they can arrive has a rule:
 //!
 //! ```text
 //! AOF at start             of a newer version: the server does not start, and the file stays unchanged;

@@ -38,8 +38,8 @@ unsafe fn each_allocation(value: *const c_void, mut at: impl FnMut(*mut u8)) {
     unsafe { heap::visit(&mut value.cast_mut(), visit) };
 }
 
-/// For `MEMORY USAGE`: the bytes that the allocator reserved for all allocations. If it does not
-/// report them, estimates them as the limiter's size plus its payload's.
+/// For `MEMORY USAGE`: the bytes that the allocator reserved for all allocations. If the allocator does
+/// not report them, estimates them as the size of the limiter plus the size of its payload.
 pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guarded(0, || {
         let mut total = Some(0_usize);

@@ -1,10 +1,10 @@
 //! One timer in the server's event loop, set for the earliest time at which the module has
 //! something to do.
 //!
-//! Any code that holds the server's lock may set it, even a callback of a data type, which gets no
-//! context: this file keeps a context to create the timer with. The server runs the timer outside
-//! of commands, so its handler may write. The handler runs again if it panicked, and is put off
-//! while the module must not replicate.
+//! Any code that holds the server's lock may set it, even a callback of a data type. Such a callback
+//! gets no context, so this file keeps one to create the timer with. The server runs the timer
+//! outside of commands, so its handler may write. The handler runs again if it panicked, and is put
+//! off while the module must not replicate.
 //!
 //! The server's timers follow the wall clock: when it steps back, they become late by that step.
 //! This file reads a clock that never steps, so it can notice a late timer. Ten times a second, the

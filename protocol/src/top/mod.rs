@@ -72,13 +72,13 @@
 //!   fraction of a denial by which `f` may exceed `floor(f)`.
 //! - Errors: `floor(c/2) - ceil(e/2) <= (c - e)/2` keeps 2. What rounding adds to an error is
 //!   halved each time, and 1/2 + 1/4 + ... < 1: hence the `+ 1` in 3.
-//! - Dropped counters: the smallest counter has fallen to 0, so all cells have too. While a
-//!   counter is free, no key without one has a whole denial left, so the key that takes it has
-//!   no error.
+//! - Dropped counters: the smallest counter has fallen to 0, so all cells have fallen to 0 too.
+//!   While a counter is free, no key without a counter has a whole denial left, so the key that
+//!   takes the free one has no error.
 //!
-//! Resizing replaces the cells by new ones, which start from `missed`, the most denials that
-//! any key without a counter may have had. With fewer counters the smallest are dropped, and
-//! nothing else changes. With more, 1 and 2 hold, but a key that takes a free counter also
+//! Resizing replaces the cells by new ones, which start from `missed`. This is how many denials
+//! any key without a counter may have had at most. With fewer counters the smallest are dropped,
+//! and nothing else changes. With more, 1 and 2 hold, but a key that takes a free counter also
 //! starts from `missed`, so 3 and 4 return only as halvings bring `missed` to 0.
 //!
 //! # Rejected
@@ -155,9 +155,9 @@ struct Slot {
 /// A key that is denied often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// The first [`KEPT_BYTES`] of its name.
+    /// The first [`KEPT_BYTES`] of the key's name.
     pub key: &'a [u8],
-    /// The length of the whole name, in bytes, and its hash.
+    /// The length of the whole name, in bytes.
     pub len: usize,
     /// The 64-bit hash of the whole name.
     pub hash: u64,
@@ -165,7 +165,7 @@ pub struct Entry<'a> {
     pub count: u64,
     /// By how much `count` can be too high at most.
     pub error: u64,
-    /// When it got its counter. Earlier denials have decayed, or are part of `error`.
+    /// When the key got its counter. Earlier denials have decayed, or are part of `error`.
     pub since_us: u64,
 }
 

@@ -5,7 +5,7 @@ use ratelimit_core::rule::{Identity, Rule};
 /// Why clients in line may pass.
 #[derive(Clone, Copy, Debug)]
 pub enum Cause<'a> {
-    /// A check consumed. Rules with the texts of its rules admit no more than before.
+    /// A check consumed. A rule with the text of one of its rules admits no more than before.
     Consumed {
         /// The rules of the check.
         rules: &'a [Rule],

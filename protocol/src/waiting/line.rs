@@ -16,9 +16,9 @@
 //! of a flow is due at once.
 //!
 //! A denied head keeps back the due heads after it that have all rules which deny it. The heads that
-//! it keeps back stay due, and are looked at again when it leaves or is tried again. If the rules of
-//! a head are known to deny it, it is not tried: its denial stands. A step looks at one head, so its
-//! time is bounded.
+//! it keeps back stay due, and are looked at again when the denied head leaves or is tried again. If
+//! the rules of a head are known to deny it, it is not tried: its denial stands. A step looks at one
+//! head, so the time of a step is bounded.
 
 use super::cause::Cause;
 use super::denials::{Denials, DenyingRules, LastDenial, all_turns};
@@ -205,8 +205,8 @@ impl Line {
     }
 
     /// Until when the last denial of a head stands at least; `None` if the head must be tried. Each rule
-    /// that denied it must be known to deny its cost, or nothing may have happened that lets the rule
-    /// admit.
+    /// that denied it must be known to deny its cost. Before `again_us` one such rule suffices, if
+    /// nothing has happened that lets the others admit.
     fn stands_until(&self, turn: Turn, waiter: &Client, now_us: u64) -> Option<u64> {
         let LastDenial { by, again_us, .. } = self.denials.of(turn)?;
         let waits = *again_us > now_us;

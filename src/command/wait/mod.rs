@@ -1,7 +1,7 @@
 //! `RL.WAIT`: replies when this request may pass, in the order of `ratelimit_protocol::waiting`.
 //!
 //! ```text
-//!  a key or a policy changes  ->  the line is told            (line)
+//!  a key or a policy changes  ->  the lines note the change         (line)
 //!  time passes                ->  one timer, for what is due next   (alarm)
 //!
 //!  the timer   ->  evaluate the next waiter that is due: would it pass?
@@ -152,7 +152,7 @@ enum Ending {
     Deny(Waiter, u64),
 }
 
-/// Takes a waiter out of the line, so that `RL.WAIT` decides for it, and counts how its wait ended.
+/// Removes a waiter from the line, so that `RL.WAIT` decides for it, and counts how its wait ended.
 fn leave(ticket: Ticket, admitted: Option<u32>, ended: &Counter) -> Option<Ending> {
     ended.add(1);
     waiters().leave(ticket, admitted).map(Ending::Decide)
@@ -201,7 +201,7 @@ fn expire(ctx: &EventContext, ticket: Ticket) {
     }
 }
 
-/// Takes a waiter whose time is over out of the line.
+/// Removes a waiter whose time is over from the line.
 fn end(ticket: Ticket, prospect: &Result<Prospect, CommandError>) -> Option<Ending> {
     let in_front_us = waiters().queues.behind(ticket);
     let is_denied = match prospect {

@@ -84,8 +84,8 @@ pub fn of(
     })
 }
 
-/// Denies a request because others are in front of it or its time is up. Evaluates the rules, but
-/// charges nothing. If they admit the request, replies with the given wait.
+/// Denies a request because other clients are in front of it or its time is up. Evaluates the rules,
+/// but charges nothing. If the rules admit the request, replies with the given wait.
 ///
 /// # Errors
 /// The error that the request gets.
