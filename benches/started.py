@@ -1,4 +1,4 @@
-"""A server with the module for a `with` block, in a new temporary folder, reached through a Unix socket in that folder."""
+"""For a `with` block, a server with the module in a new temporary folder, and with a Unix socket in that folder."""
 
 import contextlib
 import os

@@ -7,8 +7,8 @@ Each line of requests is `unix-seconds key [cost]`, and the lines are in the ord
 `ratelimit.allow-at yes`, and should not be the one in production: the script writes keys with the prefix `replay:`, and
 deletes them at the end.
 
-Prints how many requests passed, and the keys that were denied most often. To try a rule on live traffic instead, give it
-`shadow`: it is then reported and counted, but denies nothing.
+Prints how many requests passed, and the keys that were denied most often. To try a rule on live traffic instead, give
+it `shadow`: it is then reported and counted, but denies nothing.
 """
 
 import argparse

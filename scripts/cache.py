@@ -1,6 +1,7 @@
 """The folder .cache/, which holds what scripts fetch and build.
 
-Everything is made in a scratch folder and moved into place when complete, so an interrupted run leaves nothing unfinished.
+Everything is made in a scratch folder and moved into place when complete, so an interrupted run leaves nothing
+unfinished.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Debian's packages, downloaded and unpacked with private package lists: no root, and nothing is installed or started."""
+"""Debian's packages, downloaded and unpacked with private package lists. Needs no root, installs and starts nothing."""
 
 import os
 import subprocess

@@ -29,7 +29,7 @@ class Server:
 
 
 #: Redis is usually built with jemalloc. With glibc's malloc, Redis 8.6 and 8.10 crash at MEMORY USAGE of any module's
-#: key that has an expiry: they ask malloc for the size of an allocation by an address that is not its start.
+#: key that has an expiry: these servers ask malloc for the size of an allocation by an address that is not its start.
 JEMALLOC = "libjemalloc.so.2"
 
 SERVERS = {

@@ -5,7 +5,7 @@
     lib/ld-musl-x86_64.so.1     Debian's musl: the C library, which is also the loader that starts programs with it
     lib/libgcc_s.so.1           Alpine's unwinder, which wheels for Alpine contain
 
-All of it comes as packages of Debian, PyPI and crates.io. It needs neither Alpine nor an installed musl.
+All of it comes as packages of Debian, PyPI and crates.io. Fetching it needs neither Alpine nor an installed musl.
 """
 
 import os
@@ -20,7 +20,7 @@ TARGET = "x86_64-unknown-linux-musl"
 #: The release of Debian with musl 1.2.5, which Alpine 3.20 to 3.22 have, and the release with Redis 7.0.
 MUSL_RELEASE, REDIS_RELEASE = "trixie", "bookworm"
 #: A wheel with a C++ library, and so with Alpine's unwinder. The unwinder needs musl 1.2.4 or later: 1.2.3 does not
-#: know its relocations, and it crashes.
+#: know its relocations, and the unwinder crashes.
 UNWINDER = "greenlet==3.5.6"
 LOADER = "ld-musl-x86_64.so.1"
 VERSION = f"1 {debian_rust.VERSION} {MUSL_RELEASE} {REDIS_RELEASE} {UNWINDER}"
@@ -83,8 +83,8 @@ def redis(home):
         script(compiler, f'exec "{zig}" cc -target x86_64-linux-musl -fPIE -fno-sanitize=undefined "$@"')
         environment = {"ZIG_GLOBAL_CACHE_DIR": str(scratch / "zig"), "ZIG_LOCAL_CACHE_DIR": str(scratch / "zig")}
         programs = {"server": "redis-server", "cli": "redis-cli"}
-        # For an executable at a fixed address, zig 0.17 gives `environ` the place of another variable, so this one is
-        # PIE.
+        # For an executable at a fixed address, zig 0.17 gives `environ` the place of another variable, so this
+        # executable is PIE.
         words = [f"CC={compiler}", "OPTIMIZATION=-O2", "REDIS_LDFLAGS=-dynamic -pie", *programs.values()]
         # A make that runs this script passes on its own variables, so this environment leaves them out.
         run(["make", "-C", sources, *words], env={"PATH": os.environ["PATH"], **environment})

@@ -10,7 +10,7 @@ from cache import CACHE, Failed, Scratch, put, run, say
 
 
 def pip():
-    """This Python's pip, or the one in Debian's python3-pip-whl, which runs from its wheel: a plain python3 has no pip."""
+    """This Python's pip, or that of Debian's python3-pip-whl, which runs from its wheel: a plain python3 has no pip."""
     if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode == 0:
         return [sys.executable, "-m", "pip"]
     wheels = CACHE / "pip"

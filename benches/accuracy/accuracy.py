@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Shows what each algorithm admits of the same requests under the same limit: a table, and docs/images/accuracy.svg.
 
-A real server decides each request at that request's time (`AT`), so the numbers are the same in each run. A request of a
-leaky bucket counts at its turn, because that is when it goes ahead.
+A real server decides each request at that request's time (`AT`), so the numbers are the same in each run. A request of
+a leaky bucket counts at its turn, because that is when it goes ahead.
 """
 
 import sys

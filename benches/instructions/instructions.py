@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Counts the instructions of a call, in a real server under callgrind, and compares them with a baseline.
 
-Counts what runs inside a command's handler, including the server's functions that it calls, but not the server's work to
-read the request and to send the reply. Unlike times, the counts repeat, even on a busy machine. The server's part still
-varies: each start has a new hash seed, so dictionaries collide more or less, and the allocator's caches differ. So the
-module's own instructions are also counted separately: they vary only with how often the clock makes a key's expiry move.
-The result is the least count of several servers.
+Counts what runs inside a command's handler, including the server's functions that it calls, but not the server's work
+to read the request and to send the reply. Unlike times, the counts repeat, even on a busy machine. The server's part
+still varies: each start has a new hash seed, so dictionaries collide more or less, and the allocator's caches differ.
+So the module's own instructions are also counted separately: they vary only with how often the clock makes a key's
+expiry move. The result is the least count of several servers.
 
-Ends with 1 if the module's own part grew by more than the tolerance, as a fraction of the whole call. Another processor may
-choose other variants of memcpy and the like, so compare only with a baseline from a similar machine.
+Ends with 1 if the module's own part of a call grew by more than the tolerance, a fraction of the whole call. Another
+processor may choose other variants of memcpy and the like, so compare only with a baseline from a similar machine.
 """
 
 import argparse
@@ -98,8 +98,8 @@ def own(profile, module):
 
 
 def measure(module, only, profiles):
-    """Instructions per call, in all and in the module's own functions, by the name of the case; None if the module lacks
-    the command. Also the server's version."""
+    """Instructions per call, in all and in the module's own functions, by the name of the case; None if the module
+    lacks the command. Also the server's version."""
     counts = {}
     for with_aof in (False, True):
         more, version = measure_on(module, with_aof, only, profiles)

@@ -21,8 +21,8 @@ clients that decide.
     plots.py       the pictures
     ending.py      how the program ends
 
-Throughput on a shared machine changes by tens of percent within minutes. The ratio of two rows measured shortly after each
-other is stable, so each round measures all rows. The median over the rounds ignores a disturbed round.
+Throughput on a shared machine changes by tens of percent within minutes. The ratio of two rows measured shortly after
+each other is stable, so each round measures all rows. The median over the rounds ignores a disturbed round.
 """
 
 

@@ -1,7 +1,7 @@
 """Taking, repeating and settling a hold, compared with the scripts in use today, and with growing numbers of holds.
 
-**Beside scripts.** 20,000 keys with one hold each, in random order: each key takes a second hold, repeats it and settles
-it. The script for reservations keeps a counter, a hash and a sorted set, the script for slots a sorted set.
+**Beside scripts.** 20,000 keys with one hold each, in random order: each key takes a second hold, repeats it and
+settles it. The script for reservations keeps a counter, a hash and a sorted set, the script for slots a sorted set.
 
 **As holds grow.** The time of each command on a key with 10 holds, and on one with 10,000.
 

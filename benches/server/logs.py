@@ -1,7 +1,7 @@
 """Sliding logs as a busy client keeps them.
 
-The cost of a log depends on its entries. The logs of these rows start with 60 requests spread evenly over their window of
-a minute. Then the load adds a few entries a second to each of 100,000 keys, while one a second grows too old and is
+The cost of a log depends on its entries. The logs of these rows start with 60 requests spread evenly over their window
+of a minute. Then the load adds a few entries a second to each of 100,000 keys, while one a second grows too old and is
 dropped. No limit is reached, so every check is allowed. After the run load.py counts the entries: still about 60.
 
 The script with a list cuts it by number and not by age: the list keeps as many entries as its largest limit. It starts

@@ -1,8 +1,9 @@
 """Rounds: each measures every row once and INCR several times, on new servers, in a new random order.
 
 The servers are new because addresses and hash seeds, and so the speed, differ between processes. The order is random so
-that a row does not always profit from the caches of the same previous row. All rows are compared with INCR, so each round
-measures it several times, spread over the round: on a shared machine the rate of the shortest command varies most.
+that a row does not always profit from the caches of the same previous row. All rows are compared with INCR, so each
+round measures it several times, spread over the round: on a shared machine the rate of the shortest command varies
+most.
 """
 
 import random

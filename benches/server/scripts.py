@@ -1,5 +1,5 @@
-"""The Lua scripts: our own versions of the methods that popular articles describe, one file per method, and the script that
-answers as the module does, clients/script/ratelimit.lua.
+"""The Lua scripts: our own versions of the methods that popular articles describe, one file per method, and the script
+that answers as the module does, clients/script/ratelimit.lua.
 
 They read the server's clock: redis-benchmark cannot send the time, and a limit that trusts the clients' clocks could
 not be compared with the module's. They reply 0 for allowed and 1 for limited, as RL.CHECK does, and little else.

@@ -1,5 +1,5 @@
-"""Waiting in line: workers that wait for slots or poll for them; how soon a released slot is taken again; and what waiting
-costs while nothing happens.
+"""Waiting in line: workers that wait for slots or poll for them; how soon a released slot is taken again; and what
+waiting costs while nothing happens.
 
 **Workers.** A thousand workers, each with a connection, need one of ten slots for a job of 20 ms: the slots can carry
 500 jobs a second. The workers wait with RL.WAIT, or poll with RL.CHECK every 100 ms. A worker that is done gives its

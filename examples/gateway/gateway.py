@@ -38,8 +38,8 @@ KEYS = "{model}:1", "{model}:2"
 
 class Gateway:
     def __init__(self, options):
-        # Without the limiter nothing passes: a check then raises its error. Tests share their machine with others, so this
-        # waits longer than an application should.
+        # Without the limiter nothing passes: a check then raises its error. Tests share their machine with others, so
+        # this waits longer than an application should.
         self.limiter = AsyncRateLimiter.from_url(options.redis, timeout=5, socket_timeout=5)
         self.options = options
         # The calls that run here. Two calls with one id would share one slot.

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Starts a server with the module, a stand-in for a limited service and two tenants' pools, and shows their progress.
 
-Called by `make pool`, which builds the module and fetches the server first. A page, on port PORT, shows the progress until
-Ctrl-C. With REDIS_URL it starts no server, and first deletes the keys `upstream` and `upstream:*` there, which an earlier
-demonstration may have left.
+Called by `make pool`, which builds the module and fetches the server first. A page, on port PORT, shows the progress
+until Ctrl-C. With REDIS_URL it starts no server, and first deletes the keys `upstream` and `upstream:*` there, which an
+earlier demonstration may have left.
 """
 
 import contextlib

@@ -4,8 +4,9 @@
     upstream.py [--port PORT] [--at-once N] [--requests N] [--period-ms MS] [--pause-ms MS]
                 [--stop-every N] [--stop-s S] [--log FILE]
 
-A request is POST /JOB and takes `pause-ms`. The service serves `at-once` requests at the same time, and begins `requests` in
-any period. It answers each N-th request with 429, and then wants no more for `stop-s` seconds. It prints its port.
+A request is POST /JOB and takes `pause-ms`. The service serves `at-once` requests at the same time, and begins
+`requests` in any period. It answers each N-th request with 429, and then wants no more for `stop-s` seconds. It prints
+its port.
 
 The log has a line for each event: TIME begin|end|refused|stop|early JOB, with the Unix time in microseconds. `refused`
 is a request above the limits, `stop` an N-th request, and `early` a request within `stop-s` seconds after it. Tests

@@ -13,10 +13,11 @@
  * The first four reply five integers, as RL.CHECK does: verdict (0 allowed, 1 limited), limit, remaining, wait_ms and
  * reset_ms. INFO floor counts the verdicts.
  *
- * Simple is not always correct here: commands are propagated as they came, so replicas decide again by their own clocks.
- * Nor is it always minimal: all commands but FLOOR.ADD set the expiry at every change, and the server reads each of the ten
- * words of FLOOR.LOG. A module that moves an expiry only when it must, or takes rules in fewer words, can be faster than
- * these. None can be faster than FLOOR.ADD, which does not even notify the clients that watch the key. */
+ * Simple is not always correct here: commands are propagated as they came, so replicas decide again by their own
+ * clocks. Nor is it always minimal: all commands but FLOOR.ADD set the expiry at every change, and the server reads
+ * each of the ten words of FLOOR.LOG. A module that moves an expiry only when it must, or takes rules in fewer words,
+ * can be faster than these. None can be faster than FLOOR.ADD, which does not even notify the clients that watch the
+ * key. */
 
 #include <assert.h>
 #include <stdint.h>
@@ -28,7 +29,7 @@
 #define RULES 4
 #define SECOND_US 1000000LL
 
-/* Small enough that nothing overflows: a bucket's interval is up to MOST seconds, and its burst up to MOST intervals. */
+/* Small enough that nothing overflows: a bucket's interval is up to MOST seconds, its burst up to MOST intervals. */
 #define MOST 1000000LL
 
 #define TTL_MS 60000
@@ -354,7 +355,7 @@ static const struct {
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argv, (void)argc;
     if (RedisModule_Init(ctx, "floor", 1, REDISMODULE_APIVER_1) != REDISMODULE_OK) return REDISMODULE_ERR;
-    /* Without this option a key that was opened for a change counts as changed when it is closed, even after a denial. */
+    /* Without this option, a key opened for a change counts as changed when it is closed, even after a denial. */
     RedisModule_SetModuleOptions(ctx, REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
     RedisModuleTypeMethods methods = {
         .version = REDISMODULE_TYPE_METHOD_VERSION,

@@ -7,7 +7,7 @@ const KEY: &str = "__rand_int__";
 /// Stands for a number that no earlier request had.
 const ID: &str = "__id__";
 
-/// A request is one command, or several in turn. The later commands get the keys and the id of the first one.
+/// A request is one command, or several in turn. Later commands get the keys and the id of the first.
 pub struct Template {
     commands: Vec<Vec<String>>,
     keys: u64,

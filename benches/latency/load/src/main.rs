@@ -4,19 +4,21 @@
 //! ratelimit-latency-load PORT CONNECTIONS RATE SECONDS KEYS EXPECTED COMMAND... [--then COMMAND...]
 //! ```
 //!
-//! **Open loop.** Request n is due n/RATE seconds after the start, whether or not earlier requests have their replies. Its
-//! latency counts from that time: a server that stalls for a second makes all requests of this second late, not only the
-//! one that it was answering. A due request takes the connection that has been idle longest. If all connections wait for
-//! replies, the request waits for the first of them, and this time counts.
+//! **Open loop.** Request n is due n/RATE seconds after the start, whether or not earlier requests have
+//! their replies. Its latency counts from that time: a server that stalls for a second makes all
+//! requests of this second late, not only the one that it was answering. A due request takes the
+//! connection that has been idle longest. If all connections wait for replies, the request waits for the
+//! first of them, and this time counts.
 //!
 //! **Closed loop**, with a RATE of 0: each connection sends its next request when it has its reply.
 //!
-//! The first half second does not count. One thread looks for replies and for due requests without ever sleeping, because
-//! waking up takes longer than many a reply. The program also prints how late it sent requests although a connection was
-//! idle. Then other processes had its core, and the latencies say more about the machine than about the server.
+//! The first half second does not count. One thread looks for replies and for due requests without ever
+//! sleeping, because waking up takes longer than many a reply. The program also prints how late it sent
+//! requests although a connection was idle. Then other processes had its core, and the latencies say
+//! more about the machine than about the server.
 //!
-//! EXPECTED has a word for each command, separated by commas: what its reply must begin with. `-` accepts any reply but an
-//! error.
+//! EXPECTED has a word for each command, separated by commas: what its reply must begin with. `-`
+//! accepts any reply but an error.
 
 mod command;
 mod reply;
