@@ -1,4 +1,4 @@
-"""A server with the module for a `with` block, in a new temporary folder, reached through a Unix socket in that folder."""
+"""For a `with` block, a server with the module in a new temporary folder, and with a Unix socket in that folder."""
 
 import contextlib
 import os
@@ -40,7 +40,8 @@ def wait_until_ready(process, client, log):
 
 @contextlib.contextmanager
 def started(module=MODULE, settings=(), under=(), name="redis-7.0", options=()):
-    """Starts a server. `under` are the words of a program to run it with; in them {folder} is the server's folder."""
+    """Starts a server. `under` are the words of a program that runs the server; {folder} in them is the server's
+    folder."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends with us
     with tempfile.TemporaryDirectory(prefix="ratelimit-") as scratch:
         folder = Path(scratch)

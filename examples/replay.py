@@ -3,11 +3,12 @@
 
     replay.py --redis URL rule [rule ...] < requests
 
-A line of requests is `unix-seconds key [cost]`, in the order of time. The server needs `ratelimit.allow-at yes`, and should not
-be the one that limits: the script writes keys with the prefix `replay:`, and deletes them in the end.
+Each line of requests is `unix-seconds key [cost]`, and the lines are in the order of time. The server needs
+`ratelimit.allow-at yes`, and should not be the one in production: the script writes keys with the prefix `replay:`, and
+deletes them at the end.
 
-Prints how many requests passed, and the keys that were denied most often. To try a rule on live traffic instead, give it
-`shadow`: it is then reported and counted, but denies nothing.
+Prints how many requests passed, and the keys that were denied most often. To try a rule on live traffic instead, give
+it `shadow`: it is then reported and counted, but denies nothing.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What the demonstrations run for a `with` block: their programs, each as a process, and a server with the module."""
+"""Runs programs, and a server with the module, for a `with` block of a demonstration."""
 
 import contextlib
 import os
@@ -14,8 +14,8 @@ from started import redis, started  # runs a server for a `with` block
 
 @contextlib.contextmanager
 def serving(*patterns):
-    """Yields a client and the URL of the server that REDIS_URL names, after deleting its keys of these patterns, or of a new
-    server."""
+    """Yields a client and the URL of a new server. If REDIS_URL names a server, yields that one, and first deletes its
+    keys that match the patterns."""
     if url := os.environ.get("REDIS_URL"):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the programs end with us
         with redis.Redis.from_url(url) as client:

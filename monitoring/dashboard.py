@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The Grafana dashboard, with Grafana's own builders: each option is one that Grafana knows.
+"""Builds the Grafana dashboard with Grafana's own builders, so that Grafana knows every option.
 
-    make dashboard                   writes monitoring/dashboard.json, which is what to import
-    dashboard.py                     prints it
-    dashboard.py --queries           prints each panel's query, a line each: title, tab, PromQL
+    make dashboard                   writes monitoring/dashboard.json, the file to import
+    dashboard.py                     prints the dashboard
+    dashboard.py --queries           prints a line for each query of each panel: title, tab, PromQL
 """
 
 import json
@@ -34,12 +34,12 @@ def by_name(names):
 
 
 def server(metric, condition=""):
-    """A metric of the server itself, where it has the module."""
+    """A metric of the server itself, for servers that have the module."""
     return f'{metric}{{instance=~"$instance"}}{condition} and on (job, instance) {field("checks")}'
 
 
 def share(part, whole):
-    """How much of a bound is taken, of each server."""
+    """For each server, the share of a bound that is taken."""
     return f"sum by (instance) ({field(part)}) / sum by (instance) ({field(whole)})"
 
 
@@ -51,7 +51,7 @@ def described(panel, title, text, queries):
 
 
 def number(title, text, expr, unit, limits=()):
-    """A number at the top, that changes its colour at these limits."""
+    """A number at the top, which changes its colour at these limits."""
     steps = [model.Threshold(value=None, color=GREEN)]
     steps += [model.Threshold(value=value, color=color) for value, color in limits]
     absolute = dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps)
@@ -91,7 +91,7 @@ NOW = [
     number("Limiters", "Keys with a limiter, including those that are not freed yet.", f"sum({field('values')})", "short"),
     number(
         "Servers silent",
-        "Servers that had the module within a day and that the exporter does not reach.",
+        "Servers that had the module within the last day, but that the exporter does not reach now.",
         f'count(redis_up{{instance=~"$instance"}} == 0 and on (job, instance) last_over_time({field("checks")}[1d])) or vector(0)',
         "short",
         [(1, RED)],
@@ -108,7 +108,7 @@ NOW = [
 DECISIONS = [
     graph(
         "Checks by verdict",
-        "What checks were answered. Blocks refuse before any rule is asked.",
+        "Checks by their verdicts. A block refuses a check before any rule decides.",
         "cps",
         [(by_name("allowed|limited|blocked"), "{{name}}")],
         stacked=True,
@@ -122,7 +122,7 @@ DECISIONS = [
     ),
     graph(
         "Denied, by policy",
-        "Checks under a policy that it denied.",
+        "Denied checks, by the policies that they named.",
         "cps",
         [
             (
@@ -164,7 +164,7 @@ WAITING = [
     ),
     graph(
         "Holds",
-        "What is taken and neither settled nor renewed lapses by itself.",
+        "A hold that is neither settled nor renewed lapses by itself.",
         "cps",
         [(by_name("holds_taken|holds_settled|holds_renewed|holds_repeated"), "{{name}}")],
     ),
@@ -192,7 +192,7 @@ SERVER = [
     ),
     graph(
         "Memory of the server",
-        "With noeviction, checks get errors once the memory is full; else limiters are forgotten before their time.",
+        "With noeviction, checks get errors once the memory is full; otherwise limiters are evicted early.",
         "bytes",
         [
             (server("redis_memory_used_bytes"), "{{instance}}"),

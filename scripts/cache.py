@@ -1,6 +1,7 @@
 """The folder .cache/, which holds what scripts fetch and build.
 
-Everything is made in a scratch folder and moved into place when complete, so an interrupted run leaves nothing unfinished.
+Everything is made in a scratch folder and moved into place when complete, so an interrupted run leaves nothing
+unfinished.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ def tail(output):
 
 
 def run(command, **options):
-    """Runs a command silently and returns its output. A failure carries the end of it."""
+    """Runs a command silently and returns its output. A failure's message has the end of the output."""
     command = [str(part) for part in command]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
@@ -54,7 +55,8 @@ class Scratch(tempfile.TemporaryDirectory):
 
 @contextlib.contextmanager
 def alone():
-    """For a `with` block of which only one process at a time is in the middle: what one fetches, the next one finds."""
+    """For a `with` block that only one process at a time runs: the next process finds what the one before has
+    fetched."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -71,7 +73,7 @@ def put(source, target):
 
 @contextlib.contextmanager
 def new_home(name, version=None):
-    """A folder that becomes .cache/NAME once it is filled, for `is_version` of this version."""
+    """A folder that becomes .cache/NAME once it is filled. It is then of this version for `is_version`."""
     with Scratch() as scratch:
         folder = scratch / name
         folder.mkdir(parents=True)
@@ -88,7 +90,7 @@ def is_version(home, version):
 
 
 def script(path, text):
-    """Writes a program of the shell. In its text, $here is its folder."""
+    """Writes a shell script. In its text, $here is the script's folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n{text}\n')
     path.chmod(0o755)

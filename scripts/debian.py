@@ -1,4 +1,4 @@
-"""Debian's packages, downloaded and unpacked with private package lists: no root, and nothing is installed or started."""
+"""Debian's packages, downloaded and unpacked with private package lists. Needs no root, installs and starts nothing."""
 
 import os
 import subprocess
@@ -18,14 +18,14 @@ def apt(lists, archives):
 
 
 def update(command):
-    """Returns the output, to be kept for a failure: apt-get succeeds even offline."""
+    """Returns the output, for the message of a later failure: `apt-get update` succeeds even offline."""
     return run([*command, "update"])
 
 
 def unpack(packages, into, missing=False):
     """Unpacks packages of this machine's release.
 
-    With `missing`, also unpacks what they need and this machine lacks, and skips what it already has.
+    With `missing`, also unpacks the packages that they need. Skips the packages that this machine has.
     """
     with Scratch() as scratch:
         for folder in ("lists/partial", "archives/partial", "debs"):
@@ -71,7 +71,7 @@ class Release:
             raise Failed(f"{self.label}: {error}\n  after `apt-get update`, which said:\n{tail(self.updated)}") from error
 
     def unpack(self, packages, into):
-        """Unpacks packages, each as NAME or NAME=VERSION, and nothing that they need."""
+        """Unpacks packages, each given as NAME or NAME=VERSION, without the packages that they need."""
         with Scratch() as scratch:
             self.download(["download", *packages], scratch)
             for deb in sorted(scratch.glob("*.deb")):
@@ -86,7 +86,7 @@ class Release:
 
 
 def mirror():
-    """Where this machine gets Debian from."""
+    """The address from which this machine gets Debian's packages."""
     columns = ["indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)", "Created-By: Packages"]
     try:
         lines = subprocess.run(["apt-get", *columns], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -94,5 +94,5 @@ def mirror():
         raise Failed(f"no packages of Debian without a working apt-get: {error}") from error
     found = next((line.split()[2] for line in lines if line.startswith("Debian Debian ")), None)
     if found is None:
-        raise Failed("packages of other releases come from where this machine gets Debian's, and it has no such source: run it on Debian")
+        raise Failed("this machine has no source of Debian's packages, also of other releases: run it on Debian")
     return found

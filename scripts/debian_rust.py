@@ -1,5 +1,5 @@
-"""Debian's compiler, unpacked: newer than this machine's release has it, and with standard libraries that rustup would
-otherwise download."""
+"""Unpacks Debian's compiler: it is newer than that of this machine's release, and has standard libraries that rustup
+would otherwise download."""
 
 import debian
 from cache import script
@@ -7,7 +7,7 @@ from cache import script
 #: The compiler, its standard libraries and their sources have one version.
 VERSION = "1.96.1+dfsg1-2~bpo13+1"
 COMPILER = ["rustc", "libstd-rust-1.96", "libstd-rust-dev"]
-#: What it runs with, whatever this machine has.
+#: The libraries that it runs with, even if this machine has others.
 LIBRARIES = ["libc6", "libgcc-s1", "libllvm22", "libstdc++6", "zlib1g", "libzstd1", "libxml2", "libffi8", "libedit2"]
 LIBRARIES += ["libtinfo6", "libbsd0", "libmd0", "liblzma5", "libicu76"]
 

@@ -1,6 +1,6 @@
 """PHP, Ruby and Go with their clients, for the tests of docs/guide/clients.md, in .cache/languages/bin.
 
-All comes as packages of Debian bookworm, 100 MB, because its versions fit each other.
+All of it, 100 MB, comes as packages of Debian bookworm, whose versions fit each other.
 """
 
 import shutil
@@ -12,7 +12,7 @@ RELEASE = "bookworm"
 PHP = ["php8.2-cli", "php8.2-common", "php8.2-redis", "php8.2-igbinary", "php-predis"]
 RUBY = ["ruby3.1", "libruby3.1", "ruby-redis"]
 GO = ["golang-1.19-go", "golang-1.19-src", "golang-github-gomodule-redigo-dev", "golang-github-mna-redisc-dev"]
-#: Libraries that they need and a small Debian lacks.
+#: Libraries that these packages need, and that a small Debian lacks.
 LIBRARIES = ["libargon2-1", "libbsd0", "libedit2", "libicu72", "libmd0", "libsodium23", "libxml2", "libyaml-0-2"]
 PACKAGES = [*PHP, *RUBY, *GO, *LIBRARIES]
 VERSION = f"1 {RELEASE} {' '.join(PACKAGES)}"

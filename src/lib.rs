@@ -23,8 +23,8 @@
 //!
 //! # The rooms, in reading order
 //!
-//! Two crates know no server: [`ratelimit_core`] decides, and [`ratelimit_protocol`] reads commands
-//! and writes effects. The rooms that know one are here:
+//! Two crates use no server: [`ratelimit_core`] decides, and [`ratelimit_protocol`] reads commands
+//! and writes effects. The rooms that use a server are here:
 //!
 //! ```text
 //! command     the table of commands, and a function for each
@@ -68,7 +68,7 @@ use redis_module::{Context, RedisString, Status, redis_module};
 use server::info::Sections;
 use server::{EventContext, ServerEvent};
 
-/// Loads the module. The server knows its data type already.
+/// Loads the module. Its data type is registered already.
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
         server::declare_options(ctx);

@@ -53,7 +53,7 @@ counters! {
         BANS = c"bans";
         /// Calls of `RL.PAUSE` that paused a key or prolonged its pause.
         PAUSES = c"pauses";
-        /// Plans, at checks that asked for them, that named no known policy.
+        /// Plans that checks asked for, and that named an unknown policy.
         PLANS_UNKNOWN = c"plans_unknown";
         SHADOW_LIMITED = c"shadow_limited";
         PEEKS = c"peeks";
@@ -96,7 +96,7 @@ static LATEST_US: AtomicU64 = AtomicU64::new(0);
 /// threads free values too, so this counter needs atomic additions.
 static VALUES: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a check, decided at this reading of the clock.
+/// Counts a check that was decided at this reading of the clock.
 #[inline]
 pub fn checked(verdict: Verdict, clock_us: u64) {
     CHECKS.add(1);

@@ -5,8 +5,8 @@
 //! RL.CHECK user:42 @free               looked up: nothing is parsed
 //! ```
 //!
-//! Policies belong to the server, not to a key. Like functions they are saved in the
-//! RDB file outside of keys, and propagated as the commands that set them. An effect
+//! Policies belong to the server, not to a key. Like the server's functions, they are saved in
+//! the RDB file outside of keys, and propagated as the commands that set them. An effect
 //! has a policy's rules and not its name, so neither a replica nor a saved key
 //! depends on policies.
 //!
@@ -20,11 +20,11 @@
 //!
 //! An AOF that does not begin with an RDB file has no auxiliary data, and the server calls the
 //! module only for keys. So the process that rewrites the AOF writes the policies before the
-//! first limiter. If there is no limiter, the server appends them to the AOF once the rewrite
-//! has started.
+//! first limiter. In case there is no limiter, the server also propagates the policies to the
+//! AOF once the rewrite has started.
 //!
 //! The lock is held briefly, and never during a call of the server, except to allocate or free
-//! memory, so a command within a command finds it free.
+//! memory, so a command within a command finds the lock free.
 
 use foldhash::fast::RandomState;
 use lazy_static::lazy_static;
@@ -52,7 +52,7 @@ pub struct Policy {
     counts: Arc<Counts>,
 }
 
-/// Counters of the checks that named a policy. They outlive a change of its rules.
+/// Counters of the checks that named a policy. A change of the policy's rules does not reset them.
 #[derive(Debug, Default)]
 struct Counts {
     allowed: Counter,
@@ -75,8 +75,8 @@ lazy_static! {
     static ref STORE: Mutex<Store> = Mutex::default();
 }
 
-/// Counts changes of the policies in effect. It is incremented under the lock, so a reader that
-/// sees the new number then waits for the lock, and so for the change.
+/// Counts changes of the policies in effect. A change increments the count under the lock. A reader
+/// that sees the new count has to take the lock, and so gets the policies after the change.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// Locks the store for a change of the policies in effect.
@@ -160,17 +160,17 @@ pub fn all() -> Vec<Arc<Policy>> {
 
 /// Resolves the arguments of a request: names of policies, and rules.
 ///
-/// Both are cached for later requests, which usually have the same ones. Any change of a policy
-/// empties the cache of policies.
+/// Both are cached, because later requests usually repeat them. Any change of a policy empties the
+/// cache of policies.
 #[derive(Debug, Default)]
 pub struct Resolver {
-    /// The policies that the request names come first.
+    /// The cached policies. Those that the request names come first.
     policies: Vec<Arc<Policy>>,
-    /// How many the request names.
+    /// How many policies the request names.
     named: usize,
     /// The `GENERATION` of the cached policies.
     generation: u64,
-    /// The keys whose plans the request asked for, by index, each with its plan if that is a known policy.
+    /// For each key whose plan the request asked for: its index, and its plan if that is a known policy.
     plans: Vec<(usize, Option<Name>)>,
     /// How many of these plans name unknown policies.
     unknown_plans: u64,
@@ -212,8 +212,8 @@ impl RuleResolver for Resolver {
 }
 
 impl Resolver {
-    /// The most policies that the cache keeps for the next request: enough for what an
-    /// application uses regularly, few enough for a linear search.
+    /// How many policies the cache keeps for the next request: enough for what an application
+    /// uses regularly, few enough for a linear search.
     const CACHED: usize = 8;
 
     /// Prepares for the next request.
@@ -250,7 +250,7 @@ impl Resolver {
         self.plans.iter().find(|(index, _)| *index == key)
     }
 
-    /// The plan of a key that the request asked for, if it is a known policy.
+    /// The plan of a key, if the request asked for it and it is a known policy.
     fn plan_of(&self, key: usize) -> Option<Name> {
         self.asked(key)?.1
     }
@@ -259,7 +259,7 @@ impl Resolver {
         self.policies.get(..self.named).unwrap_or_default()
     }
 
-    /// A policy that the request names, by itself or, as `plan:default`, by the plan of a key.
+    /// A policy that the request names directly, or as `plan:default` through the plan of a key.
     pub fn named(&self, name: &[u8], key: usize) -> Option<&Arc<Policy>> {
         let name = if self.plans.is_empty() { name } else { self.by_plan(name, key) };
         self.all_named().iter().find(|policy| policy.name.as_bytes() == name)
@@ -271,7 +271,7 @@ impl Resolver {
         self.asked(key).and_then(|(_, plan)| plan.as_ref()).map_or(default, Name::as_bytes)
     }
 
-    /// Counts a check for each policy that it named, and the unknown ones that plans named.
+    /// Counts a check for each policy that it named. Counts the plans that name unknown policies.
     pub fn count(&self, verdict: Verdict) {
         if self.unknown_plans > 0 {
             metrics::PLANS_UNKNOWN.add(self.unknown_plans);
@@ -317,7 +317,7 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
 pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
     match event {
         ServerEvent::LoadingFromPrimary => {
-            // The policies of the primary replace all, at once unless they are staged.
+            // The policies of the primary replace all others: at once, unless they are staged.
             let mut store = store_to_change();
             if store.staged.is_none() {
                 store.in_effect.clear();
@@ -337,8 +337,8 @@ pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
                 set(policy.name, &policy.rules);
             }
         }
-        // A full synchronization contains the configured policies, but a replica of a restarted
-        // primary may continue with a partial one.
+        // A full synchronization contains the configured policies, but after a restart of the
+        // primary, a replica may continue with a partial synchronization.
         ServerEvent::Ready if ctx.is_primary() => {
             for policy in configured().iter().filter_map(|policy| get(policy.name.as_bytes())) {
                 policy.propagate(ctx, ReplicateTo::Replicas);

@@ -1,19 +1,19 @@
 //! Effects, values and policies that this module cannot read: from a newer version of the module, or
 //! damaged.
 //!
-//! They must not be lost silently, so each way that they can arrive has a rule:
+//! They must not be lost silently, so each way in which they can arrive has a rule:
 //!
 //! ```text
 //! AOF at start             of a newer version: the server does not start, and the file stays unchanged;
 //!                          damaged: skipped, counted and logged
 //! full synchronization     of a newer version: refused before the first key, by the version in the
 //!                          snapshot
-//! stream of a primary      skipped, counted and logged; until the next full synchronization or its
-//!                          promotion the replica answers no question about keys
+//! stream of a primary      skipped, counted and logged; the replica refuses to read keys until its
+//!                          next full synchronization or its promotion
 //! ```
 //!
 //! A replica cannot make its primary wait, and should not exit because of one module while it
-//! serves other data. `docs/operate/upgrade.md` tells what operators see.
+//! serves other data. `docs/operate/upgrade.md` says what operators see.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What each algorithm admits of the same requests under the same limit: a table, and docs/images/accuracy.svg.
+"""Shows what each algorithm admits of the same requests under the same limit: a table, and docs/images/accuracy.svg.
 
-A real server decides each request at that request's time (`AT`), so the numbers are the same in each run. A request of a
-leaky bucket counts at its turn, because that is when it goes ahead.
+A real server decides each request at that request's time (`AT`), so the numbers are the same in each run. A request of
+a leaky bucket counts at its turn, because that is when it goes ahead.
 """
 
 import sys
@@ -24,7 +24,7 @@ RULES = ["log:100/m", "window:100/m", "fixed:100/m", "bucket:100/m", "leaky:100/
 
 @dataclass(frozen=True)
 class Result:
-    """What passed under a rule: times in microseconds since the start."""
+    """The requests that passed under a rule: their times in microseconds since the start."""
 
     rule: str
     times: list

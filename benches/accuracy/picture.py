@@ -103,7 +103,7 @@ def draw_result(axes, strip, times, result, limit, top):
 
 
 def draw(times, results, limit, path):
-    """`times` are those of the requests. Each result has a rule, and the times of the requests that passed."""
+    """`times` are the times of all requests. Each result has a rule, and the times of the requests that passed."""
     top = 1.12 * max(max(result.in_last_minute()) for result in results)
     with pyplot.rc_context(STYLE):
         figure = pyplot.figure(figsize=(8.8, 9.4), facecolor="white")

@@ -14,7 +14,7 @@ MINUTE_US = 60_000_000
 BUCKET = "bucket:1000000/s"
 EIGHT_KEYS = [f"key:{number}" for number in range(8)]
 FOUR_LOG_RULES = ["10/s", "20/m", "40/30m", "60/h"]
-# The case of the first article on limiting with four rules: sixty requests over a day.
+# Four rules over very different periods, and sixty requests over a day.
 RULES_OF_A_DAY = ["1/s", "20/m", "200/h", "800/d"]
 
 

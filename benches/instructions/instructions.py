@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Counts the instructions of a call, in a real server under callgrind, and compares them with a baseline.
 
-Counts what runs inside a command's handler, including the server's functions that it calls, but not the server's work to
-read the request and to send the reply. Unlike times, the counts repeat, even on a busy machine. The server's part still
-varies: each start has a new hash seed, so dictionaries collide more or less, and the allocator's caches differ. So the
-module's own instructions are also counted separately: they vary only with how often the clock makes a key's expiry move.
-Of several servers the least count is taken.
+Counts what runs inside a command's handler, including the server's functions that it calls, but not the server's work
+to read the request and to send the reply. Unlike times, the counts repeat, even on a busy machine. The server's part
+still varies: each start has a new hash seed, so dictionaries collide more or less, and the allocator's caches differ.
+So the module's own instructions are also counted separately: they vary only with how often the clock makes a key's
+expiry move. The result is the least count of several servers.
 
-Ends with 1 if the module's own part grew by more than the tolerance, as a fraction of the whole call. Another processor may
-choose other variants of memcpy and the like, so compare only with a baseline from a similar machine.
+Ends with 1 if the module's own part of a call grew by more than the tolerance, a fraction of the whole call. Another
+processor may choose other variants of memcpy and the like, so compare only with a baseline from a similar machine.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from started import MODULE, ROOT, redis, started  # noqa: E402
 
 BASELINE = Path(__file__).resolve().parent / "baseline.json"
 VALGRIND = ROOT / ".cache/valgrind/valgrind"
-# Counting starts and stops with a handler. PING runs none of ours, so it separates the cases.
+# Counting starts and stops with a handler of the module. PING has no such handler, so it separates the cases.
 CALLGRIND = [
     VALGRIND.as_posix(),
     "--tool=callgrind",
@@ -98,8 +98,8 @@ def own(profile, module):
 
 
 def measure(module, only, profiles):
-    """Instructions per call, in all and in the module's own functions, by the name of the case; None if the module lacks
-    the command. Also the server's version."""
+    """Instructions per call, in all and in the module's own functions, by the name of the case; None if the module
+    lacks the command. Also the server's version."""
     counts = {}
     for with_aof in (False, True):
         more, version = measure_on(module, with_aof, only, profiles)
@@ -108,7 +108,7 @@ def measure(module, only, profiles):
 
 
 def measure_on(module, with_aof, only, profiles):
-    """Measures the cases with or those without an append-only file."""
+    """Measures the cases with an append-only file, or the cases without one."""
     counts = {}
     options = ["--appendonly", "yes"] if with_aof else []
     with started(module, ["allow-at", "yes"], CALLGRIND, options=options) as server:
@@ -141,7 +141,7 @@ def compiler(module):
 
 
 def compare(counts, baseline, tolerance):
-    """Prints the table, and returns the names of the cases that cost too much more."""
+    """Prints the table, and returns the names of the cases whose costs grew by more than the tolerance."""
     dearer = []
     print(f"{'call':52} {'instructions':>12} {'baseline':>9} {'own':>6} {'baseline':>9} {'change':>8}")
     for name, count in counts.items():
@@ -163,8 +163,8 @@ def compare(counts, baseline, tolerance):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true", help="make these counts the baseline")
-    parser.add_argument("--tolerance", type=float, default=1, metavar="PERCENT", help="how much dearer is too dear (1)")
-    parser.add_argument("--servers", type=int, default=3, metavar="N", help="how many servers the least is taken of (3)")
+    parser.add_argument("--tolerance", type=float, default=1, metavar="PERCENT", help="by how much a cost may grow (1)")
+    parser.add_argument("--servers", type=int, default=3, metavar="N", help="how many servers; the least count is used (3)")
     parser.add_argument("--only", default="", metavar="REGEX", help="count only the calls whose name matches")
     parser.add_argument("--module", type=Path, default=MODULE, help="another build of the module")
     parser.add_argument("--profiles", type=Path, metavar="FOLDER", help="keep the profiles, for callgrind_annotate")
@@ -188,7 +188,7 @@ def main():
         print(f"{BASELINE.relative_to(ROOT)} has these counts now.")
         return 0
     if dearer:
-        print(f"More than {options.tolerance:g} % dearer: {'; '.join(dearer)}.")
+        print(f"Costs grew by more than {options.tolerance:g} %: {'; '.join(dearer)}.")
     return bool(dearer)
 
 

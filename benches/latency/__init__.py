@@ -1,8 +1,9 @@
-"""How late replies come: the module beside the server's own commands, redis-cell, Lua and throttlecrab-server.
+"""Measures how late replies come: those of the module, of the server's own commands, redis-cell, Lua and
+throttlecrab-server.
 
 `make latency` runs it, `make latency ARGS=--help` lists the options. Read the files in this order:
 
-    load/          a program in Rust that sends commands at times fixed ahead, so that no stall goes uncounted
+    load/          a program in Rust that sends commands at times planned ahead, so that every stall counts
     cases.py       what is compared, mostly rows of benches/server
     scenes.py      what else the server does meanwhile: files, replicas, saves, expiry, a line of clients
     crab.py        throttlecrab-server, which is no Redis

@@ -20,7 +20,7 @@ from .cases import INCR, THROTTLECRAB, cases
 from .scenes import ALONE, CASES, scenes
 
 RATES = "5000,10000,20000,40000,0"
-# How long a server without a command to fill keys is loaded first.
+# For how many seconds a server is loaded first, if it has no command to fill keys.
 WARM_S = 1
 
 
@@ -29,14 +29,14 @@ def arguments():
     parser = argparse.ArgumentParser(prog="make latency ARGS=...", description="How late replies come.")
     add = parser.add_argument
     add("--server", choices=names, default="redis-7.0", help="the server to measure (default: %(default)s)")
-    add("--rounds", type=int, default=3, help="of which each measures everything once (default: %(default)s)")
-    add("--seconds", type=float, default=2, help="that count, of each rate of each row (default: %(default)s)")
+    add("--rounds", type=int, default=3, help="how many rounds; each measures everything once (default: %(default)s)")
+    add("--seconds", type=float, default=2, help="how long each row is measured at each rate (default: %(default)s)")
     add("--rates", default=RATES, help="requests a second, 0: as fast as replies come (default: %(default)s)")
-    add("--scene-rate", type=int, default=10_000, help="requests a second in scenes but `alone` (default: %(default)s)")
+    add("--scene-rate", type=int, default=10_000, help="requests a second, except in `alone` (default: %(default)s)")
     add("--connections", type=int, default=50, help="without pipelines (default: %(default)s)")
-    add("--only", metavar="PATTERN", help="only what this regular expression finds in a line of --list, and INCR")
+    add("--only", metavar="PATTERN", help="measure only INCR, and the lines of --list that match this regular expression")
     add("--list", action="store_true", help="show what is measured and measure nothing")
-    add("--name", default="latency", help="of the results: target/bench/NAME.json and NAME.md (default: %(default)s)")
+    add("--name", default="latency", help="name of the results: target/bench/NAME.json and NAME.md (default: %(default)s)")
     add("--from", dest="source", type=Path, metavar="JSON", help="measure nothing, show and draw these results")
     add("--publish", action="store_true", help="put the picture into docs/images/")
     given = parser.parse_args()
@@ -90,7 +90,7 @@ def fill(server, case, connections):
 
 
 def measure_case(given, server, scene, case):
-    """What one round measures of a case, by rate."""
+    """Measures a case once, and returns the results by rate."""
     if case.row.setup:
         server.client.execute_command(*case.row.setup)
     found = {}
@@ -109,7 +109,7 @@ def measure(given, planned):
     before = machine.load_average()
     warnings = [warning] if warning else []
     if before > machine.QUIET:
-        warnings.append(f"load average {before} before the start: others use this machine, and make tails")
+        warnings.append(f"load average {before} before the start: other processes use this machine, and cause tails")
     points.build()
     machine.pin(cores.client)
     found = {}

@@ -1,5 +1,5 @@
-"""What is compared: a command on 100,000 random keys, or two in turn. Without pipelines most of a reply's time is the network's
-and the kernel's, which PING shows."""
+"""What is compared: a command on 100,000 random keys, or two commands in turn. Without pipelines, the network and the
+kernel take most of a reply's time, as PING shows."""
 
 from dataclasses import dataclass
 

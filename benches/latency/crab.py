@@ -14,7 +14,7 @@ PROGRAM = Path(os.environ.get("RATELIMIT_THROTTLECRAB", ROOT / ".cache/throttlec
 
 
 class Crab:
-    """What points.py needs of a server."""
+    """The attributes of a server that points.py needs."""
 
     client = None
 

@@ -1,8 +1,8 @@
 """One run of the load, and what the server and the machine did during it.
 
-With its monitor of latency the server itself says which of its tasks took over a millisecond: a command, a fork, a cycle of
-expiry. How often the kernel took the core from the server, and how late the load sent its requests, show what the machine
-caused.
+The server's latency monitor says which of its tasks took over a millisecond: a command, a fork, a cycle of expiry. Two
+numbers show what the machine caused: how often the kernel took the core from the server, and how late the load sent its
+requests.
 """
 
 import json
@@ -18,7 +18,7 @@ TARGET = ROOT / "target/latency"
 PROGRAM = TARGET / "release/ratelimit-latency-load"
 
 MONITORED_MS = 1
-# Besides the seconds that count.
+# How many seconds a load may take besides those that count.
 MORE_S = 60
 
 
@@ -35,7 +35,7 @@ def preempted(server):
 
 
 class Watch:
-    """What the server did since then."""
+    """Observes what the server does from now on."""
 
     def __init__(self, server, case):
         self.server, self.preempted = server, preempted(server)
@@ -67,7 +67,7 @@ class Watch:
 
 
 def measure(server, case, rate, seconds, connections, act=lambda: None):
-    """Loads the server at a rate, or as fast as it replies if that is 0. `act` is called when the load has started."""
+    """Loads the server at a rate, or at rate 0 as fast as it replies. Calls `act` when the load has started."""
     watch = Watch(server, case)
     words = [PROGRAM, server.port, connections, rate, seconds, case.row.keys or 1, case.expected, *case.words]
     load = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -23,7 +23,7 @@ def mean_events(points):
 
 
 def result(scene, case, rate, points, base):
-    """What the rounds measured of a case; `base` is what they measured of INCR."""
+    """The results of a case over the rounds. `base` has what the rounds measured of INCR."""
 
     def each(read):
         return spread([read(point) for point in points])

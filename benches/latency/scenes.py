@@ -1,8 +1,8 @@
-"""What else a server does while it is asked.
+"""What else a server does while the load runs.
 
-Except for `alone`, each scene has a few cases and one rate. A scene prepares the server, acts once the load runs, and then
-checks that what it is named after has happened. The million keys beside those that are asked are of the command's own kind:
-checked keys for ours, strings for others.
+Except for `alone`, each scene has a few cases and one rate. A scene prepares the server, acts once the load runs, and
+then checks that the event of its name has happened. The million keys that the load does not use are of the command's
+own kind: checked keys for our commands, strings for others.
 """
 
 import socket
@@ -17,12 +17,12 @@ from benches.server.waiting import until_they_wait
 from benches.server.wire import KEY, encode
 
 MILLION = 1_000_000
-# Keys from here on are not asked.
+# The load does not use keys from this number on.
 BESIDE = 1_000_000
 ALONE = "alone"
 CASES = ["INCR", "RL.CHECK bucket, allowed", "HOLD, then RL.SETTLE", "Lua GCRA"]
 
-# The load counts nothing of its first half second; an act falls into the beginning of what counts.
+# The load does not count its first half second. An act falls into the beginning of the time that counts.
 ACT_S = 0.6
 
 WAITERS, SLOTS, JOB_MS = 1_000, 10, 40
@@ -38,11 +38,11 @@ class Scene:
     name: str
     lines: tuple = ()
     replica: bool = False
-    #: (server, case) -> what `act` and `after` get, once the case's own keys are filled.
+    #: Called with the server and the case, once the case's own keys are filled. `after` gets what this returns.
     prepare: Callable = nothing
-    #: Called when the load has started.
+    #: Called with the server and the case, when the load has started.
     act: Callable = nothing
-    #: Called when the load has ended.
+    #: Called with the server and what `prepare` returned, when the load has ended.
     after: Callable = nothing
 
 
@@ -71,7 +71,7 @@ def prepare_expiry(server, case):
     """A million keys that all expire when the load begins to count."""
     began = time.time()
     fill_million(server, case)
-    # To set when they expire takes no longer than to fill them.
+    # Setting their expiry takes no longer than filling them.
     ends = time.time() + 1 + 1.5 * (time.time() - began)
     for_million(server, ("PEXPIREAT", KEY, int(ends * 1000)))
     time.sleep(max(ends - ACT_S - time.time(), 0))
@@ -106,7 +106,7 @@ def leave_line(server, clients):
     for client in clients:
         client.close()
     if left == WAITERS:
-        raise Failed("nobody in line was served")
+        raise Failed("no client in line was served")
 
 
 def scenes():

@@ -1,4 +1,5 @@
-"""What rate limiting costs in a server: our commands, the server's own, floors in C, Lua, redis-cell, and clients that decide.
+"""Measures what rate limiting costs in a server: by our commands, the server's own, floors in C, Lua, redis-cell, and
+clients that decide.
 
 `make bench` runs it, `make bench ARGS=--help` lists the options. Read the files in this order:
 
@@ -12,7 +13,7 @@
     growth.py      rows that show whether a cost grows with the limit or with the number of keys
     holds.py       taking, repeating and settling holds, compared with scripts and with growing numbers of holds
     load.py        one run of one row, and the proof that the server did what the row says
-    roundtrips.py  clients that need several commands per decision, against one
+    roundtrips.py  clients that need several commands per decision, against clients that need one
     rounds.py      every row once a round, interleaved
     memory.py      bytes a key
     results.py     medians, spreads, and ratios to INCR of the same round; as JSON
@@ -20,8 +21,8 @@
     plots.py       the pictures
     ending.py      how the program ends
 
-Throughput on a shared machine changes by tens of percent within minutes. The ratio of two rows measured shortly after each
-other is stable, so each round measures all rows; the median over the rounds ignores a disturbed one.
+Throughput on a shared machine changes by tens of percent within minutes. The ratio of two rows measured shortly after
+each other is stable, so each round measures all rows. The median over the rounds ignores a disturbed round.
 """
 
 

@@ -20,15 +20,15 @@ def arguments():
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description="What rate limiting costs in a server.")
     add = parser.add_argument
     add("--server", choices=names, default="redis-7.0", help="the server to measure (default: %(default)s)")
-    add("--rounds", type=int, default=5, help="of which each measures every row once, INCR up to 6 times (default: %(default)s)")
-    add("--requests", type=int, default=Load.requests, help="in a run of a row; a quarter of it for Lua (default: %(default)s)")
+    add("--rounds", type=int, default=5, help="how many; each measures every row once, INCR up to 6 times (default: %(default)s)")
+    add("--requests", type=int, default=Load.requests, help="how many in a run of a row, a quarter for Lua (default: %(default)s)")
     add("--connections", type=int, default=Load.connections, help="of redis-benchmark (default: %(default)s)")
     add("--pipeline", type=int, default=Load.pipeline, help="requests sent at once (default: %(default)s)")
     add("--aof", action="store_true", help="with an append-only file, synced every second")
-    add("--replica", action="store_true", help="with a replica besides")
-    add("--only", metavar="PATTERN", help="only rows in whose line of --list this regular expression is found")
+    add("--replica", action="store_true", help="also with a replica")
+    add("--only", metavar="PATTERN", help="measure only the lines of --list that match this regular expression")
     add("--list", action="store_true", help="show the rows and measure nothing")
-    add("--name", help="of the results: target/bench/NAME.json (default: made of server and conditions)")
+    add("--name", help="name of the results: target/bench/NAME.json (default: the server and the conditions)")
     add("--from", dest="source", type=Path, metavar="JSON", help="measure nothing, show and draw these results")
     add("--publish", action="store_true", help="put the plots into docs/images/, for README and docs/reference/performance.md")
     given = parser.parse_args()
@@ -60,9 +60,9 @@ def measure(given, to_measure, methods, kinds, held, waits):
     before = machine.load_average()
     warnings = [warning] if warning else []
     if before > machine.QUIET:
-        warnings.append(f"load average {before} before the start: others use this machine, so rates are low and wander")
+        warnings.append(f"load average {before} before the start: other processes run here, so rates are low and vary")
     if given.aof or given.replica:
-        warnings.append("redis-cell 0.2.2 tells neither replicas nor the append-only file what was consumed")
+        warnings.append("redis-cell 0.2.2 does not propagate what was consumed")
     load = Load(given.requests, given.connections, given.pipeline)
     setting = Setting(given.server, cores, load, given.aof, given.replica)
     running = servers.version(given.server)

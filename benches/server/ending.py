@@ -1,4 +1,4 @@
-"""How a benchmark's program ends: with its servers, and with a message instead of a trace."""
+"""Ends a benchmark's program together with its servers, and with a message instead of a trace."""
 
 import signal
 import sys

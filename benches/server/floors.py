@@ -1,6 +1,6 @@
-"""A C module that does the least that a module can: c/floor.c, compiled each time its rows are measured.
+"""Compiles a C module that does the least that a module can, c/floor.c, each time its rows are measured.
 
-It is compiled with the header of the module API that our own module's crate contains.
+The header of the module API comes from the crate redis-module, which our own module uses.
 """
 
 import json

@@ -1,13 +1,13 @@
 """Taking, repeating and settling a hold, compared with the scripts in use today, and with growing numbers of holds.
 
-**Beside scripts.** 20,000 keys with one hold each, in random order: each key takes a second hold, repeats it and settles
-it. The script for reservations keeps a counter, a hash and a sorted set, the script for slots a sorted set.
+**Beside scripts.** 20,000 keys with one hold each, in random order: each key takes a second hold, repeats it and
+settles it. The script for reservations keeps a counter, a hash and a sorted set, the script for slots a sorted set.
 
 **As holds grow.** The time of each command on a key with 10 holds, and on one with 10,000.
 
-Both parts measure the server's time: the first part all time of its core, as for other rows, and the ratio to INCR sent in
-the same way; the second part the time inside the command, by the server's own count (`INFO commandstats`). Every reply is
-checked.
+Both parts measure the server's time. The first part measures all time of its core, as for other rows, and the ratio to
+INCR sent in the same way. The second part measures the time inside the command, by the server's own count (`INFO
+commandstats`). Every reply is checked.
 """
 
 import random
@@ -35,7 +35,8 @@ MS_US = 1000
 
 
 class Sender:
-    """A connection that sends commands in pipelines and reads the replies, at little cost next to the server's."""
+    """A connection that sends commands in pipelines and reads the replies. It costs little, compared with the
+    server."""
 
     def __init__(self, server):
         self.server = server
@@ -63,7 +64,7 @@ class Sender:
             self.socket.sendall(b"".join(pipeline))
             for command, got in [(command, self.reply()) for command in pipeline]:
                 if wanted is not None and got != wanted:
-                    raise Failed(f"{command} was to be answered {wanted}, but got {got}")
+                    raise Failed(f"{command}: the reply is {got}, expected {wanted}")
 
 
 def id_of(number):
@@ -192,7 +193,7 @@ def timed(sender, command, send_all):
 
 
 def taking_and_settling(sender, holds, rule):
-    """Each call takes a hold, and another settles some live hold, alternating every few calls."""
+    """A few calls settle live holds, then as many calls take holds, in turns."""
     order, ids, next_id = random.Random(1), list(range(holds)), holds
     sender.send([("RL.CHECK", ONE_KEY, "HOLD", id_of(id), "EX", LAST_S, rule) for id in ids], 0)
     sender.server.client.config_resetstat()
@@ -262,7 +263,7 @@ def measure_growth(server):
 
 
 def of_rounds(name, core, ways, growth, rounds):
-    """What each round measured of each way and of growth, by name. Each round has a new server."""
+    """The results of each round for each way, by name, and for growth. Each round has a new server."""
     found = {way.name: [] for way in ways}
     grown = []
     for number in range(rounds):

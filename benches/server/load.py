@@ -1,9 +1,9 @@
-"""One run of one row: keys are filled, redis-benchmark loads the server, and the server is asked what it did.
+"""One run of one row: fills the keys, loads the server with redis-benchmark, and checks what the server did.
 
-redis-benchmark does not check replies, so a row could measure how fast a server denies or fails. A run counts only if the
-server's statistics confirm the number of calls and that none failed, if a log has as many entries as the row claims, and
-if every decision had the row's verdict: by the replies on a sample of the keys, and by the module's own count if it has
-one, as ours in `INFO ratelimit`.
+redis-benchmark does not check replies, so a row could measure how fast a server denies or fails. A run counts only if
+the server's statistics confirm the number of calls and show no failure, if a log has as many entries as the row claims,
+and if every decision had the row's verdict. The replies for a sample of the keys show the verdict, and so do the
+module's own counts if it has any, such as ours in `INFO ratelimit`.
 """
 
 import csv
@@ -85,7 +85,7 @@ def check_verdicts(server, row):
     for key in picked_keys(row):
         reply = server.client.execute_command(*wire.on(row.command, key))
         if reply[0] != row.verdict:
-            raise Failed(f"{row.name}: {key} was to be answered {row.verdict}, but got {reply}")
+            raise Failed(f"{row.name}: the reply for {key} is {reply}, expected the verdict {row.verdict}")
 
 
 def entries_in(server, command):
@@ -101,7 +101,7 @@ def check_entries(server, row):
     counts = [entries_in(server, wire.on(command, key)) for key in picked_keys(row)]
     mean = sum(counts) / len(counts)
     if not 0.75 * wanted <= mean <= 1.25 * wanted:
-        raise Failed(f"{row.name}: logs were to hold {wanted} entries, and hold {mean:.1f}")
+        raise Failed(f"{row.name}: logs have {mean:.1f} entries on average, expected {wanted}")
 
 
 def measure(server, row, load):

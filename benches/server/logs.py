@@ -1,11 +1,11 @@
 """Sliding logs as a busy client keeps them.
 
-The cost of a log depends on its entries. The logs of these rows start with 60 requests spread evenly over their window of
-a minute. Then the load adds a few a second to each of 100,000 keys, while one a second grows too old and is dropped. No
-limit is reached, so every check is allowed, and after the run load.py counts the entries: still about 60.
+The cost of a log depends on its entries. The logs of these rows start with 60 requests spread evenly over their window
+of a minute. Then the load adds a few entries a second to each of 100,000 keys, while one a second grows too old and is
+dropped. No limit is reached, so every check is allowed. After the run load.py counts the entries: still about 60.
 
-A list, in the article's method, is cut by number and not by age: it keeps as many entries as its largest limit. It starts
-full, with its entries at the same distance.
+The script with a list cuts it by number and not by age: the list keeps as many entries as its largest limit. It starts
+full, with entries at equal distances.
 """
 
 import time
@@ -40,7 +40,8 @@ def log(entries, span_s, *rules):
 
 
 def twin(entries, span_s, rule):
-    """The log of the script that answers as the module does, which takes only keys of a certain name."""
+    """The log of clients/script/ratelimit.lua, which answers as the module does and takes only keys that end in
+    `:script`."""
     key = f"{SEED}:script"
     checks = lambda: [scripts.twin("AT", at, rule, key=key) for at in times_us(entries, span_s)]
     return lambda: [*checks(), ("RENAME", key, SEED)]

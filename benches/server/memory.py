@@ -1,13 +1,13 @@
-"""Bytes per key: what 100,000 keys with names of 14 bytes add to used_memory in all.
+"""Bytes per key: how much each of 100,000 keys with names of 14 bytes adds to used_memory.
 
 This includes the name, the entries in the tables of keys and of expiries, and the growth of these tables, which any key
-costs. Each kind has a new server, and is measured when the tables have stopped growing: while one grows there are two.
+costs. Each kind has a new server, and is measured when the tables have stopped growing: a growing table is there twice.
 
-The server shares the numbers below 10,000 between values, so a plain counter costs only its entry. Our log is filled by 60
-rounds of checks, or filled once and copied with its reserve, which counts as well. Lists and sorted sets have no reserve:
-they are filled once and copied.
+The server shares the numbers below 10,000 between values, so a plain counter costs only its entry. Our log is filled by
+60 rounds of checks, or filled once and copied with its reserve, which counts as well. Lists and sorted sets have no
+reserve: they are filled once and copied.
 
-Bytes per hold: what 10 keys with 10,000 holds each add, with ids of 16 bytes.
+Bytes per hold: how much each hold adds, on 10 keys with 10,000 holds each, with ids of 16 bytes.
 """
 
 import time
@@ -19,7 +19,7 @@ from .rows import KEYS, LUA, NATIVE, OURS, REDIS_CELL, check
 from .servers import LOAD_OURS, LOAD_REDIS_CELL, Server
 from .wire import KEY
 
-# The case of the first article on limiting with four rules: sixty requests over a day.
+# Four rules over very different periods, and sixty requests over a day.
 A_DAY_OF_RULES = ("1/s", "20/m", "200/h", "800/d")
 DAY_S = 86_400
 
@@ -108,7 +108,7 @@ def kinds():
 
 
 def used_at_rest(server):
-    """used_memory once the tables of keys have stopped growing, so that only the server's housekeeping moves it."""
+    """used_memory once the tables of keys have stopped growing, so that only the server's housekeeping changes it."""
     time.sleep(GROWTH_S)
     deadline = time.monotonic() + REST_S
     before = None
@@ -153,5 +153,5 @@ def measure_holds(name, core, kind):
         for key in keys:
             info = server.client.execute_command("RL.INFO", key)
             if HOLDS not in info:
-                raise Failed(f"{kind.name}: {key} was to have {HOLDS} holds: {info}")
+                raise Failed(f"{kind.name}: {key} does not have {HOLDS} holds: {info}")
         return (used - empty) / (HOLDING_KEYS * HOLDS)

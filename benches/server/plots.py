@@ -69,7 +69,7 @@ def bars(axes, results, value, text, error=None):
 
 
 def whose(figure, results):
-    """The legend: which colour is whose, under the bars."""
+    """The legend under the bars: the family of each colour."""
     families = dict.fromkeys(result["family"] for result in results)
     patches = [Patch(color=COLOURS[family], label=LABELS[family]) for family in families]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), frameon=False, handlelength=1)

@@ -1,10 +1,10 @@
 """The tables, on stdout: what was measured, then under which conditions.
 
-A ratio compares with INCR of the same round (the median of its runs), or with the smallest of a growing series. The table
-shows its median over the rounds, then the least and the largest. A row marked with * kept the server's core less than nine
-tenths busy, because the client was slower or other processes had the core: a decision then costs less than the rate says.
-The last two columns are the time of the server's core per decision: in microseconds, and as INCR's time divided by it, so
-that more is better here too.
+A ratio compares with INCR of the same round (the median of its runs), or with the smallest of a growing series. The
+table shows its median over the rounds, then the least and the largest. A row marked with * kept the server's core less
+than nine tenths busy, because the client was slower or other processes had the core: a decision then costs less than
+the rate says. The last two columns are the time of the server's core per decision: in microseconds, and as INCR's time
+divided by it, so that more is better here too.
 """
 
 BUSY = 0.9
@@ -105,7 +105,7 @@ def show(report):
         [result["name"], f"{result['median_ms']:.2f}", f"{result['p99_ms']:.2f}"]
         for result in by_part.get("waiting handover", [])
     ]
-    table("From RL.SETTLE to the reply of who waited", ["", "ms, median", "ms, 99 of 100 within"], handed)
+    table("From RL.SETTLE to the reply of the waiting client", ["", "ms, median", "ms, 99 of 100 within"], handed)
     idle = [
         [result["name"], f"{result['connected']:.2f}", f"{result['waiting']:.2f}"]
         for result in by_part.get("waiting idle", [])

@@ -1,8 +1,8 @@
 """What was measured, as numbers that can be compared: medians over the rounds, their spread, and ratios.
 
-A ratio compares with INCR of the same round, and only then the median over the rounds is taken, so a slow round does not
-change it. For methods of clients the base is INCR by the same client. `cpu_ratio` compares the times that the server's
-core worked, which are steadier on a busy machine.
+A ratio compares with INCR of the same round. The median over the rounds is taken of these ratios, so a slow round does
+not change it. For methods of clients the base is INCR by the same client. `cpu_ratio` compares the times that the
+server's core worked, which are steadier on a busy machine.
 """
 
 import json

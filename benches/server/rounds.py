@@ -1,8 +1,9 @@
 """Rounds: each measures every row once and INCR several times, on new servers, in a new random order.
 
 The servers are new because addresses and hash seeds, and so the speed, differ between processes. The order is random so
-that a row does not always profit from the caches of the same previous row. All rows are compared with INCR, so each round
-measures it several times, spread over the round: on a shared machine the rate of the shortest command varies most.
+that a row does not always profit from the caches of the same previous row. All rows are compared with INCR, so each
+round measures it several times, spread over the round: on a shared machine the rate of the shortest command varies
+most.
 """
 
 import random
@@ -17,7 +18,7 @@ from . import load, machine, roundtrips, scripts, servers
 from .load import Load
 from .rows import FLOOR, INCR, OURS, REDIS_CELL
 
-# How often a round measures INCR; less often if it has fewer rows.
+# How often a round measures INCR; less often if the round has fewer rows.
 INCR_RUNS = 6
 
 
@@ -63,7 +64,7 @@ def hosts(setting, kinds):
 
 
 def prepare(server, row):
-    """Prepares a row. Returns why it cannot be measured here, if so."""
+    """Prepares a row. Returns the reason if it cannot be measured here."""
     try:
         server.client.execute_command(*row.setup)
     except redis.ResponseError as error:

@@ -1,12 +1,12 @@
 """Clients that decide by themselves with several commands, against clients that ask once.
 
-Each of their commands depends on the reply to the previous one, so they cannot be pipelined, and redis-benchmark cannot run
-them. This measures how long an application waits: microseconds per decision, one decision after the other, on the same
-keys, over one blocking connection of redis-py. Most of that is the client and the loopback, which cost the same for each
-round trip. Over a network a round trip takes some hundred microseconds more, and the ratios come closer to the numbers of
-round trips.
+Each of their commands depends on the reply to the previous one, so they cannot be pipelined, and redis-benchmark cannot
+run them. This measures how long an application waits: microseconds per decision, one decision after the other, on the
+same keys, over one blocking connection of redis-py. Most of the time goes to client and loopback, which cost the same
+for each round trip. Over a network a round trip takes some hundred microseconds more, and the ratios come closer to the
+numbers of round trips.
 
-Methods come in pairs: ours, then the one that it replaces.
+Methods come in pairs: ours, then the method that it replaces.
 """
 
 import random
@@ -102,6 +102,6 @@ def measure(server, method):
             allowed = method.decide(client, name)
             times_ns.append(time.perf_counter_ns() - start)
             if not allowed:
-                raise Failed(f"{method.name}: {name} was to be allowed, and was not")
+                raise Failed(f"{method.name}: {name} was denied")
     server.client.flushall()
     return median(times_ns) / 1000

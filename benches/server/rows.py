@@ -1,11 +1,11 @@
 """What is compared: one command a decision, pipelined, on 100,000 random keys.
 
-INCR and SET show what the server itself can do, and so do floors: commands of a module in C (c/floor.c) that open a key,
-reply and replicate as any module must, with as little as possible in between.
+INCR and SET show what the server itself can do, and so do floors: commands of a module in C (c/floor.c) that open a
+key, reply and replicate as any module must, with as little as possible in between.
 
-Where the limit does not matter it is 1000 a day: a run asks each key only a few times, so every check is allowed, and the
-state is that of an active client, neither new nor idle. Denied rows have a limit of one a day or a year, which is used up
-when the keys are filled. After each run load.py checks what the row claims.
+Where the limit does not matter it is 1000 a day: a run asks each key only a few times, so every check is allowed, and
+the state is that of an active client, neither new nor idle. Denied rows have a limit of one a day or a year, which is
+used up when the keys are filled. After each run load.py checks what the row claims.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class Row:
     verdict: int | None = None
     #: The command that fills the keys, if the measured command does not.
     fill: tuple | None = None
-    #: Makes a key, of which all other keys start as copies.
+    #: Makes a key. All other keys start as copies of it.
     seed: Callable | None = None
     #: Sent once to each server, before anything else. The row is skipped on servers without such a command.
     setup: tuple | None = None

@@ -1,8 +1,8 @@
-"""The Lua scripts: our own versions of the methods that popular articles describe, one file per method, and the script that
-answers as the module does, clients/script/ratelimit.lua.
+"""The Lua scripts: our own versions of the methods that popular articles describe, one file per method, and the script
+that answers as the module does, clients/script/ratelimit.lua.
 
-They take the time from the server: redis-benchmark cannot send it, and a limit that trusts each client's clock could not be
-compared with one that does not. They reply 0 for allowed and 1 for limited, as RL.CHECK does, and little else.
+They read the server's clock: redis-benchmark cannot send the time, and a limit that trusts the clients' clocks could
+not be compared with the module's. They reply 0 for allowed and 1 for limited, as RL.CHECK does, and little else.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ def call(name, *arguments, key=KEY):
 
 
 def twin(*words, key=f"{KEY}:script"):
-    """The check that the script makes as the module does."""
+    """A check by clients/script/ratelimit.lua, which decides as the module does."""
     return call(TWIN.stem, "CHECK", *words, key=key)
 
 

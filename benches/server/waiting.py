@@ -1,17 +1,19 @@
-"""Waiting in line: workers that wait for slots or poll for them; how soon a released slot is taken again; and what waiting
-costs while nothing happens.
+"""Waiting in line: workers that wait for slots or poll for them; how soon a released slot is taken again; and what
+waiting costs while nothing happens.
 
-**Workers.** A thousand, each with a connection, need one of ten slots for a job of 20 ms: the slots can carry 500 jobs a
-second. They wait with RL.WAIT, or poll with RL.CHECK every 100 ms. A worker that is done gives its slot back and at once
-asks for the next. Measured are the number of jobs done, the server's time per job, the number of workers that got a slot,
-and the longest wait. In a fair line the longest wait is the time of all others' jobs, two seconds.
+**Workers.** A thousand workers, each with a connection, need one of ten slots for a job of 20 ms: the slots can carry
+500 jobs a second. The workers wait with RL.WAIT, or poll with RL.CHECK every 100 ms. A worker that is done gives its
+slot back and at once asks for the next. This measures the number of jobs done, the server's time per job, the number of
+workers that got a slot, and the longest wait. In a fair line the longest wait is the time of all other jobs, two
+seconds.
 
-**Handover.** Two clients pass a slot to each other. Measured is the time from one's RL.SETTLE to the reply to the other's
-RL.WAIT, including both ways over the loopback. The same with ten thousand clients in line, in one flow or in a thousand; and
-behind two hundred flows whose own limits are reached, so each is looked at and passed over.
+**Handover.** Two clients pass a slot to each other. This measures the time from the RL.SETTLE of one client to the
+reply to the RL.WAIT of the other, including both ways over the loopback. It measures this alone; with ten thousand
+clients in line, in one flow or in a thousand; and behind two hundred flows whose own limits are reached, so that each
+flow is passed over.
 
-**Idle.** Ten thousand clients wait for a thousand keys whose slots are taken, and nothing happens. Measured is the work of
-the server's core, compared with that for as many idle connections.
+**Idle.** Ten thousand clients wait for a thousand keys whose slots are taken, and nothing happens. This measures the
+work of the server's core, compared with its work for ten thousand idle connections.
 """
 
 import heapq
@@ -36,7 +38,7 @@ WORKERS = 1000
 SLOTS = 10
 JOB_S = 0.02
 ASK_AGAIN_S = 0.1
-# The line forms during the first, and is measured during the second.
+# For how many seconds the line forms, and for how many it is measured then.
 WARM_UP_S, MEASURED_S = 3, 6
 
 WAITERS, KEYS, IDLE_S = 10_000, 1_000, 5
@@ -65,7 +67,7 @@ WAYS = [
 
 @dataclass(frozen=True)
 class Other:
-    """A measurement beside those of workers."""
+    """A measurement that needs no workers."""
 
     name: str
     part: str
@@ -107,7 +109,7 @@ class Worker:
         # settlement is one integer.
         for before, line in zip([b"", *lines], lines):
             if line[:1] == b"-":
-                raise Failed(f"a worker was told {line.decode()}")
+                raise Failed(f"a worker got the error {line.decode()}")
             if before == b"*5":
                 self.decided(line == b":0", now)
 
@@ -142,7 +144,7 @@ class Pool:
         self.served.add(worker)
 
     def run(self, seconds):
-        """Runs the workers, and notes who got a slot and how long each waited."""
+        """Runs the workers, and notes which workers got a slot and how long they waited."""
         self.waits, self.served = [], set()
         now = time.monotonic()
         end = now + seconds
@@ -155,7 +157,7 @@ class Pool:
                 heapq.heappop(self.due)[2](now)
 
     def longest_wait_s(self):
-        """The longest wait of any worker, also of those that still have no slot."""
+        """The longest wait of any worker, including the workers that still have no slot."""
         now = time.monotonic()
         return max(self.waits + [now - worker.asked_at for worker in self.workers if worker.asked_at])
 
@@ -172,7 +174,7 @@ def calls(server):
 
 
 def measure_workers(server, way):
-    """What the pool gets done per second, and what it costs."""
+    """How many jobs the pool does per second, and what they cost."""
     pool = Pool(server, way)
     pool.start()
     pool.run(WARM_UP_S)
@@ -193,7 +195,8 @@ def measure_workers(server, way):
 
 
 def measure_handover(server, passed_over=0):
-    """Milliseconds from the release of a slot until the next client has it, past this number of flows whose own limits deny them."""
+    """Milliseconds from the release of a slot until the next client has it, with `passed_over` flows in front of the
+    client whose own limits deny them."""
     flows = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(passed_over)]
     for number, client in enumerate(flows):
         own = f"slots:1,name={number}"

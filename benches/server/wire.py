@@ -1,9 +1,8 @@
 """Commands in bulk.
 
-A command is a tuple of words. One of them may have KEY in it, redis-benchmark's placeholder for the key, which becomes 12
-digits.
-Keys are filled over one connection without replies, as fast as the server reads. The server's own counts, which the caller
-resets before, show whether a command failed.
+A command is a tuple of words. One word may contain KEY, redis-benchmark's placeholder for the key, which becomes 12
+digits. Keys are filled over one connection without replies, as fast as the server reads. The server's own counts, which
+the caller resets before, show whether a command failed.
 """
 
 import socket
@@ -52,8 +51,8 @@ def send(server, chunks):
 
 
 def fill(server, command, keys, passes=1, seed=None):
-    """Brings keys into the state in which they are measured: first copies of a key that `seed` makes, if it is given, then
-    `passes` calls of the command on each key. Waits for a replica."""
+    """Brings keys into the state in which they are measured: first copies of a key that `seed` makes, if it is given,
+    then `passes` calls of the command on each key. If there is a replica, waits for it."""
     if seed:
         send(server, [b"".join(map(encode, seed()))])
         copied = next((word for word in command if KEY in str(word)), KEY)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Starts a server with the module, the rate limit service, Envoy and an application, shows some requests, serves until Ctrl-C.
+"""Starts a server with the module, the rate limit service, Envoy and an application. Shows some requests, and serves
+until Ctrl-C.
 
-Called by `make envoy`, which builds and fetches all of them first. With REDIS_URL (redis://...) it starts no server, and begins with
-deleting the keys of the domain `shop` there. Envoy listens on 127.0.0.1:8888, the service on 8080 and 8081.
+Called by `make envoy`, which builds and fetches all of them first. With REDIS_URL (redis://...) it starts no server,
+but first deletes the keys of the domain `shop` there. Envoy listens on 127.0.0.1:8888, the service on 8080 and 8081.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ ENVOY = ROOT / ".cache/envoy/envoy/_bin/envoy"
 
 
 class Application(http.server.BaseHTTPRequestHandler):
-    """What Envoy protects."""
+    """The application that Envoy protects."""
 
     protocol_version = "HTTP/1.1"
 
@@ -71,7 +72,7 @@ def show(path, user=None):
 def main():
     application = http.server.ThreadingHTTPServer(("127.0.0.1", 9000), Application)
     threading.Thread(target=application.serve_forever, daemon=True).start()
-    # The file's time-out is for production. Here both programs share a machine with whatever else it does.
+    # The time-out in the file is for production. Here the programs share their machine with others.
     options = {"RUNTIME_ROOT": str(HERE), "GRPC_HOST": "127.0.0.1", "HOST": "127.0.0.1", "REDIS_TIMEOUT": "1s"}
     config = (HERE / "envoy.yaml").read_text().replace("timeout: 0.02s", "timeout: 2s")
     with (

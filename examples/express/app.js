@@ -23,7 +23,7 @@ redis.on('error', (error) => console.error(error.message));
 // While the server is away this process limits alone.
 const limiter = ioredis(redis, { outage: 'local' });
 
-/** Everyone is counted by address, and users by name as well, from whatever addresses they come. */
+/** Counts every client by address, and users by name as well, from any address. */
 function limitsOf(req) {
   const limits = [{ key: `web:ip:${network(req.ip)}`, rules: '20/m,name=address' }];
   const user = USERS.get(req.get('authorization')?.replace('Bearer ', ''));
@@ -34,7 +34,7 @@ function limitsOf(req) {
 const app = express();
 app.set('trust proxy', 'loopback'); // only a proxy on this machine may set the client's address
 
-// The page and the quota cost nothing, so a client that is out of quota can see when it comes back.
+// The page and the quota cost nothing, so a client without quota can see when its quota comes back.
 app.get('/', (_req, res) => res.sendFile(join(WEB, 'quota.html')));
 app.use('/web', express.static(WEB));
 app.get('/quota', async (req, res) => {

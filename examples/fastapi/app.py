@@ -22,8 +22,8 @@ WEB = Path(__file__).parents[1] / "web"
 # In place of a real application's sessions: the user of each token.
 USERS = {"token-of-ann": "ann", "token-of-bob": "bob"}
 
-# These limits are for fairness: without the server this process keeps to them by itself. In a cluster address and user
-# lie on different nodes, so each is asked for separately.
+# These limits are for fairness: without the server, this process keeps to them by itself. In a cluster, the keys of the
+# address and of the user may be on different nodes, so the limiter checks each separately.
 limiter = AsyncRateLimiter.from_url(
     os.environ.get("REDIS_URL", "redis://localhost"), outage="local", separately=True, on_outage=print
 )
@@ -39,7 +39,7 @@ def limits_of(request):
 
 
 def limits_of_scope(scope):
-    """The page and the quota cost nothing, so a client that is out of quota can see when it comes back."""
+    """The page and the quota cost nothing, so a client without quota can see when its quota comes back."""
     return limits_of(Request(scope)) if scope["path"] == "/ask" else []
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Starts a server with the module, a stand-in for a model and the gateway, shows some calls, serves until Ctrl-C.
+"""Starts a server with the module, a stand-in for a model and the gateway. Shows some calls, and serves until Ctrl-C.
 
-Called by `make gateway`, which builds the module and fetches the server first. PORT chooses the port of the gateway. With
-REDIS_URL it starts no server, but sets the policy `llm` there, and begins with deleting the key `llm:t7`.
+Called by `make gateway`, which builds the module and fetches the server first. PORT chooses the port of the gateway.
+With REDIS_URL it starts no server, but deletes the keys `llm:t7` and `{model}:*` there, and sets the policies `free`
+and `pro`.
 """
 
 import contextlib
@@ -77,7 +78,7 @@ def play(redis, gateway, line):
     show_limits(redis, "It took 100 and 20, so 480 came back")
     call = Call(gateway).show("A client hangs up early")
     call.hang_up()
-    show_limits(redis, "It is charged what was made until then")
+    show_limits(redis, "It is charged for the tokens that were made until then")
     with running(HERE / "gateway.py", *line, "@plan:free") as (process, second):
         long = [Call(second, length=500).show(f"The {number} of two long streams") for number in ("first", "second")]
         Call(gateway).show("A third call finds no slot").answer()

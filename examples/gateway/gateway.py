@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""A small gateway in front of a model: no tenant exceeds its streams, requests and tokens, no key of the model its rule.
+"""A small gateway in front of a model: no tenant exceeds its limits, and no key of the model exceeds its rule.
 
     gateway.py --redis URL --model PORT [--port PORT] [--lease-ms MS] [--name NAME] [--key-rule RULE] rule [rule ...]
 
     POST /v1/chat                     {"prompt": "...", "max_tokens": 200, "stream": true}
-    X-Tenant: t7                      whose limits count
+    X-Tenant: t7                      the tenant whose limits apply
     Idempotency-Key: 3f2a...          optional: a call that is sent again after a lost connection is not charged twice
     GET /v1/limits                    what is left of the limits of X-Tenant
     GET /                             a page to try it
 
-A call holds a slot and the most tokens that it can take, under rules such as @plan:free, and takes the first key of the model
-that admits it; a 429 of the model pauses that key. While the answer streams, the hold is renewed. When it has ended, even if
-the client hung up, the hold is settled for the tokens that were made. If the gateway is killed, the hold lapses.
+A call holds a slot and the most tokens that it can take, under rules such as @plan:free. It uses the first key of the
+model that admits it; a 429 from the model pauses that key. While the answer streams, the gateway renews the hold. When
+the answer has ended, even if the client hung up, the gateway settles the hold for the tokens that were made. If the
+gateway is killed, the hold lapses.
 """
 
 import argparse
@@ -37,11 +38,11 @@ KEYS = "{model}:1", "{model}:2"
 
 class Gateway:
     def __init__(self, options):
-        # Without the limiter nothing passes: a check then raises its error. Tests share their machine with others, so this
-        # waits longer than an application should.
+        # Without the limiter nothing passes: a check then raises its error. Tests share their machine with others, so
+        # this waits longer than an application should.
         self.limiter = AsyncRateLimiter.from_url(options.redis, timeout=5, socket_timeout=5)
         self.options = options
-        # Calls that run here: two with one id would share one slot.
+        # The calls that run here. Two calls with one id would share one slot.
         self.running = set()
 
     async def serve(self, reader, writer):
@@ -60,7 +61,7 @@ class Gateway:
         except (BadRequest, KeyError, TypeError) as error:
             await client.answer(400, {"title": f"bad request: {error}"})
         except (RedisError, Saturated, TimeoutError) as error:
-            print(f"no limiter: {error}", file=sys.stderr)  # a caller learns nothing of its keys and rules
+            print(f"no limiter: {error}", file=sys.stderr)  # callers must not learn keys and rules
             await client.answer(503, {"title": "no limiter"}, {"Retry-After": "1"})
         except (ConnectionRefusedError, EOFError):
             await client.answer(502, {"title": "no model"})
@@ -120,7 +121,8 @@ class Gateway:
             await client.answer(200, {"input": call["input"], "output": taken - call["input"]}, headers)
 
     async def begin(self, call):
-        """Sends a call through the first of the model's keys that admits it. Pauses a key that it answers with 429."""
+        """Sends a call through the first of the model's keys that admits it. Pauses a key for which the model replies
+        429."""
         while True:
             pool = await self.limiter.check_any([Limit(key, self.options.key_rule) for key in KEYS])
             if not pool.allowed:
@@ -135,7 +137,7 @@ class Gateway:
 
 
 async def stop_after(end, model):
-    """Tells the model to stop, which then closes the connection."""
+    """Waits for `end`, then tells the model to stop. The model then closes the connection."""
     with contextlib.suppress(ConnectionError):
         await end
     if model.can_write_eof() and not model.is_closing():

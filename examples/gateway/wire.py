@@ -43,7 +43,8 @@ class Client:
         await self.send(status, json.dumps(body).encode(), kind, headers)
 
     async def send(self, status, content, kind, headers=()):
-        """Sends a whole answer. An answer that has already begun stays cut off, which shows the client that it is incomplete."""
+        """Sends a whole answer. An answer that has already begun stays cut off, so the client sees that it is
+        incomplete."""
         if self.has_begun:
             return
         self.head(status, {**dict(headers), "Content-Type": kind, "Content-Length": len(content)})

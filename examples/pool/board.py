@@ -25,7 +25,7 @@ import redis  # noqa: E402  from .cache/python, where scripts/fetch.py puts it
 from pages import left, page  # noqa: E402  from examples/web
 from rl_limits import RateLimiter  # noqa: E402  from clients/python
 
-# How many jobs to add, and of how many jobs done last to show the shares.
+# How many jobs to add, and over how many of the last jobs to show the shares.
 JOBS = 20
 
 

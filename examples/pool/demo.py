@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Starts a server with the module, a stand-in for a limited service and two tenants' pools, and shows their progress.
 
-Called by `make pool`, which builds the module and fetches the server first. A page, on port PORT, shows the progress until
-Ctrl-C. With REDIS_URL it starts no server, and first deletes the keys `upstream` and `upstream:*` there, which an earlier
-demonstration may have left.
+Called by `make pool`, which builds the module and fetches the server first. A page, on port PORT, shows the progress
+until Ctrl-C. With REDIS_URL it starts no server, and first deletes the keys `upstream` and `upstream:*` there, which an
+earlier demonstration may have left.
 """
 
 import contextlib
@@ -23,11 +23,10 @@ from running import running, serving  # noqa: E402  from examples
 # The jobs and workers of each tenant. The first floods the line.
 TENANTS = {"big": (160, 40), "small": (40, 2)}
 JOBS = sum(jobs for jobs, _ in TENANTS.values())
-# Now and then the service wants no requests for two seconds.
+# After how many requests the service wants no more for two seconds.
 STOP_EVERY = 80
 LEASE_MS = 4_000
-# The service allows 4 at once and 20 a second. The longer period tolerates requests that arrive
-# up to 200 ms late.
+# The service allows 4 at once and 20 a second. The longer period tolerates requests that arrive up to 200 ms late.
 RULES = ["slots:4,name=slots", "20/1200ms,name=rate"]
 
 
@@ -55,7 +54,7 @@ def kill_one(redis):
         time.sleep(0.01)
     id = list(held)[-1]
     os.kill(int(id.split(".")[1]), signal.SIGKILL)
-    print(f"... {id} is killed with SIGKILL, amid its job: its slot is taken until its hold ends", flush=True)
+    print(f"... {id} is killed with SIGKILL during its job: its slot is taken until its hold ends", flush=True)
 
 
 def play(redis, log):

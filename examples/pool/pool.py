@@ -3,8 +3,8 @@
 
     pool.py --redis URL --upstream PORT --flow FLOW [--workers N] [--key KEY] [--lease-ms MS] rule [rule ...]
 
-Starts each worker as a process, and again when it dies. Any number of pools may share a key and its line, in which their flows
-take turns. Jobs come from the list KEY:FLOW:jobs and go to KEY:done; see worker.py.
+Starts each worker as a process, and starts it again when it dies. Any number of pools may share a key and its line, in
+which the pools' flows take turns. Jobs come from the list KEY:FLOW:jobs and go to KEY:done; see worker.py.
 """
 
 import argparse

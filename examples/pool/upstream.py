@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""A stand-in for a limited service: it refuses with 429 what exceeds its limits, and logs what it saw.
+"""A stand-in for a limited service: it answers 429 to requests above its limits, and logs each event.
 
     upstream.py [--port PORT] [--at-once N] [--requests N] [--period-ms MS] [--pause-ms MS]
                 [--stop-every N] [--stop-s S] [--log FILE]
 
-A request is POST /JOB and takes `pause-ms`. The service serves `at-once` requests at the same time, and begins `requests` in
-any period. It answers each N-th request with 429, and wants no more for `stop-s` seconds. It prints its port.
+A request is POST /JOB and takes `pause-ms`. The service serves `at-once` requests at the same time, and begins
+`requests` in any period. It answers each N-th request with 429, and then wants no more for `stop-s` seconds. It prints
+its port.
 
-The log has a line for each event: TIME begin|end|refused|stop|early JOB, with the Unix time in microseconds. `refused` exceeds
-the limits, `stop` is the N-th request, `early` comes after it too early. Tests count in this log.
+The log has a line for each event: TIME begin|end|refused|stop|early JOB, with the Unix time in microseconds. `refused`
+is a request above the limits, `stop` an N-th request, and `early` a request within `stop-s` seconds after it. Tests
+count in this log.
 """
 
 import argparse
@@ -32,7 +34,7 @@ class Limits:
         self.stopped_until_us = 0
 
     def begin(self, job):
-        """Returns None if the request may begin, else the seconds until it may be tried again."""
+        """Returns None if the request may begin, otherwise the seconds until the client may try again."""
         period_us = self.options.period_ms * 1000
         with self.lock:
             now_us = time.time_ns() // 1000
@@ -71,7 +73,7 @@ class Request(BaseHTTPRequestHandler):
         retry_s = limits.begin(job)
         if retry_s is not None:
             return self.answer(429, {"Retry-After": str(math.ceil(retry_s))})
-        # Works on even if the caller has died, which the service does not notice.
+        # Works on even if the caller has died: the service does not notice that.
         time.sleep(limits.options.pause_ms / 1000)
         limits.end(job)
         self.answer(200, {})

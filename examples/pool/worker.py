@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A worker of a pool: takes a job, waits in line, asks the upstream, does what the answer says, settles.
+"""A worker of a pool: takes a job, waits in line, asks the upstream, does what the answer says, and settles.
 
     worker.py --redis URL --upstream PORT --flow FLOW --name NAME [--key KEY] [--lease-ms MS] rule [rule ...]
 
-Jobs are in the list KEY:FLOW:jobs. A worker moves one to its own list KEY:doing:NAME, and when it is done to KEY:done, so a
-job outlives its worker: a new worker of the same name begins with the job in its list. A worker ends when its pool does.
+Jobs are in the list KEY:FLOW:jobs. A worker moves a job to its own list KEY:doing:NAME, and to KEY:done when the job is
+done. So a job outlives its worker: a new worker of the same name begins with the job in its list. A worker ends when
+its pool does.
 """
 
 import argparse
@@ -35,7 +36,7 @@ class Jobs:
         self.done = f"{key}:done"
 
     def next(self):
-        """The job left behind under this name, else the next one; None if no job comes for a while."""
+        """The job that was left behind under this name, otherwise the next job; None if no job comes for a while."""
         left = self.server.lindex(self.doing, 0)
         return left or self.server.blmove(self.waiting, self.doing, IDLE_S, "LEFT", "RIGHT")
 
@@ -69,8 +70,8 @@ def main():
     server = redis.Redis.from_url(options.redis, socket_timeout=5, decode_responses=True)
     jobs = Jobs(server, options.key, options.flow, options.name)
     limiter = RateLimiter(server)
-    # Who holds what: RL.INFO shows these ids. Each id is used once, so that a new attempt does not take the slot of one that
-    # died for its own.
+    # RL.INFO shows these ids, and so which worker holds a slot. Each id is used once: with the id of an attempt that
+    # died, a new attempt would repeat the dead attempt's hold.
     ids = (f"{options.name}.{os.getpid()}.{number}" for number in count(1))
     lease_s = options.lease_ms / 1000
     while os.getppid() == pool:
@@ -83,7 +84,7 @@ def main():
             ):
                 # The request must end before the hold does: afterwards another worker may have the slot.
                 status, headers = ask(options.upstream, job, lease_s / 2)
-                # A 429 pauses the key while the slot is taken, so nobody else asks meanwhile.
+                # After a 429, this pauses the key while the slot is still taken, so no other worker asks meanwhile.
                 paused_ms = limiter.follow(options.key, status, headers)
             if status == 200:
                 jobs.finish(job)
@@ -92,7 +93,7 @@ def main():
         except Denied as denied:
             if denied.reply.verdict == "limited" and denied.reply.wait_ms < 0:
                 sys.exit(f"{' '.join(options.rules)}: nothing ever passes")
-            # Else the line or the pause is too long, or an operator has blocked the key.
+            # Otherwise the line or the pause is too long, or an operator has blocked the key.
         except (redis.RedisError, OSError):
             pass  # No server, or no answer from the upstream.
         time.sleep(1)  # The job is still in our list.

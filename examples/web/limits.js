@@ -1,5 +1,5 @@
 /**
- * Shows what each limit would still let pass: a row a limit, whose id is the limit's name.
+ * Shows how many units each limit would still admit, one row a limit. The id of a row is the limit's name.
  *
  * @param {HTMLTableSectionElement} body
  * @param {{name: string, remaining: number, limit: number}[]} limits

@@ -1,7 +1,7 @@
-//! The `RL.*` commands as text and bytes, and the rooms beside them that know no server.
+//! The `RL.*` commands as text and bytes, and other parts of the module that use no server.
 //!
-//! [`ratelimit_core`] decides; this crate reads what is asked, and writes what was done. Neither
-//! knows a server, a clock or I/O: redis-ratelimit, which does, is made of both.
+//! [`ratelimit_core`] decides; this crate reads requests and writes effects. Neither crate uses a
+//! server, a clock or I/O. The module redis-ratelimit connects both to a server.
 //!
 //! ```
 //! use ratelimit_core::check::Bounds;
@@ -30,7 +30,7 @@
 //! effect   what a command did, as it is propagated to replicas and the AOF
 //! waiting  which clients wait for a key, in which order, and when to look again
 //! top      the keys that were denied most often
-//! fuzz     what `make fuzz` tries, for tests alone
+//! fuzz     the targets of `make fuzz`, only for tests
 //! ```
 //!
 //! A room uses only rooms above it, as `scripts/walls` checks.

@@ -42,8 +42,8 @@ fn short_of_range(call: &Call<'_>, integers: [i64; 5], granted: u32) {
     call.reply_integers(&[verdict, limit, remaining, wait_ms, reset_ms, granted.into()]);
 }
 
-/// The short reply to a check of any of several keys, whose last integer is the index of the key that it
-/// passed through, or -1.
+/// The short reply to a check of any of several keys. Its last integer is the index of the key that
+/// admitted the check, or -1.
 pub fn of_any(call: &Call<'_>, decision: Decision, granted: Option<u32>, chosen: i64) {
     let Decision { verdict, limit, remaining, wait_ms, reset_ms } = decision;
     let verdict = verdict.code();
@@ -66,7 +66,7 @@ pub struct Shown<'a> {
     pub limiter: Option<&'a Limiter>,
 }
 
-/// The long reply for one key. Shows what it holds without its lapsed holds.
+/// The long reply for one key, without the key's lapsed holds.
 fn full_of_key(
     call: &Call<'_>,
     summary: Decision,
@@ -81,8 +81,8 @@ fn full_of_key(
 }
 
 /// The long reply: a map that contains one map per rule. For several keys, it names the deciding
-/// key and the key of each rule. `chosen` is the index of the key that a check of any passed through, or
-/// -1. The plan is that of the only key or of the deciding one. Fills in the resets of the decisions.
+/// key and the key of each rule. With `ANY`, `chosen` is the index of the key that admitted the check,
+/// or -1. Shows the plan of the only key, or of the deciding key. Fills in the resets of the decisions.
 pub fn full(
     call: &Call<'_>,
     summary: Decision,
@@ -152,7 +152,7 @@ fn value<'v>(field: &'v Field<'_>) -> Value<'v> {
     }
 }
 
-/// The block in effect that ends last; the first of several equal ones.
+/// The block in effect that ends last. Of several that end together, the first.
 fn longest_block<'a>(
     keys: &[Shown<'a>],
     now_us: u64,

@@ -1,8 +1,8 @@
 //! `RL.MCHECK ... ANY`: may this request pass through one of several keys, and through which?
 //!
-//! Keys are opened and looked at in their order until one admits the check. That one is checked as by
-//! `RL.CHECK`, and those that were passed over stay as they are. If none admits it, each denies it as
-//! its own `RL.CHECK` would, and each that changes has one effect.
+//! Evaluates the keys in their order until one admits the check; with `MOST`, evaluates all keys. Then
+//! checks the chosen key as `RL.CHECK` does, and leaves the other keys unchanged. If no key admits the
+//! check, each key denies it as `RL.CHECK` does, and each changed key propagates one effect.
 
 use super::answer;
 use super::opened::{event, refused};
@@ -43,7 +43,7 @@ pub fn decide(
     Ok(())
 }
 
-/// Replies with the answer, which is that of this key.
+/// Replies with this key's answer.
 fn reply(
     asked: &Asked<'_>,
     summary: Decision,
@@ -61,9 +61,9 @@ fn reply(
     }
 }
 
-/// Checks the key that the check passes through: the one that has the hold which it repeats, else the
-/// first that admits it, or the one with the most left afterwards. `None`, with all keys open, if none
-/// admits it.
+/// Chooses a key and checks it: the key whose hold the check repeats, otherwise the first key that
+/// admits the check, or with `MOST` the key with the most left afterwards. If no key admits the check,
+/// returns `None` and leaves all keys open in `keys`.
 fn pass<'a>(
     asked: &Asked<'a>,
     any: Any,
@@ -117,13 +117,14 @@ fn check<'a>(
     Ok((key, outcome))
 }
 
-/// The error of a check that its only key refused.
+/// The error if this key refuses the check.
 #[cold]
 fn refusal(asked: &Asked<'_>, key: &Asking<'_>, error: &CheckError) -> CommandError {
     refused(asked.names().from(key.index), error)
 }
 
-/// Lets each key deny the check by itself. Returns which key's answer it is.
+/// Lets each key deny the check separately. Returns the index and the answer of the key to reply with,
+/// and what was done to each key.
 fn deny<'a>(
     asked: &Asked<'a>,
     keys: &mut [Asking<'a>],

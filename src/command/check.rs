@@ -28,8 +28,8 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Decides a request, whose rules are in the buffers. Tries the fast path here and not through one
-/// call that tries both, which costs 160 instructions more.
+/// Decides a request whose rules are in the buffers. Tries the fast path here, because one call that
+/// tries both paths costs 160 instructions more.
 #[inline(always)]
 pub fn decide(
     call: &Call<'_>,
@@ -62,8 +62,8 @@ pub fn decide(
     Ok(())
 }
 
-/// Decides what the fast path did not: a check of a missing key, or one that needs the general path. Ends
-/// lapsed holds before anything is consumed, as replicas do; a key on the fast path has no holds.
+/// Decides a check that the fast path left undecided: its key is missing, or it needs the general path.
+/// Ends lapsed holds before anything is consumed, as replicas do. A key on the fast path has no holds.
 #[inline(never)]
 fn general(
     call: &Call<'_>,

@@ -1,4 +1,4 @@
-//! Tests that the document of the commands has their words.
+//! Tests that docs/reference/commands.md has the words of each command.
 
 use super::TABLE;
 use crate::server::commands::Audience;
@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 const COMMANDS: &str = include_str!("../../docs/reference/commands.md");
 
-/// The words in capitals, which stand in a call as they are.
+/// The words in capitals, which callers send literally.
 fn capitals(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
     words.filter(|word| word.len() > 1 && word.bytes().all(|c| c.is_ascii_uppercase())).collect()
 }
 
-/// What the list of commands says of one.
+/// The entry of one command in the list of commands.
 fn entry<'a>(name: &str, list: &'a str) -> &'a str {
     let start = list.find(&format!("{name} ")).unwrap_or_else(|| panic!("{name} is missing"));
     let (_, entry) = list[start..].split_at(name.len());
@@ -20,7 +20,8 @@ fn entry<'a>(name: &str, list: &'a str) -> &'a str {
     &entry[..end]
 }
 
-/// The words of the options that a command has, each in an item that says which commands lack it.
+/// The words of a command's options. The item of an option names the only commands that have it, or
+/// those that lack it.
 fn options<'a>(name: &str, text: &'a str) -> BTreeSet<&'a str> {
     let heads = text.lines().filter_map(|line| line.strip_prefix("- `")?.split(':').next());
     let has_it = |head: &&str| match head.contains("(only ") {

@@ -1,7 +1,7 @@
 //! Tests that each error that a handler can reply has a row in docs/reference/errors.md.
 //!
-//! A new variant does not compile until one of the `place_of_*` functions below has it. Give it the
-//! next number and an example, and the document a row.
+//! A new variant does not compile until one of the `place_of_*` functions below has it. Give the
+//! variant the next number and an example, and add a row to the document.
 
 use super::opened::reason;
 use ratelimit_core::check::Refusal;
@@ -114,7 +114,7 @@ fn each_error_of_arguments_is_documented() {
         ParseError::Flow { bytes: 65 },
         ParseError::rule(b"5/m", RuleArgError::Unheld),
     ];
-    // The reply adds the usage to the first.
+    // The reply to `Arity` also has the usage.
     assert_documented(&format!("{}, usage: RL.RESET key", ParseError::Arity));
     let places: BTreeSet<u8> = examples.iter().map(place_of_parse_error).collect();
     assert_eq!(places, (1..22).collect(), "an example for each variant");
@@ -158,8 +158,8 @@ const fn place_of_rule_error(error: &RuleError) -> u8 {
     }
 }
 
-/// True if the document has a row for this rule error, besides the row for any fault in a rule's
-/// text.
+/// True if the document has a row for this rule error. The row for all faults in a rule's text does
+/// not count.
 fn has_its_own_row(error: &RuleArgError) -> bool {
     let text = format!("ERR {}", ParseError::rule(b"5/m", error.clone()));
     documented().iter().any(|form| *form != "ERR rule '…': …" && fits(form, &text))

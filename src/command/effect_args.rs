@@ -23,8 +23,8 @@ pub enum EffectArgs<'a> {
 }
 
 impl<'a> EffectArgs<'a> {
-    /// `written` are the arguments that are rules or names of policies, which `resolver` found for the
-    /// key with this index.
+    /// `written` are the arguments that are rules or names of policies. `resolver` found these policies
+    /// for the key with this index.
     pub fn of_rules(written: Args<'a>, resolver: &'a Resolver, key: usize) -> Self {
         if !resolver.named_a_policy() {
             return Self::Borrowed(written);

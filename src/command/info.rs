@@ -10,7 +10,7 @@ use ratelimit_core::algorithm::Details;
 use ratelimit_core::key::{HoldReport, Limiter, Plan, StateReport};
 use ratelimit_protocol::parse;
 
-/// The most holds shown: those that lapse next.
+/// How many holds are shown at most: those that lapse next.
 const NEXT_HOLDS: usize = 10;
 
 /// `RL.INFO`

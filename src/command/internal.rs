@@ -1,5 +1,5 @@
-//! `RL.APPLY` and `RL.LOAD`, internal: repeat what a command did on a primary or before a restart,
-//! and set a key to a saved value in a rewritten append-only file.
+//! The internal commands. `RL.APPLY` repeats what a command did on a primary or before a restart.
+//! `RL.LOAD`, which only a rewritten append-only file has, sets a key to a saved value.
 
 use super::line;
 use super::opened::Opened;
@@ -19,7 +19,7 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
         let name = call.key_name()?;
         let effect = effect::read(call.after_key().bytes(), rules, &mut named_costs)
             .map_err(|error| unreadable::refuse_effect(call, &error))?;
-        // No clock is read here.
+        // The effect brings its own times, so this reads no clock.
         let key = call.open_write(name, &LIMITER)?;
         let mut opened = Opened { key, at_us: effect.at_us, clock_us: effect.at_us };
         opened.change(|limiter| effect.perform(rules, &named_costs, limiter))?;

@@ -1,10 +1,10 @@
 //! The clients that wait in line, and how their lines learn of changes.
 //!
-//! A line learns of a change amid the command that makes it, and only notes the change: the timer
-//! serves the clients that are due (`wait`).
+//! The command that makes a change tells the line, which only notes the change. Later the timer serves
+//! the clients that are due (`wait`).
 //!
-//! The lock is held briefly, and never during a call of the server except to allocate memory, so
-//! changes during such a call can be noted.
+//! A call of the server may change keys, and noting a change takes the lock. So the lock is held
+//! briefly, and never during a call of the server except to allocate memory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -29,7 +29,7 @@ pub struct Waiter {
 pub struct Waiters {
     pub queues: Queues<Waiter>,
     pub tickets: BTreeMap<ClientId, Ticket>,
-    /// The last that [`Waiters::next_in_round`] returned in this round.
+    /// The client whose ticket [`Waiters::next_in_round`] returned last in this round.
     visited: Option<ClientId>,
 }
 
@@ -56,7 +56,7 @@ pub fn tell(key: Arg<'_>, cause: Cause<'_>) {
     }
 }
 
-/// Notes that the server changed a key, or anything.
+/// Notes that the server changed a key, or perhaps every key.
 fn note(changed: Changes<'_>) {
     match changed {
         Changes::Key(key) => waiters().queues.key_changed(key, Cause::Changed),
@@ -83,14 +83,15 @@ impl Waiters {
         }
     }
 
-    /// A client has joined.
+    /// Notes a client that has joined.
     pub fn joined(&mut self, id: ClientId, ticket: Ticket) {
         self.tickets.insert(id, ticket);
         changes::listen(note);
         self.counted();
     }
 
-    /// Visits all clients, in any order, again and again. `None` ends a round.
+    /// Returns the next client of a round through all clients. `None` ends the round, and the next call
+    /// begins another.
     pub fn next_in_round(&mut self) -> Option<Ticket> {
         let from = self.visited.map_or(Unbounded, Excluded);
         let next = self.tickets.range((from, Unbounded)).next();

@@ -2,7 +2,7 @@
 //!
 //! All keys are opened before anything is decided, so a key of another type causes an error and
 //! changes nothing. Each changed key has one effect; the server propagates them as one transaction.
-//! `any` has what `ANY` does instead.
+//! `any` handles requests with `ANY`.
 
 use super::answer;
 use super::any;
@@ -37,7 +37,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Asks for all keys at once.
+/// Checks all keys together.
 fn all(
     asked: &Asked<'_>,
     decisions: &mut Vec<Decision>,

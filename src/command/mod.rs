@@ -3,8 +3,8 @@
 //! A handler reads from top to bottom: parse, open, decide, store, propagate, signal, reply. It does
 //! no arithmetic on units: [`ratelimit_core::check`] computes them. RL.CHECK and RL.THROTTLE open
 //! the key before they parse, so that the value is prefetched meanwhile. RL.CHECK is three functions:
-//! `check` opens and parses, `decide`, which RL.WAIT calls too, tries the fast path and does the
-//! rest, and `general` decides what the fast path did not.
+//! `check` opens and parses; `decide` tries the fast path and does the rest; `general` decides if the
+//! fast path does not. RL.WAIT calls `decide`, too.
 //!
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide
@@ -18,15 +18,15 @@
 //!                                         replicated or saved
 //!
 //! opened                                  an open key, and the consequences of a change
-//! several                                 the same for several keys
+//! several                                 several open keys, and the consequences of their changes
 //! effect_args                             the rules of an effect
 //! answer                                  the reply of a check
 //! scratch                                 buffers and caches
 //! line                                    the clients that wait
 //! ```
 //!
-//! Other files have the commands of their names; `standing` has RL.BLOCK, RL.EXEMPT, RL.UNBLOCK and
-//! RL.UNEXEMPT, `pause` RL.PAUSE and RL.RESUME, `plan` RL.PLAN and RL.UNPLAN.
+//! Any other file has the command that it is named after. `standing` has RL.BLOCK, RL.EXEMPT,
+//! RL.UNBLOCK and RL.UNEXEMPT; `pause` also has RL.RESUME, and `plan` RL.UNPLAN.
 
 mod answer;
 mod any;
@@ -81,10 +81,10 @@ pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> + C
     TABLE.iter().filter(move |command| throttle_alias || command.name != CL_THROTTLE)
 }
 
-/// redis-cell's name of `RL.THROTTLE`.
+/// redis-cell's name for `RL.THROTTLE`.
 const CL_THROTTLE: &CStr = c"cl.throttle";
 
-/// What most commands have: a row of the table says what it has instead.
+/// What most commands have. A row of the table overrides it.
 const USUAL: Command = Command {
     name: c"",
     syntax: "key",

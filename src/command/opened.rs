@@ -38,7 +38,7 @@ impl<'c> Opened<'c> {
         Ok(Self { key, at_us: at_us.unwrap_or(clock_us), clock_us })
     }
 
-    /// Passes the value to `change`. A missing key gets a new value, unless that stays empty.
+    /// Passes the value to `change`. A missing key gets a new value, unless the value stays empty.
     ///
     /// # Errors
     /// [`CommandError::Internal`] if the server refuses the value.
@@ -48,7 +48,7 @@ impl<'c> Opened<'c> {
         self.store(new)
     }
 
-    /// Stores the value that was made for a missing key, unless it is empty.
+    /// Stores the new value of a missing key, unless the value is empty.
     ///
     /// # Errors
     /// [`CommandError::Internal`] if the server refuses the value.
@@ -80,15 +80,15 @@ impl<'c> Opened<'c> {
         self.changed(Action::Lapse, Cause::Returned(&held), EffectArgs::default);
     }
 
-    /// Some states of the key, which are to be told to the clients that wait for it; none if no
-    /// client waits.
+    /// The states of the key that `of` selects, to tell the clients that wait for it. Empty if no client
+    /// waits.
     pub fn states(&self, of: impl FnOnce(&Limiter) -> Vec<Identity>) -> Vec<Identity> {
         let limiter = self.key.value().filter(|_| line::is_in_use());
         limiter.map(of).unwrap_or_default()
     }
 
     /// Applies the consequences of an action, and tells `cause` to the clients that wait. `args`
-    /// returns the texts of its rules or costs; it is only called if they are propagated.
+    /// returns the texts of the action's rules or costs, and is only called if they are propagated.
     pub fn changed<'e>(
         &mut self,
         action: Action<'e>,
@@ -103,9 +103,9 @@ impl<'c> Opened<'c> {
         line::tell(self.key.name(), cause);
     }
 
-    /// Counts a check of this key, and applies the consequences of its change. `decisions` are
-    /// empty if a block or an exemption answered. `rules` returns the texts of its rules; it is
-    /// only called if they are propagated.
+    /// Counts a check of this key, and applies the consequences of its change. `decisions` is
+    /// empty if a block or an exemption answered. `rules` returns the texts of the check's rules, and
+    /// is only called if they are propagated.
     #[inline(always)]
     pub fn checked<'e>(
         &mut self,
@@ -181,7 +181,7 @@ impl<'c> Opened<'c> {
         expiry
     }
 
-    /// What to do with the expiry of the key, whose value this is.
+    /// How to move the expiry of the key, whose value is `limiter`.
     #[inline(always)]
     fn expiry(&self, limiter: &Limiter, command_takes_at: bool) -> Expiry {
         let expires_ms = self.key.expires_at_ms();
@@ -192,8 +192,8 @@ impl<'c> Opened<'c> {
         deadline.expiry(self.at_us, self.clock_us, expires_ms)
     }
 
-    /// True if the key expires earlier than a command that takes no `AT` wants it to, or much later:
-    /// a user has moved its expiry.
+    /// True if a user has moved the key's expiry, so that a command without `AT` has to correct it: the
+    /// key expires too early or much too late.
     pub fn expires_wrongly(&self) -> bool {
         self.key.value().is_some_and(|limiter| self.expiry(limiter, false) != Expiry::Keep)
     }
@@ -232,7 +232,7 @@ pub fn event(outcome: &Outcome) -> Option<&'static CStr> {
     outcome.ban_changed().then_some(BAN_EVENT)
 }
 
-/// The error of a check that one of its keys refused.
+/// The error if one of a check's keys refuses the check.
 #[cold]
 pub fn refused(keys: Args<'_>, error: &CheckError) -> CommandError {
     let CheckError { key, why } = error;

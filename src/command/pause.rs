@@ -26,7 +26,7 @@ pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
     if grew {
         metrics::PAUSES.add(1);
     }
-    // A caller who is told how long the pause lasts relies on the key to live until then.
+    // The reply says how long the pause lasts, so the key must live that long.
     if grew || opened.expires_wrongly() {
         opened.changed(action, Cause::Changed, EffectArgs::default);
     }
@@ -37,7 +37,8 @@ pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// `RL.RESUME`
 pub fn resume(call: &Call<'_>) -> Result<(), CommandError> {
-    // Also a pause ahead of a clock that stepped back, which would come back with the clock.
+    // A pause can be out of effect because the clock stepped back. It would take effect again when the
+    // clock catches up, so this ends it, too.
     let paused =
         |limiter: &Limiter, now_us| limiter.pause().is_some_and(|pause| pause.until_us > now_us);
     lift(call, Action::Resume, paused, Limiter::resume)

@@ -29,8 +29,8 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Decides by a request's rules, which are in the buffers, and changes nothing. `body` gets the
-/// outcome, the check with the cost that was decided, the decisions, and the value if there is one.
+/// Decides a request whose rules are in the buffers, and changes nothing. `body` gets the outcome, the
+/// check with its decided cost, the decisions, and the value if there is one.
 ///
 /// # Errors
 /// [`CommandError::WRONG_TYPE`]

@@ -1,4 +1,4 @@
-//! `RL.PLAN` and `RL.UNPLAN`: the policy for those checks of a key that ask for its plan.
+//! `RL.PLAN` and `RL.UNPLAN`: bind a policy to a key, for the checks that ask for the key's plan.
 
 use super::effect_args::EffectArgs;
 use super::opened::Opened;

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! RL.PLAN user:42 pro                 the key stores the name
-//! RL.CHECK user:42 @plan:free         the policy that its plan names, or @free if it has none
+//! RL.CHECK user:42 @plan:free         checks the policy that the key stores, or @free without one
 //! ```
 //!
-//! The key is read when its rules are, and only if a rule asks for its plan. If the policy is unknown,
-//! the default decides: a seller's slip must not stop a customer.
+//! The module reads the key's plan while it parses the rules, and only if a rule asks for the plan. If
+//! the plan names an unknown policy, the default decides: a seller's slip must not stop a customer.
 
 use crate::datatype::LIMITER;
 use crate::policy::Resolver;
@@ -14,10 +14,10 @@ use crate::server::{Arg, Call, clock};
 use ratelimit_core::rule::{Name, Rule};
 use ratelimit_protocol::parse::{RuleArgError, RuleCache, RuleResolver};
 
-/// Resolves the rules of a request whose rules may ask for plans.
+/// Resolves rules that may ask for plans.
 pub struct WithPlans<'r, F> {
     resolver: &'r mut Resolver,
-    /// The plan of the key with this index, at this time or, if it is `None`, now.
+    /// Returns the plan of the key with this index at this time. `None` stands for now.
     plan_of: F,
     key: usize,
     at_us: Option<u64>,

@@ -7,7 +7,7 @@ use crate::server::{Call, CommandError, Writer};
 use crate::unreadable;
 use ratelimit_protocol::parse::{self, Limits, PolicyRequest};
 
-/// In the form of the `HELP` subcommands of the server.
+/// The help, in the form of the server's own `HELP` subcommands.
 const HELP: [&str; 11] = [
     "RL.POLICY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "SET <name> <rule> [<rule> ...]",

@@ -15,7 +15,7 @@ pub struct Scratch {
     pub rules: Vec<Rule>,
     pub decisions: Vec<Decision>,
     pub resolver: Resolver,
-    /// The bucket of an `RL.THROTTLE` as a rule, and the rule's text. A caller sends no such text, so
+    /// The bucket of an `RL.THROTTLE` as a rule, and the rule's text. Callers do not send the text, so
     /// it is built when the rule is first propagated.
     pub buckets: DirectMapped<Bucket, (Rule, OnceCell<Texts>)>,
 }

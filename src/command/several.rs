@@ -1,4 +1,4 @@
-//! A check of several keys: opening them, what follows from their changes, and closing them.
+//! A check of several keys: opens them, applies the consequences of their changes, and closes them.
 
 use super::answer::Shown;
 use super::effect_args::EffectArgs;
@@ -14,7 +14,7 @@ use ratelimit_protocol::parse::{Group, MCheckRequest};
 use std::mem;
 use std::ops::Range;
 
-/// What was asked of several keys.
+/// A request to check several keys.
 pub struct Asked<'a> {
     pub call: &'a Call<'a>,
     pub request: &'a MCheckRequest<'a>,
@@ -24,12 +24,12 @@ pub struct Asked<'a> {
     pub clock_us: u64,
 }
 
-/// A key of a check, with the value to store if it is missing.
+/// A key of a check, with the value to store if the key is missing.
 pub struct Asking<'a> {
     pub index: usize,
     pub opened: Opened<'a>,
     new: Limiter,
-    /// With the cost that was decided, once it is.
+    /// Has the decided cost once the check is decided.
     pub check: Check<'a>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Counts what was decided, and applies the consequences of the changes of the keys.
+    /// Counts the decision, and applies the consequences of each key's change.
     pub fn checked(
         &self,
         keys: &mut [Asking<'a>],
@@ -105,7 +105,7 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    /// Closes the keys, which follow each other, then publishes their events.
+    /// Closes the keys, which have consecutive indexes, then publishes their events.
     pub fn close(&self, keys: Vec<Asking<'a>>, done: &[Done]) {
         let first = keys.first().map_or(0, |key| key.index);
         drop(keys);
@@ -133,7 +133,7 @@ impl Asking<'_> {
     }
 }
 
-/// The keys, to be decided together.
+/// One check for each key, to decide them together.
 pub fn key_checks<'k, 'a>(keys: &'k mut [Asking<'a>]) -> Vec<KeyCheck<'k, &'k mut Limiter>>
 where
     'a: 'k,
@@ -145,7 +145,7 @@ where
     keys.iter_mut().map(key_check).collect()
 }
 
-/// What was done to the keys.
+/// What the checks did to their keys.
 pub fn done(keys: &[KeyCheck<'_>]) -> Vec<Done> {
     keys.iter().map(|key| (*key.outcome(), key.decisions().clone())).collect()
 }

@@ -49,7 +49,7 @@ fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Lifts what is in effect now, and nothing else.
+/// Calls `lift` and replies 1 if `in_effect` is true of the key now. Otherwise replies 0.
 pub fn lift(
     call: &Call<'_>,
     action: Action<'_>,

@@ -24,7 +24,7 @@ pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
         let mut opened = Opened::first(call, request.at_us)?;
         opened.lapse();
         let (at_us, mut consumed) = (opened.at_us, 0_i64);
-        // A rule lets at most one unit more pass at once than a check can cost.
+        // A rule can let one unit more pass at once than one check can cost, so this may take two.
         for _ in 0..2 {
             let mut units = Ok(0);
             opened.change(|limiter| {

@@ -18,8 +18,8 @@ fn with<R>(call: &Call<'_>, body: impl FnOnce(&mut Top) -> R) -> R {
     })
 }
 
-/// Resizes the sketch when a setting changes, since the next denial, which would do it, may be far
-/// off.
+/// Resizes the sketch when a setting changes. The next denial would resize it, too, but may come much
+/// later.
 pub fn resize(call: &Call<'_>) {
     with(call, |_| ());
 }

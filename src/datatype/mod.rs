@@ -7,9 +7,9 @@
 //! value    the pointer that the server keeps
 //! ```
 //!
-//! A value is a `Box<Limiter>` in memory. Elsewhere it is one payload, written by `key::encode`,
-//! whose first byte is its version. The encoding version that the server saves with each value only
-//! tells that there is one payload.
+//! A value is a `Box<Limiter>` in memory. Elsewhere it is one payload, which `key::encode` writes. The
+//! payload's first byte is its version. The encoding version that the server saves with each value only
+//! says that the value is one payload.
 
 mod heap;
 mod saved;

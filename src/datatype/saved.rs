@@ -1,4 +1,4 @@
-//! What files and replicas get: values, and auxiliary data before them.
+//! What the module writes to files and replicas: values, and auxiliary data before them.
 //!
 //! ```text
 //! RDB file, full synchronization    auxiliary payload, then a payload per value
@@ -13,9 +13,9 @@
 //! free=log:20/1m;log:800/1d
 //! ```
 //!
-//! Effects of the version named follow a snapshot for a replica, so a replica that cannot read that
-//! version refuses the snapshot. Nothing follows a file that is loaded at start, except an AOF
-//! whose effects name their versions.
+//! After a snapshot, a primary sends its replica effects of this version. So a replica that cannot read
+//! the version refuses the snapshot. A file that is loaded at start may have a version that cannot be
+//! read: no effects follow it, except in an AOF, whose effects name their versions.
 //!
 //! Redis from 7.2 and Valkey from 8 on (`aux_save2`) write nothing if there are neither policies
 //! nor limiters, so such a file loads without the module. Older servers always write.
@@ -52,7 +52,7 @@ pub(super) unsafe extern "C" fn save(rdb: *mut raw::RedisModuleIO, value: *mut c
     unsafe { save_payload(rdb, || borrow(value).map(key::encode)) };
 }
 
-/// Writes a value to an AOF, whose expiry the server adds; before the first value, the policies.
+/// Writes a value to an AOF, and the policies before the first value. The server adds the expiry.
 pub(super) unsafe extern "C" fn rewrite(
     aof: *mut raw::RedisModuleIO,
     key: *mut raw::RedisModuleString,
@@ -136,8 +136,8 @@ unsafe fn save_payload(rdb: *mut raw::RedisModuleIO, payload: impl FnOnce() -> O
     }
 }
 
-/// Reads a payload with this encoding, or logs why it cannot be read. For errors, `what` names the
-/// contents, then says what ends where a file is cut short.
+/// Reads a payload with this encoding, or logs why it cannot be read. `what` has two texts for the log:
+/// the name of the contents, and what ends early in a file that is cut short.
 ///
 /// # Safety
 /// `rdb` is what the server gave to the callback that is running.

@@ -38,8 +38,8 @@ unsafe fn each_allocation(value: *const c_void, mut at: impl FnMut(*mut u8)) {
     unsafe { heap::visit(&mut value.cast_mut(), visit) };
 }
 
-/// For `MEMORY USAGE`: the bytes that the allocator reserved for all allocations. If it does not
-/// report them, estimates them as the limiter's size plus its payload's.
+/// For `MEMORY USAGE`: the bytes that the allocator reserved for all allocations. If the allocator does
+/// not report them, estimates them as the size of the limiter plus the size of its payload.
 pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guarded(0, || {
         let mut total = Some(0_usize);
@@ -103,9 +103,8 @@ pub(super) unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, valu
     });
 }
 
-/// Active defragmentation: the server decides whether to move each allocation, and where to. Moves
-/// all in one call: there are few, and the server's allocator does not move large ones such as that
-/// of a long log.
+/// Active defragmentation: the server decides whether to move each allocation, and where to. One call
+/// visits all allocations: they are few, and the server does not move large ones, such as a long log.
 pub(super) unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
     _key: *mut raw::RedisModuleString,

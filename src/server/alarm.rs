@@ -1,14 +1,14 @@
 //! One timer in the server's event loop, set for the earliest time at which the module has
 //! something to do.
 //!
-//! Any code that holds the server's lock may set it, even a callback of a data type, which gets no
-//! context: this file keeps a context to create the timer with. The server runs the timer outside
-//! of commands, so its handler may write. The handler runs again if it panicked, and is put off
-//! while the module must not replicate.
+//! Any code that holds the server's lock may set it, even a callback of a data type. Such a callback
+//! gets no context, so this file keeps one to create the timer with. The server runs the timer
+//! outside of commands, so its handler may write. The handler runs again if it panicked, and is put
+//! off while the module must not replicate.
 //!
 //! The server's timers follow the wall clock: when it steps back, they become late by that step.
-//! Times here are those of a clock that never steps, so a late timer can be noticed: the server's
-//! cron, which runs ten times a second, calls `catch_up`, and that sets the timer again.
+//! This file reads a clock that never steps, so it can notice a late timer. Ten times a second, the
+//! server's cron calls `catch_up`, which sets a late timer again.
 //!
 //! Redis 6.2 and 7.0 store a timer's remaining time in 32 bits of microseconds: beyond 35 minutes
 //! they would call the handler nonstop. So this file sets a timer for at most half an hour, and its
@@ -99,7 +99,7 @@ fn arm(armed: &mut Option<Armed>, at_us: u64) {
     }
 }
 
-/// How long to wait before calling a handler again that panicked.
+/// How long to wait after a panic of the handler before calling it again.
 const RETRY_US: u64 = 100_000;
 /// How long to wait before testing again whether the module may replicate.
 const PAUSED_US: u64 = 10_000;

@@ -75,7 +75,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// [`CommandError::WrongArity`] if it is missing.
     pub fn key_name(&self) -> Result<Arg<'a>, CommandError> {
-        // Not `ok_or`: an error that nobody needs would be dropped at each call.
+        // Not `ok_or`, which would create and drop an unused error at each call.
         let Some(name) = self.args.get(1) else { return Err(CommandError::WrongArity) };
         Ok(name)
     }
@@ -166,10 +166,10 @@ impl<'a> Call<'a> {
     }
 }
 
-/// State that commands share, without a lock, because commands run under the server's: a value that
-/// each command takes out while it runs, then puts back. Commands never share a
-/// reference into it: a command within a command (from a module that reacts to a keyspace event)
-/// finds it missing and uses a new one.
+/// State that commands share: a value that each command takes out while it runs, then puts back. It
+/// needs no lock, because commands run under the server's lock. Two commands never refer to the value
+/// at once: a command within a command (from a module that reacts to a keyspace event) finds no value
+/// and uses a new one.
 pub struct PerServer<T>(UnsafeCell<Option<Box<T>>>);
 
 // SAFETY: a `Call` exists only while a command is executed, so only on the thread that holds the
@@ -184,8 +184,8 @@ impl<T> PerServer<T> {
 
     #[inline]
     fn replace(&self, _: &Call<'_>, value: Option<Box<T>>) -> Option<Box<T>> {
-        // SAFETY: no other thread has a call, and on this one no reference to
-        // the value outlives the exchange, which runs no code of T's.
+        // SAFETY: no other thread has a call. On this thread, no reference to the stored value
+        // outlives the exchange, which runs no code of T.
         unsafe { std::mem::replace(&mut *self.0.get(), value) }
     }
 }

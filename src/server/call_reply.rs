@@ -27,7 +27,8 @@ impl Drop for CallReply<'_> {
     }
 }
 
-/// A reply, or an element of one, of any type. Reading it as another type gives nothing.
+/// A reply of any type, or an element of a reply. Reading it as another type gives no bytes and no
+/// elements.
 #[derive(Clone, Copy)]
 pub struct Part<'r> {
     reply: NonNull<raw::RedisModuleCallReply>,
@@ -145,7 +146,7 @@ pub(super) unsafe fn call<'c>(
 }
 
 impl Call<'_> {
-    /// Calls a command in this call's place, with its arguments, and propagates what it replicates.
+    /// Calls a command with this call's arguments, and propagates what the command replicates.
     ///
     /// # Errors
     /// Those of [`call`].

@@ -78,8 +78,8 @@ unsafe extern "C" fn trampoline_or_keys<H: Handler, K: KeyFinder>(
     }
 }
 
-/// Reports the keys of a command. If that panics, reports every argument as a key: with none
-/// reported, the server would let a user pass who may access only some keys.
+/// Reports the keys of a command. If that panics, reports every argument as a key: if no key were
+/// reported, the server would admit users who may not access the keys.
 fn report_keys(request: &KeysRequest<'_>, keys: impl KeyFinder) -> c_int {
     if !completes(|| keys(request)) {
         report_all(request);

@@ -1,9 +1,9 @@
-//! Tells one listener which keys the server changes, while it is listening.
+//! Tells a listener which keys the server changes.
 //!
 //! The data type's `unlink` reports that a value has left its key by deletion, expiry, eviction,
-//! overwriting, renaming or moving. `FLUSHDB`, `FLUSHALL` and `SWAPDB` change many keys without it,
-//! and are server events. So the module needs no keyspace notifications, which would slow down every
-//! command of the server. The module's own commands themselves tell the queue of waiting clients
+//! overwriting, renaming or moving. `FLUSHDB`, `FLUSHALL` and `SWAPDB` change many keys without calling
+//! it, but cause server events. So the module needs no keyspace notifications, which would slow down
+//! every command of the server. The module's own commands tell the queue of waiting clients
 //! (`command::line`) what they did.
 
 use std::sync::OnceLock;

@@ -25,7 +25,7 @@ pub fn steady_us() -> u64 {
     read_us(libc::CLOCK_MONOTONIC)
 }
 
-/// Whether the wall clock was set since the last call, by more than 50 ms: slewing it moves it less.
+/// Whether the wall clock was set by more than 50 ms since the last call. Slewing moves it less.
 pub fn was_set() -> bool {
     const LEAST_US: u64 = 50_000;
     /// By how much the wall clock was ahead of the steady one; 0 before the first call.

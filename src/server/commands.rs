@@ -11,8 +11,8 @@ pub struct Command {
     /// Its arguments, in the form that `syntax` describes. A first argument `key` is its key;
     /// `numkeys` is the number of keys that follow.
     pub syntax: &'static str,
-    /// A command with subcommands needs a handler only on servers before 7.0, which have no
-    /// subcommands: there it handles all of them.
+    /// The function that runs the command. The handler of a parent runs only on servers before 7.0,
+    /// which have no subcommands: it handles all of them.
     pub handler: raw::RedisModuleCmdFunc,
     /// The server's command flags.
     pub flags: &'static CStr,
@@ -63,7 +63,7 @@ pub enum Audience {
     Operator,
     /// People who block or exempt keys or set policies: `@admin @dangerous`.
     Administrator,
-    /// A primary's link and the loader. All others get an error.
+    /// A primary's link and the loader. All other callers get an error.
     Internal,
 }
 

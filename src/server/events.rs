@@ -1,8 +1,8 @@
 //! Server events: what happens to the whole data set.
 //!
-//! The module's data outside of keys must follow them. A replica replaces its data with its
-//! primary's, perhaps while it still serves the old. And a server that rewrites its AOF as commands
-//! calls no function that saves such data.
+//! The module's data outside of keys must follow these events. A replica replaces its data with its
+//! primary's, perhaps while it still serves the old data. And a server that rewrites its AOF as
+//! commands calls no function that saves data outside of keys.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
@@ -39,14 +39,14 @@ pub enum ServerEvent {
     LoadingFailed,
     /// This replica has become a primary.
     Promoted,
-    /// The module and the data of the start are loaded; from here on the module may replicate.
+    /// The server has loaded the module and its data. From here on the module may replicate.
     Ready,
     /// This process, usually a child, starts to write an AOF.
     AofWriteStarted,
     /// This process has written a file, or has failed to.
     WriteEnded,
     /// The AOF is being rewritten as commands. What the server replicates from here on comes after
-    /// them in the file.
+    /// these commands in the file.
     AofRewriteStarted,
     /// The timer of `alarm` ran, perhaps before the time it was set for.
     Alarm,
@@ -162,7 +162,7 @@ unsafe extern "C" fn on_event(
         }
     });
     if !handled {
-        // A file of this child could lack the policies, and so could the server's AOF.
+        // The file that this child writes could lack the policies, and so could the server's AOF.
         end_if_child();
         dispatch_soon(&REWRITE_IS_DUE);
     }
@@ -303,8 +303,8 @@ impl EventContext {
     /// until it has connected to its master, and it connects only after loading its data.
     fn is_cluster_replica(&self) -> bool {
         const ID: usize = raw::REDISMODULE_NODE_ID_LEN as usize;
-        // SAFETY: the context is alive; an id is `ID` bytes without a NUL, which the
-        // other call needs; the results that are null here are not written.
+        // SAFETY: the context is alive. An id has `ID` bytes and no NUL; `id` adds the NUL that the
+        // other call needs. That call writes no result whose pointer is null.
         unsafe {
             let my_id = api(raw::RedisModule_GetMyClusterID)();
             if my_id.is_null() {

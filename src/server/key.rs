@@ -1,4 +1,4 @@
-//! A key, opened: of our type or missing, never another; closed by Drop.
+//! An open key: its value is of the module's type, or it is missing. Drop closes it.
 //!
 //! ```text
 //!  open_read  -> None | ReadKey  .value()
@@ -94,7 +94,7 @@ struct OpenKey<'c, T> {
     change: KeyChange,
 }
 
-/// What closing the key and its expiry need to know about a change.
+/// The change of an open key, which decides how it is closed and which expiry it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyChange {
     None,
@@ -161,9 +161,9 @@ impl<'c, T: KeyValue> OpenKey<'c, T> {
 /// Starts to fetch the first cache line of an allocation that a command will soon read.
 ///
 /// With 100,000 keys this saves 1 to 4 % of the server's time for an allowed bucket. (Two runs of
-/// 100 rounds that alternate between builds with and without it; CPU time by `INFO cpu` of
-/// redis-benchmark's `RL.CHECK key:__rand_int__ bucket:1000/d`.) For logs of 60 entries, neither
-/// this nor fetching all of their lines changes the time.
+/// 100 rounds, which alternated between builds with and without the prefetch. redis-benchmark sent
+/// `RL.CHECK key:__rand_int__ bucket:1000/d`; `INFO cpu` gave the CPU time.) For logs of 60 entries,
+/// neither this nor fetching all of their cache lines changes the time.
 #[inline]
 fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -298,8 +298,7 @@ impl Call<'_> {
         Ok(OpenKey::open(self, name, kind, raw::REDISMODULE_READ)?.map(ReadKey))
     }
 
-    /// Opens a key for reading without counting it as use for eviction; `None` if the key is
-    /// missing.
+    /// Opens a key for reading, without marking it as recently used; `None` if the key is missing.
     ///
     /// # Errors
     /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.

@@ -1,5 +1,5 @@
-//! A request for the positions of a command's keys. The server may call from a thread that does not
-//! hold its lock (in Valkey 9.1, from those that read requests), so this only gives access to the
+//! A request for the positions of a command's keys. It may come on a thread that does not hold the
+//! server's lock (in Valkey 9.1, on a thread that reads requests), so it only gives access to the
 //! arguments.
 
 use std::ffi::c_int;

@@ -77,9 +77,9 @@ const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 ///
 /// - The module handles I/O errors itself, so a truncated payload is an error and does not end the
 ///   server.
-/// - Only a signal from the module marks a key as changed, not opening it for writing.
-/// - A replica may load new data while it serves the old: policies, the data outside of keys, are
-///   staged (see `events`).
+/// - Opening a key for writing does not mark it as changed: the module signals changes.
+/// - A replica may load new data while it serves the old data: policies, the data outside of keys,
+///   are staged (see `events`).
 /// - A slot may migrate as a stream of commands (Valkey): a command on a limiter only needs its
 ///   key.
 pub fn declare_options(ctx: &Context) {
@@ -93,7 +93,8 @@ pub fn declare_options(ctx: &Context) {
     unsafe { api(raw::RedisModule_SetModuleOptions)(ctx.ctx, options as c_int) };
 }
 
-/// True if the server is Valkey, whose options added after the fork from Redis have other numbers.
+/// True if the server is Valkey. The options that it added after its fork from Redis have other
+/// numbers.
 fn is_valkey() -> bool {
     let mut function: *mut c_void = ptr::null_mut();
     // SAFETY: `GetApi` writes a function pointer to the address or leaves it alone;

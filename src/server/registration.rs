@@ -126,7 +126,7 @@ fn document(created: *mut raw::RedisModuleCommand, command: &Command, arity: c_i
     log_if_refused(status, &format!("documentation of {}", command.name.to_string_lossy()));
 }
 
-/// Logs that the server refused something; not if it lacks the function that would take it.
+/// Logs that the server refused something. `None`: the server lacks the function, which is not logged.
 fn log_if_refused(status: Option<c_int>, what: &str) {
     if status.is_some_and(|status| status != OK) {
         log::warning(&format!("the server does not take the {what}"));
@@ -140,8 +140,8 @@ static INFO_VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleComman
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 };
 
-/// Arguments in the server's form, with the end of the list. Pushes this list and those of their
-/// parts to `lists`, which must live until the server has read them.
+/// The arguments in the server's form, as a list that an empty entry ends. Pushes this list and the
+/// lists of the arguments' parts to `lists`, which must live until the server has read them.
 fn raw_args(
     params: &[Param],
     lists: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
@@ -166,7 +166,7 @@ fn raw_args(
     start
 }
 
-/// The specification of a command's keys, with the end of the list; empty if it has none.
+/// The specification of a command's keys, with the entry that ends the list; empty without keys.
 fn key_specs(command: &Command) -> Vec<raw::RedisModuleCommandKeySpec> {
     let flags = match command.key {
         KeyUse::None => return Vec::new(),

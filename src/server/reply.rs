@@ -1,5 +1,5 @@
-//! Replies. A compound reply first announces its number of elements: maps and rows count them; for
-//! other arrays the caller does.
+//! Replies. A compound reply first announces its number of elements. `map`, `row` and `list` count
+//! them; callers of `array` count them themselves.
 
 use std::ffi::c_long;
 

@@ -118,8 +118,8 @@ impl Setting {
         }
     }
 
-    /// Registers the setting, with its present value as the default, with a server that has module
-    /// configurations.
+    /// Registers the setting if the server has module configurations. The setting's present value
+    /// becomes its default.
     fn register(&'static self, ctx: &Context) -> Result<(), SettingError> {
         let data = ptr::from_ref(self).cast_mut().cast::<c_void>();
         let (ctx, name, flags, default) = (ctx.ctx, self.name.as_ptr(), self.flags, self.get());
@@ -174,8 +174,8 @@ pub enum SettingError {
     NotLoaded,
 }
 
-/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. `list` is a further name, which may be
-/// given several times; this returns its values.
+/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. `list` is one more name, which may be
+/// given several times. Returns the values of `list`.
 ///
 /// # Errors
 /// An unknown name, or a value that is missing or out of bounds.
@@ -210,7 +210,7 @@ pub fn apply<'a>(
 }
 
 /// Registers the settings with a server that has module configurations, and applies the lines of
-/// its configuration file. `on_change` hears of later changes.
+/// its configuration file. Later changes call `on_change`.
 ///
 /// # Errors
 /// If the server refuses a setting, or its file has a value out of bounds.
@@ -239,7 +239,7 @@ const unsafe fn setting<'a>(data: *mut c_void) -> &'a Setting {
 unsafe extern "C" fn get<T: TryFrom<i64> + Default>(_name: *const c_char, data: *mut c_void) -> T {
     // SAFETY: `register` gave this `data`.
     let setting = unsafe { setting(data) };
-    // After a panic too the server gets the value: CONFIG REWRITE would write any other.
+    // Returns the value even after a panic, because CONFIG REWRITE writes what this returns.
     let value = guarded(setting.get(), || setting.get());
     T::try_from(value).unwrap_or_default()
 }
@@ -257,8 +257,8 @@ unsafe extern "C" fn set<T: Into<i64>>(
     })
 }
 
-/// Called by the server after `CONFIG SET` has set all its values. If it fails, the server restores
-/// them and calls it again.
+/// The server calls this after `CONFIG SET` has set all its values. If this fails, the server restores
+/// the old values and calls it again.
 unsafe extern "C" fn apply_change(
     ctx: *mut raw::RedisModuleCtx,
     _data: *mut c_void,

@@ -72,7 +72,7 @@ fn list(words: &mut &[&str]) -> Vec<Param> {
     params
 }
 
-/// Takes a parameter or several alternatives. One without a word comes after the word before it.
+/// Takes a parameter or several alternatives. An alternative without a word has the word before it.
 fn choice(words: &mut &[&str]) -> Param {
     let mut by_word: Vec<Vec<Param>> = Vec::new();
     loop {
@@ -95,8 +95,8 @@ fn choice(words: &mut &[&str]) -> Param {
     whole(CHOICE, parts)
 }
 
-/// Takes a value, a word with its value, or a word alone: a value that repeats without its word is
-/// another parameter.
+/// Takes a value, a word with its value, or a word alone. If the value repeats without the word, the
+/// value is a parameter by itself.
 fn single(words: &mut &[&str]) -> Param {
     let is_value = |word: &str| word.starts_with(|first: char| first.is_ascii_lowercase());
     let Some((&word, rest)) = words.split_first() else { return Param::default() };
@@ -115,7 +115,7 @@ fn single(words: &mut &[&str]) -> Param {
     }
 }
 
-/// A choice or a group of several parameters; a single one stays itself.
+/// A choice or a group of several parameters. A single parameter stays unchanged.
 fn whole(kind: Kind, mut parts: Vec<Param>) -> Param {
     if parts.len() == 1 {
         return parts.pop().unwrap_or_default();

@@ -3,7 +3,7 @@
 //! ```text
 //!  let_wait  -> the client waits  -> answer        the module answers
 //!                                 -> H::unblocked  CLIENT UNBLOCK id
-//!                                 -> H::gone       it left, was killed, was unblocked with
+//!                                 -> H::gone       the client left, was killed or unblocked with
 //!                                                  an error, or the server became a replica
 //! ```
 //!
@@ -31,7 +31,7 @@ pub trait WhileWaiting {
     fn gone(id: ClientId);
 }
 
-/// Replies to a client that has waited. The server carries it as private data.
+/// Replies to a client that has waited. The server stores it as private data.
 type Answer = Box<dyn Fn(&Call<'_>) -> Result<(), CommandError>>;
 
 /// Identifies a client while it waits.
@@ -121,8 +121,8 @@ unsafe extern "C" fn unblocked<H: WhileWaiting>(
     }
 }
 
-/// Drops a client that the server is about to forget, because the function that should have dropped
-/// it panicked: its handle must not be used again.
+/// Drops a client after the function that should have dropped it panicked. The server is about to
+/// forget the client, so its handle must not be used again.
 fn let_go<H: WhileWaiting>(id: ClientId) {
     guarded((), || H::gone(id));
 }

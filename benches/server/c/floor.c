@@ -4,7 +4,7 @@
  * so in plain C, with as little as possible between the calls: no options, nothing saved, nothing counted but verdicts.
  *
  *     FLOOR.ADD key                       open the key, add one, reply
- *     FLOOR.ADDEX key                     as FLOOR.ADD, and the key expires, and the command is propagated
+ *     FLOOR.ADDEX key                     FLOOR.ADD that also sets an expiry and propagates the command
  *     FLOOR.GCRA key burst count period   a bucket, its numbers as in CL.THROTTLE
  *     FLOOR.LOG key (limit seconds){4} [at-us]
  *                                         a sliding log under four rules; a past time fills a log
@@ -13,10 +13,11 @@
  * The first four reply five integers, as RL.CHECK does: verdict (0 allowed, 1 limited), limit, remaining, wait_ms and
  * reset_ms. INFO floor counts the verdicts.
  *
- * Simple is not always correct here: commands are propagated as they came, so replicas decide again by their own clocks.
- * Nor is it always minimal: all commands but FLOOR.ADD set the expiry at every change, and the server reads each of the ten
- * words of FLOOR.LOG. A module that moves an expiry only when it must, or takes rules in fewer words, can be faster than
- * these. None can be faster than FLOOR.ADD, which does not even notify the clients that watch the key. */
+ * Simple is not always correct here: commands are propagated as they came, so replicas decide again by their own
+ * clocks. Nor is it always minimal: all commands but FLOOR.ADD set the expiry at every change, and the server reads
+ * each of the ten words of FLOOR.LOG. A module that moves an expiry only when it must, or takes rules in fewer words,
+ * can be faster than these. None can be faster than FLOOR.ADD, which does not even notify the clients that watch the
+ * key. */
 
 #include <assert.h>
 #include <stdint.h>
@@ -28,7 +29,7 @@
 #define RULES 4
 #define SECOND_US 1000000LL
 
-/* Small enough that nothing overflows: a bucket's interval is up to MOST seconds, and its burst up to MOST intervals. */
+/* Small enough that nothing overflows: a bucket's interval is up to MOST seconds, its burst up to MOST intervals. */
 #define MOST 1000000LL
 
 #define TTL_MS 60000
@@ -69,7 +70,7 @@ static int64_t whole_ms(int64_t us) {
     return (us + 999) / 1000;
 }
 
-/* Opens a key to change it, and makes it if it is missing. NULL: it has another type, and the error has been replied. */
+/* Opens a key to change it, and creates it if it is missing. NULL: it has another type; the error is replied. */
 static State *open_state(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey **key) {
     *key = RedisModule_OpenKey(ctx, name, REDISMODULE_READ | REDISMODULE_WRITE);
     if (RedisModule_ModuleTypeGetType(*key) == state_type) return RedisModule_ModuleTypeGetValue(*key);
@@ -174,8 +175,8 @@ static int64_t entry(const State *state, uint32_t index) {
     return state->ring[(state->first + index) & (state->capacity - 1)];
 }
 
-/* How many entries are not after a time. Starts from a guess for evenly spaced entries, as the measured logs have: then the
- * rest of the way is short, and fewer places of the ring are read than by bisection. */
+/* How many entries are not after a time. Starts from a guess for evenly spaced entries, which the measured logs have.
+ * From there the way is short, and reads fewer places of the ring than bisection. */
 static uint32_t count_until(const State *state, int64_t time_us) {
     if (!state->length || time_us < entry(state, 0)) return 0;
     const uint32_t last = state->length - 1;
@@ -354,7 +355,7 @@ static const struct {
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argv, (void)argc;
     if (RedisModule_Init(ctx, "floor", 1, REDISMODULE_APIVER_1) != REDISMODULE_OK) return REDISMODULE_ERR;
-    /* Without this option a key that was opened for a change counts as changed when it is closed, even after a denial. */
+    /* Without this option, a key opened for a change counts as changed when it is closed, even after a denial. */
     RedisModule_SetModuleOptions(ctx, REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
     RedisModuleTypeMethods methods = {
         .version = REDISMODULE_TYPE_METHOD_VERSION,

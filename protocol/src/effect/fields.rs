@@ -25,7 +25,7 @@ impl Field {
 }
 
 pub(super) const TIME: Field = Field::new("time", 0, MAX_TIME_US);
-/// The absolute expiry that Redis can take, in milliseconds.
+/// A key's absolute expiry in Unix milliseconds, up to the largest that Redis accepts.
 pub(super) const EXPIRY: Field = Field::new("expiry", 0, i64::MAX.unsigned_abs());
 /// The cost of a check, or the units that a refund gives back.
 pub(super) const UNITS: Field = Field::new("units", 0, MAX_UNITS as u64);

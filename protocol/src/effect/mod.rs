@@ -26,7 +26,7 @@
 //!
 //! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0 that its expiry
 //! stays. `units` is the cost of rules without `cost=`; a rule whose cost the request gave by
-//! name is written with that cost. `refund` is 1 if the charges come back when the hold lapses,
+//! name has that cost in its text. `refund` is 1 if the charges come back when the hold lapses,
 //! else 0. A hold or a pause lasts from the effect's time until its end. `keep` is how many checks
 //! the history keeps; the text of `META` follows only if `keep` is given. `bans` is the key's count
 //! of bans, if it has one. The server makes, sends and frees each argument separately, so word and
@@ -40,8 +40,8 @@
 //! must stop at it, not misread it.
 //!
 //! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word` and the numbers'
-//! ranges from `fields`, and property tests compare them: also over every command, with each number
-//! at its bounds.
+//! ranges from `fields`. Property tests read back what is written, for every command and with each
+//! number at its bounds.
 
 mod fields;
 mod read;
@@ -65,8 +65,8 @@ pub const VERSION: u64 = 1;
 /// The field of a head that holds the version.
 const VERSION_FIELD: &str = "v1";
 
-/// An effect. It does not hold the rules of a check or a refund, nor the costs of a settlement
-/// by name: the writer has their texts, the reader needs them parsed.
+/// An effect, without the rules of a check or a refund and without the costs of a settlement by
+/// name: the writer has these as texts, and the reader returns them parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect<'a> {
     /// The time of the decision, in Unix microseconds.
@@ -107,7 +107,7 @@ pub enum Action<'a> {
     },
     /// `RL.REFUND`, or `RL.THROTTLE` with a negative quantity.
     Refund {
-        /// Given back to each rule that comes with the effect, or to all states if none does.
+        /// How many units each rule that comes with the effect gets back; without rules, each state.
         units: u32,
     },
     /// `RL.RESET` dropped every state and every hold.
@@ -118,7 +118,7 @@ pub enum Action<'a> {
         kind: Standing,
         /// When it ends, in Unix microseconds; `None`: never.
         until_us: Option<u64>,
-        /// For a ban by a rule.
+        /// The terms of a ban; `None` if no rule caused the block.
         ban: Option<BanTerms>,
         /// Empty if none was given; for a ban, `rule` and the rule's name or text.
         reason: &'a [u8],
@@ -224,7 +224,7 @@ impl<'a> Action<'a> {
         Self::Set { kind, until_us, ban, reason }
     }
 
-    /// True if its command can be told by `AT` when it happened.
+    /// True if the action's time can come from `AT`.
     pub const fn takes_at(&self) -> bool {
         match self {
             Self::Check { .. }

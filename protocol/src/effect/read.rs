@@ -1,4 +1,4 @@
-//! Reading an effect; `mod.rs` describes them.
+//! Reads an effect; `mod.rs` describes its form.
 
 use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
 use super::{Action, BanTerms, Effect, Recorded, VERSION, VERSION_FIELD, Word};
@@ -10,9 +10,9 @@ use crate::parse::{Limits, NoPolicies, ParseError, Settled};
 use ratelimit_core::key::{BanCount, Expiry, HoldRequest, Meta, Standing, Verdict};
 use ratelimit_core::rule::{Excerpt, NamedCost, Rule, digits};
 
-/// What the error says was expected where an effect ends too early.
+/// What errors expect where an effect ends too early.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
-/// What the error says was expected in place of a superfluous field.
+/// What errors expect in place of a superfluous field.
 const NO_FIELD: &str = "the effect to end before it";
 
 /// Why an effect cannot be read.
@@ -43,12 +43,12 @@ fn words() -> String {
     format!("{} or {last}", others.join(", "))
 }
 
-/// Reads the arguments of an `RL.APPLY` after its key. Puts the rules of a check, at least one,
-/// or of a refund into `rules`, and a settlement's costs by name into `named`. Tests only the
-/// text: the primary has tested the effect against its settings.
+/// Reads the arguments of an `RL.APPLY` after its key. Puts the rules of a check (at least one) or of
+/// a refund into `rules`, and a settlement's costs by name into `named`. Tests only the text: the
+/// primary has tested the effect against its settings.
 ///
 /// # Errors
-/// Whatever is wrong first, from left to right.
+/// The first fault, from left to right.
 pub fn read<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     rules: &mut Vec<Rule>,

@@ -1,5 +1,4 @@
-//! The head of an effect: its version, time, expiry, word and numbers, which are
-//! one argument.
+//! Writes the head of an effect: its version, time, expiry, word and numbers, in one argument.
 //!
 //! ```text
 //! v1:1700000000000000:1700000060000:admit:1

@@ -1,5 +1,5 @@
-//! Runs every target on the inputs in its archive of fuzz/corpus: those with a name, which once failed,
-//! reach much of the code or are plain, and those that `make fuzz-keep` chose.
+//! Runs every target on the inputs in its archive of fuzz/corpus. Inputs with a name once failed, reach
+//! much of the code or are plain examples; `make fuzz-keep` chose the others.
 
 use std::fs;
 use std::panic::catch_unwind;

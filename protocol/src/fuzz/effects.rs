@@ -1,5 +1,5 @@
-//! Effects, one a line: what is read is written and read again as the same effect, and
-//! performing any of them leaves a sound limiter.
+//! Effects, one a line. An effect that was read can be written and read again, and performing it
+//! leaves a sound limiter.
 
 use super::{assert_printable, sound, words};
 use crate::effect::{Action, Effect, Head, read};
@@ -7,7 +7,7 @@ use crate::parse::Settled;
 use ratelimit_core::key::Limiter;
 use ratelimit_core::rule::{NamedCost, Rule};
 
-/// How many effects are performed, so that no input takes long.
+/// How many effects of an input are performed at most, so that no input takes long.
 const MOST: usize = 64;
 
 pub fn run(data: &[u8]) {
@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Tests that the effect is read as it is written.
+/// Writes the effect, and tests that it is read back.
 fn test_written(effect: &Effect<'_>, rules: &[Rule], named: &[NamedCost]) {
     let head = Head::of(effect);
     let texts = effect.action.texts().into_iter().flatten();

@@ -7,8 +7,9 @@ use ratelimit_core::testing::laws::holds::replica::stay_equal;
 use ratelimit_core::testing::laws::holds::returned::returns_once;
 use ratelimit_core::testing::laws::traffic::Clock;
 
-/// Replica and primary are saved and loaded after this many steps.
+/// After how many steps the replica loads what the primary saves.
 const RESYNC: usize = 3;
+/// After how many steps the primary loads what it saves.
 const RESTART: usize = 5;
 
 pub fn run(data: &[u8]) {

@@ -12,12 +12,12 @@
 //! ```
 //!
 //! The first three take text: spaces end arguments, and line feeds end effects. `payload` takes
-//! the bytes of a saved value, so a server's payload is an input as it is. In `parts` the first
-//! byte chooses the list. In the last two targets, bytes choose rules and calls.
+//! the bytes of a saved value, so a server's payload is an input without changes. In `parts` the
+//! first byte chooses the list. In the last two targets, bytes choose rules and calls.
 //!
 //! ```text
 //! sound        what must hold of every limiter
-//! traffic      bytes to the traffic of the laws
+//! traffic      turns bytes into traffic for the laws
 //! corpus       runs the inputs of fuzz/corpus as a unit test
 //! ```
 //!

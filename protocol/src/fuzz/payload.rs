@@ -7,8 +7,7 @@ use ratelimit_core::rule::{MAX_TIME_US, Rule};
 use ratelimit_core::testing::laws::holds::memory::Bytes;
 use ratelimit_core::testing::rules_of_line;
 
-/// Rules that find states of each algorithm, by their shapes and by the names in the seeds of
-/// the corpus.
+/// Rules that match states of each algorithm: by their shapes, or by the names that the corpus uses.
 const RULES: [&str; 4] = [
     "20/m window:100/m fixed:5/d bucket:10/s leaky:10/s",
     "5/h,count=all window:9/h,res=60 fixed:3/month bucket:5/m,refill=interval leaky:3/m,queue=0",
@@ -16,7 +15,7 @@ const RULES: [&str; 4] = [
     "window:7/m,name=free bucket:7/m,name=x leaky:7/m,name=y fixed:7/m,name=z slots:7,name=pool",
 ];
 
-/// How many bytes of memory each byte of a payload may cause, and how many any value may take.
+/// How many bytes of memory a value may take for each byte of its payload, and how many besides.
 const BYTES_A_BYTE: usize = 200;
 const BYTES_ANYWAY: usize = 1_000;
 

@@ -1,4 +1,4 @@
-//! Rule text: what is read is printed, and is read again as the same rule.
+//! Rule text: a rule that was read can be printed, and the printed text gives an equal rule.
 
 use super::assert_printable;
 use crate::parse::RuleCache;

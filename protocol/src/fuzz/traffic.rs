@@ -27,8 +27,8 @@ pub fn with_holds(bytes: Bytes<'_, '_>) -> Result<HoldTraffic> {
     holding(bytes, of_any_rules)
 }
 
-/// Traffic with holds under one set of rules that settle exactly: as if the check had cost that
-/// much.
+/// Traffic with holds under one set of rules that settle exactly: a settled hold leaves the state that
+/// a check at the settled cost leaves.
 pub fn settled_exactly(bytes: Bytes<'_, '_>, clock: Clock) -> Result<HoldTraffic> {
     holding(bytes, |bytes| {
         let exact = |bytes: Bytes<'_, '_>| Ok(made_exact(&rule(bytes, &SETTLED_EXACTLY)?));
@@ -185,7 +185,7 @@ fn name_of(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a name")
 }
 
-/// A number of one of these ranges.
+/// A number in one of these ranges.
 fn one_of<T: Int>(bytes: Bytes<'_, '_>, ranges: &[RangeInclusive<T>]) -> Result<T> {
     let range = bytes.choose(ranges)?.clone();
     bytes.int_in_range(range)
@@ -195,7 +195,7 @@ fn one_in(bytes: Bytes<'_, '_>, number: u8) -> Result<bool> {
     Ok(bytes.int_in_range(1..=number)? == number)
 }
 
-/// A value, in one of `number` cases.
+/// A value in one of `number` cases, otherwise `None`.
 fn maybe<'b, T>(
     bytes: &mut Unstructured<'b>,
     number: u8,

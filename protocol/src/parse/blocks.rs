@@ -4,9 +4,9 @@ use super::cursor::Cursor;
 use super::error::Parsed;
 use super::options::COUNT;
 
-/// The most keys that one call examines, which takes the server a few
-/// milliseconds. It is also the default, so that one call sees all of a small
-/// database.
+/// How many keys one call examines at most, which takes the server a few
+/// milliseconds. It is also the default, so that one call examines all of a
+/// small database.
 const MAX_EXAMINED: u64 = 4_096;
 
 /// An `RL.BLOCKS`. Only the server interprets the cursor and the pattern.

@@ -1,7 +1,7 @@
 //! What a check costs its rules.
 //!
 //! ```text
-//! COST n           the default cost, of rules that nothing else gives a cost
+//! COST n           the default cost: of each rule that has no other cost
 //! COST a..b        a range for the default cost: the check grants as much of it as passes
 //! COST name=n      the cost of the rules with this name
 //! ```
@@ -14,18 +14,18 @@ use super::error::{ParseError, Parsed, RuleArgError};
 use super::options::units;
 use ratelimit_core::rule::{Excerpt, Kind, Name, NamedCost, Rule, split};
 
-/// What the error says was expected as the value of a `COST` that may be a range.
+/// What errors expect as the value of a `COST` that may be a range.
 const COST_OR_RANGE: &str = "an integer 0..1000000000, a range such as 1..100 or name=integer";
-/// What the error says was expected as the value of another `COST`.
+/// What errors expect as the value of any other `COST`.
 const COST: &str = "an integer 0..1000000000 or name=integer";
-/// What the error says was expected in place of a wrong range of costs.
+/// What errors expect in place of a wrong range of costs.
 const A_RANGE: &str = "a range a..b with 1 <= a <= b <= 1000000000";
 
 /// The `COST`s of a request while they are read.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
     pub default: Option<u32>,
-    /// The most to grant, if the default cost is a range.
+    /// The largest cost to grant, if the default cost is a range.
     pub up_to: Option<u32>,
     pub named: Vec<NamedCost>,
 }
@@ -131,7 +131,7 @@ impl DefaultCost {
         }
     }
 
-    /// Tests that the log rules of one key cost the same, and that no `slots` rule is there unless
+    /// Tests that the log rules of one key cost the same, and that there is no `slots` rule unless
     /// `may_have_slots`.
     #[inline(always)]
     pub(super) fn test(self, rules: &[Rule], may_have_slots: bool) -> Parsed<()> {

@@ -52,8 +52,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// Takes an integer that the command requires.
     ///
     /// # Errors
-    /// [`ParseError::Arity`] if no argument is left, [`ParseError::Value`] if it
-    /// is no integer within bounds.
+    /// [`ParseError::Arity`] if no argument is left, [`ParseError::Value`] if the
+    /// argument is no integer within bounds.
     #[inline]
     pub fn integer<T: TryFrom<u64>>(
         &mut self,
@@ -67,7 +67,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     ///
     /// # Errors
     /// [`ParseError::Missing`] if no argument is left, [`ParseError::Value`] if
-    /// it is no integer within bounds.
+    /// the argument is no integer within bounds.
     pub fn value<T: TryFrom<u64>>(
         &mut self,
         option: &'static str,
@@ -90,7 +90,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 }
 
-/// Tests that a command without arguments was given none.
+/// Tests that a call of a command without arguments has none.
 pub fn no_arguments<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Parsed<()> {
     if args.next().is_some() { Err(ParseError::Arity) } else { Ok(()) }
 }

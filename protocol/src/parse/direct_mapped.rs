@@ -19,9 +19,8 @@ impl<K, V> Default for DirectMapped<K, V> {
 }
 
 impl<K, V> DirectMapped<K, V> {
-    /// The value of the key that `is_key` recognizes: the cached one, or the one that `make`
-    /// returns with its key, which is cached. `numbers` differ between most keys; they choose the
-    /// slot.
+    /// Returns the cached value of the key that `is_key` recognizes. Without one, caches the key and
+    /// the value that `make` returns. `numbers` choose the slot; they differ between most keys.
     ///
     /// # Errors
     /// The error of `make`, which changes nothing.
@@ -65,7 +64,7 @@ fn insert<K, V, E>(
 
 #[inline]
 fn slot_of(numbers: impl IntoIterator<Item = u64>) -> usize {
-    /// 2^64 by the golden ratio, as in Fibonacci hashing (Knuth, TAOCP 6.4).
+    /// 2^64 divided by the golden ratio, as in Fibonacci hashing (Knuth, TAOCP 6.4).
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, number: u64| (hash.rotate_left(5) ^ number).wrapping_mul(ODD);
     let hash = numbers.into_iter().fold(0, mix) >> 32;

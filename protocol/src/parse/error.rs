@@ -1,5 +1,5 @@
-//! What can be wrong with arguments: what was given and what was expected, in
-//! one printable line.
+//! Errors in arguments. Each says what was given and what was expected, in one
+//! printable line.
 
 use super::limits::MAX_FLOW;
 use ratelimit_core::key::MAX_ID;
@@ -7,7 +7,7 @@ use ratelimit_core::rule::{Excerpt, Name, Rule, RuleError};
 use std::borrow::Cow;
 use thiserror::Error;
 
-/// A request, or a part of it, or why the arguments are not one.
+/// A request or a part of it, or the error in the arguments.
 pub type Parsed<T> = Result<T, ParseError>;
 
 /// Why arguments are not a request. The text follows `ERR ` in the reply.
@@ -17,10 +17,10 @@ pub enum ParseError {
     /// Too few or too many arguments; the reply adds the command's usage.
     #[error("wrong number of arguments")]
     Arity,
-    /// An argument that may not stand there.
+    /// An argument in a wrong place.
     #[error("unexpected {given}, expected {expected}")]
     Unexpected { given: Excerpt, expected: &'static str },
-    /// An option is given twice, or two options of which one may be given.
+    /// An option is given twice, or two options exclude each other.
     #[error("{option} is given twice, expected once")]
     Repeated { option: &'static str },
     /// The arguments end where something must follow an option or an id.
@@ -86,7 +86,7 @@ pub enum ParseError {
     /// The number of groups of rules, which `NEXT` separates, is neither 1 nor the number of keys.
     #[error("{groups} groups of rules, expected one for all keys or one a key (numkeys is {keys})")]
     Groups { groups: usize, keys: usize },
-    /// An argument, or the rule of the policy that it names, cannot be used here.
+    /// A rule, or a rule of the policy that an argument names, cannot be used here.
     #[error("rule {rule}: {error}")]
     Rule { rule: Excerpt, error: RuleArgError },
 }
@@ -101,7 +101,7 @@ pub enum RuleArgError {
     /// A policy names a policy where only rules may stand.
     #[error("a policy may not name another")]
     PolicyInPolicy,
-    /// It is the first rule or policy too many.
+    /// With this rule or policy, there are too many rules.
     #[error("too many rules, expected at most {max} (ratelimit.max-rules)")]
     TooMany { max: usize },
     /// A log rule has a greater limit than
@@ -141,7 +141,7 @@ impl RuleArgError {
 }
 
 impl ParseError {
-    /// An argument in the place of what was expected.
+    /// An argument that is not what was expected.
     #[cold]
     pub(crate) fn unexpected(given: &[u8], expected: &'static str) -> Self {
         Self::Unexpected { given: Excerpt::new(given), expected }
@@ -153,7 +153,7 @@ impl ParseError {
         Self::Missing { after, what: what.into() }
     }
 
-    /// An argument for an option or a position that expected something else.
+    /// A wrong value of an option, or of a positional argument.
     #[cold]
     pub(crate) fn value(
         what: &'static str,

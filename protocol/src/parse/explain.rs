@@ -7,7 +7,7 @@ use super::resolver::RuleResolver;
 use super::rules::{A_RULE, require_rule, take_rules};
 use ratelimit_core::rule::Rule;
 
-/// The rules of an `RL.EXPLAIN`, which one check must be able to have.
+/// The rules of an `RL.EXPLAIN`. One check must be able to have all of them.
 pub fn explain<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,

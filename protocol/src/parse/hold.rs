@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_ends_its_time_after_the_check() {
+    fn a_hold_lasts_from_the_time_of_its_check() {
         let (option, _) = read("r EX 2 REFUND").unwrap();
         let request = HoldRequest { id: b"r", end_us: 2_000_005, refund: true };
         assert_eq!(option.at(5), request);

@@ -6,23 +6,23 @@ pub const MAX_FLOW: usize = 64;
 /// The settings that bound requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most rules of one key in a request.
+    /// How many rules of one key a request may have.
     pub max_rules: usize,
-    /// The most entries of a key's log, and so the largest limit of a `log` rule.
+    /// How many entries a key's log may have, and so how large the limit of a `log` rule may be.
     pub max_log_entries: u64,
     /// Whether two rules of one key may have one identity. A check refuses such rules.
     pub same_identity: bool,
     /// Whether a request may give the time.
     pub allow_at: bool,
-    /// How many bytes of a `META` are kept, and the most bytes of a `REASON`.
+    /// How many bytes of a `META` are kept, and how many a `REASON` may have.
     pub max_meta: usize,
     /// How many entries a key's history keeps; 0: a `META` is ignored.
     pub log_entries: u64,
 }
 
 impl Limits {
-    /// Allows everything that the parsers can read: the primary has tested it against its own
-    /// settings, or it was saved under earlier ones.
+    /// Allows everything that the parsers can read: for texts that a primary has tested against its
+    /// own settings, or that were saved under earlier settings.
     pub const ANY: Self = Self {
         max_rules: usize::MAX,
         max_log_entries: ratelimit_core::rule::MAX_UNITS as u64,

@@ -1,7 +1,7 @@
 //! `RL.MCHECK`: one check of several keys.
 //!
-//! One group of rules for all keys, or one group per key, in the order of the keys. A group for all
-//! keys that asks for their plans is read again for each.
+//! The rules are one group for all keys, or one group per key, in the order of the keys. If one group
+//! for all keys asks for their plans, it is read again for each key.
 
 use super::check::{CheckRequest, expected, options_with};
 use super::costs::give_costs;
@@ -24,18 +24,19 @@ pub struct MCheckRequest<'a> {
     pub keys: usize,
     /// The options, which apply to every key.
     pub check: CheckRequest<'a>,
-    /// Which key the check passes through; `None`: through all of them.
+    /// How to choose the one key that is charged; `None`: every key must admit the check.
     pub any: Option<Any>,
-    /// One for all keys, or one per key in their order. Keys with plans of their own have one each.
+    /// One group for all keys, or one per key in their order. If a group for all keys asks for their
+    /// plans, each key has a group.
     pub groups: Vec<Group>,
 }
 
-/// Which of the keys that admit a check it passes through.
+/// Which of the keys that admit a check is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Any {
-    /// The first.
+    /// The first key.
     First,
-    /// The first of those that have the most left afterwards.
+    /// The key with the most left afterwards; of several, the first.
     Most,
 }
 
@@ -114,7 +115,7 @@ pub fn mcheck<'a>(
 }
 
 const MCHECK: &str = "COST, META, HOLD, AT, FULL, ANY or a rule such as 20/1m";
-/// What the error says was expected after a `NEXT`.
+/// What errors expect after a `NEXT`.
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
 fn require_different(keys: &mut [Option<&[u8]>]) -> Parsed<()> {

@@ -63,7 +63,7 @@ pub use throttle::{Bucket, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
 pub use wait::{WaitRequest, wait};
 
-/// Arguments for the tests of this module, and what they are read as.
+/// Arguments for the tests of this module, and the texts of the rules that were read.
 #[cfg(test)]
 mod test_lines {
     use super::Limits;

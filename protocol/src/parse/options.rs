@@ -12,7 +12,7 @@ pub(super) const COUNT: RangeInclusive<u64> = 1..=1_000_000_000;
 /// How many items `RL.LOG` and `RL.TOP` show without a `COUNT`.
 pub(super) const DEFAULT_COUNT: usize = 10;
 
-/// Reads an option's value; an error if it was given before.
+/// Reads an option's value; an error if the option was given before.
 pub(super) fn once<T>(
     value: &mut Option<T>,
     option: &'static str,

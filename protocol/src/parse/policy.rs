@@ -4,8 +4,8 @@
 //! name=rule[;rule ...]     in an argument of loadmodule, and in saved policies
 //! ```
 //!
-//! A name is 1 to 32 of `A-Z a-z 0-9 _ . -`. A `@name` stands for its rules,
-//! which are looked up, not parsed.
+//! A name is 1 to 32 of `A-Z a-z 0-9 _ . -`. `@name` stands for the policy's
+//! rules, which are looked up, not parsed.
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed, RuleArgError};
@@ -14,10 +14,10 @@ use super::resolver::RuleResolver;
 use super::rules::{A_RULE, require_rule, take_rules};
 use ratelimit_core::rule::{Name, Rule, looks_like_rule, split};
 
-/// The most rules of a policy, whatever the settings.
+/// How many rules a policy may have, whatever the settings.
 pub const MOST_RULES: usize = 1_000;
 
-/// Resolves the rules of a policy, which may not name another.
+/// Resolves the rules of a policy. They may not name another policy.
 #[derive(Clone, Copy, Debug)]
 struct WithinPolicy;
 
@@ -70,7 +70,7 @@ pub fn policy<'a>(
     if args.peek().is_some() { Err(ParseError::Arity) } else { Ok(request) }
 }
 
-/// The policy that one argument writes, `name=rule[;rule ...]`.
+/// Reads a policy from one argument, `name=rule[;rule ...]`.
 pub fn written_policy(text: &[u8], limits: &Limits, rules: &mut Vec<Rule>) -> Parsed<Name> {
     let (name_text, list) = split(text, b'=').unwrap_or((text, b""));
     let name = name(name_text)?;

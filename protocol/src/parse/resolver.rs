@@ -1,11 +1,11 @@
-//! What a request's arguments stand for: the rules of policies, and rule texts.
+//! Finds the rules that a request's arguments stand for: names of policies, and texts of rules.
 
 use super::direct_mapped::DirectMapped;
 use super::error::RuleArgError;
 use ratelimit_core::rule::{Rule, RuleError, looks_like_rule};
 use std::slice;
 
-/// What the rules of a request are found in.
+/// Finds the rules of a request.
 pub trait RuleResolver {
     /// The rules of a policy.
     ///
@@ -21,7 +21,7 @@ pub trait RuleResolver {
         self.policy(default)
     }
 
-    /// What comes next is for the key with this index, and for this time; `None`: the server's.
+    /// The next arguments are for the key with this index, at this time; `None`: the server's time.
     fn of_key(&mut self, _index: usize, _at_us: Option<u64>) {}
 
     /// Whether the request has named a policy.
@@ -59,8 +59,8 @@ impl RuleResolver for NoPolicies {
     }
 }
 
-/// A cache of rules by their text. A text has one reading, so an entry is never
-/// out of date.
+/// A cache of rules by their text. A text always gives the same rule, so an entry
+/// is never out of date.
 #[derive(Debug, Default)]
 pub struct RuleCache {
     rules: DirectMapped<Text, Rule>,
@@ -78,7 +78,7 @@ pub(crate) fn add_rule(
         false => Err(None),
     };
     let read = match cache.filter(|_| text.len() <= Text::MAX) {
-        // `push` would copy it twice.
+        // `push` would copy the rule twice.
         Some(RuleCache { rules: cache }) => cache
             .get_or_try_insert(
                 numbers(text),
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Few enough texts that they repeat, and more than the cache has slots.
+    /// Texts so few that they repeat, but more than the cache has slots.
     fn texts() -> impl Strategy<Value = Vec<String>> {
         let text = prop_oneof![
             (0..9u32, "[smhd]").prop_map(|(limit, unit)| format!("{limit}/{unit}")),

@@ -21,14 +21,14 @@ pub struct SettleRequest<'a> {
     pub at_us: Option<u64>,
 }
 
-/// How a hold is settled. The costs by name are kept beside it.
+/// How a hold is settled. The costs by name are separate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// All charges stand.
     AsCharged,
     /// All charges come back.
     Refund,
-    /// Charges are corrected; `default` replaces those that took the default cost.
+    /// Charges are corrected. `default` replaces each charge at the default cost.
     Costs {
         /// 0 ..= [`MAX_UNITS`](ratelimit_core::rule::MAX_UNITS); `None`: those charges stand.
         default: Option<u32>,
@@ -63,7 +63,7 @@ pub fn settle<'a>(
     Ok(SettleRequest { id, settled, named, at_us })
 }
 
-/// The arguments of a settlement after its id that settle the hold: all but `AT` and the time.
+/// The arguments of a settlement after its id, for its effect: without `AT` and the time.
 pub fn without_at<'a, T: Copy>(
     mut args: impl Iterator<Item = T>,
     bytes: impl Fn(T) -> &'a [u8],
@@ -120,7 +120,7 @@ impl Options {
         (settled, self.costs.named)
     }
 
-    /// What the error says was expected after these options.
+    /// What errors expect after these options.
     const fn expected(&self) -> &'static str {
         match (self.refund, self.costs.is_empty()) {
             (Some(()), _) => "AT",

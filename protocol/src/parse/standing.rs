@@ -19,7 +19,7 @@ pub enum Ends {
 }
 
 impl Ends {
-    /// When it ends if the command runs at `now_us`, Unix microseconds; `None`: never.
+    /// The end for a command that runs at `now_us`, in Unix microseconds; `None`: never.
     ///
     /// # Errors
     /// [`ParseError::EndPassed`]
@@ -77,12 +77,12 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 }
 
-/// What errors call the options of which one may be given.
+/// What errors call the options for the end, of which one may be given.
 const ENDS: &str = "the end (EX, PX, EXAT, PXAT or FOR)";
 
 type ToEnd = fn(u64) -> Ends;
 
-/// The options that take a number, each with its unit and with what the number says.
+/// The options that take a number, each with the number's unit and meaning.
 const NUMBERS: [(&str, u64, ToEnd); 4] = [
     ("EX", SECOND_US, Ends::In),
     ("PX", MS_US, Ends::In),

@@ -1,4 +1,4 @@
-//! `RL.SYNC`: what a service that others use too, the upstream, says remains.
+//! `RL.SYNC`: the units that remain, as an upstream says. The upstream is a service that others use too.
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed, RuleArgError};
@@ -11,7 +11,7 @@ use ratelimit_core::rule::{Kind, Rule};
 /// An `RL.SYNC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncRequest {
-    /// At most what an untouched state of the rule has.
+    /// The units that remain: at most what an unused state of the rule has.
     pub remaining: u32,
     /// The time of the sync, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
     /// `None`: the server's time.

@@ -13,9 +13,9 @@ use super::options::{UNITS, units};
 use ratelimit_core::rule::{MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit};
 use std::ops::RangeInclusive;
 
-/// The capacity minus one.
+/// The bounds of `max_burst`, which is the capacity minus one.
 const MAX_BURST: RangeInclusive<u64> = 0..=MAX_UNITS as u64 - 1;
-/// Up to 366 days.
+/// The bounds of the period: up to 366 days.
 const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
 
 /// The arguments of an `RL.THROTTLE`.
@@ -23,8 +23,8 @@ const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
 pub struct ThrottleRequest {
     /// Which rule decides.
     pub bucket: Bucket,
-    /// At most [`MAX_UNITS`] units to take, if the bucket holds as many, or, below 0, to give back, up
-    /// to what it lacks. 1 if none was given.
+    /// How many units to take, or below 0, how many to give back: at most [`MAX_UNITS`]. 1 if no
+    /// quantity was given.
     pub quantity: i32,
 }
 

@@ -7,9 +7,9 @@ use super::options::{COUNT, DEFAULT_COUNT};
 /// An `RL.TOP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopRequest {
-    /// The most keys to show.
+    /// How many keys to show at most.
     pub count: usize,
-    /// Forget the counts after the reply.
+    /// Whether to forget the counts after the reply.
     pub reset: bool,
 }
 

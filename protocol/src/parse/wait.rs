@@ -8,7 +8,7 @@ use super::resolver::RuleResolver;
 use ratelimit_core::rule::Rule;
 use std::ops::RangeInclusive;
 
-/// An hour.
+/// At most an hour.
 const WAIT_MS: RangeInclusive<u64> = 0..=3_600_000;
 
 /// An `RL.WAIT`.
@@ -16,7 +16,7 @@ const WAIT_MS: RangeInclusive<u64> = 0..=3_600_000;
 pub struct WaitRequest<'a> {
     /// How long the client waits at most.
     pub ms: u64,
-    /// The name of its flow, 1 ..= [`MAX_FLOW`] bytes; empty if none is given.
+    /// The name of the client's flow, 1 ..= [`MAX_FLOW`] bytes; empty if none is given.
     pub flow: &'a [u8],
     /// The flow's weight, 1 ..= 1000.
     pub weight: u16,

@@ -10,7 +10,7 @@
 //! cells   0  2  0  1  0  0  2 ...    8k counts of the keys without a counter, by hash
 //!
 //! c is denied                   c and f swap ranks, c counts 5
-//! y, without a counter, too     its cell had 1, now has 2, and y gets no counter
+//! y is denied, has no counter   its cell had 1, now has 2, and y gets no counter
 //! y is denied once more         y evicts x, whose cell gets x's count of 2;
 //!                               y counts 3: this denial, and the 2 it may have had
 //! ```
@@ -21,13 +21,13 @@
 //! counters keep them longer.
 //!
 //! An incremented counter moves only past its equals: it swaps ranks with the first of them.
-//! Slots do not move, so a swap writes two slot numbers and looks nothing up. The first equal
-//! is known at once if it is the counter itself, as for frequent keys, or if it is where the
-//! last increment ended, as when new keys take over the smallest counters one by one. Otherwise
-//! a binary search finds it. So a denial costs one hash and one lookup, two more if a key gets
-//! a counter, and sometimes a search of `log k` steps, however many keys there are. Once all
-//! counters are taken, a new key takes over the smallest one: the count stays as the `error` of
-//! the new key, and slot and buffer are reused, so only a longer name allocates.
+//! Slots do not move, so a swap writes two slot numbers and looks nothing up. Often the first
+//! equal is known: it is the counter itself (frequent keys), or it follows the last incremented
+//! counter (new keys that take over the smallest counters one by one). Otherwise a binary search
+//! finds it. So a denial costs one hash and one lookup, two more lookups if a key gets a counter,
+//! and sometimes a search of `log k` steps, however many keys there are. Once all counters are
+//! taken, a new key takes over the smallest one: the count stays as the `error` of the new key.
+//! The new key reuses slot and buffer, so only a longer name allocates.
 //!
 //! # Long names
 //!
@@ -38,8 +38,8 @@
 //!
 //! # Decay
 //!
-//! Every half-life, counts are halved, and counters that reach 0 are dropped; after a pause,
-//! several halvings are done at once. A halving is one pass over counters and cells: a few
+//! Every half-life, counts are halved, and counters that reach 0 are dropped. After a time without
+//! calls, several halvings are done at once. A halving is one pass over counters and cells: a few
 //! microseconds every ten minutes with the default of 128 counters.
 //!
 //! # Bounds of the error
@@ -72,19 +72,19 @@
 //!   fraction of a denial by which `f` may exceed `floor(f)`.
 //! - Errors: `floor(c/2) - ceil(e/2) <= (c - e)/2` keeps 2. What rounding adds to an error is
 //!   halved each time, and 1/2 + 1/4 + ... < 1: hence the `+ 1` in 3.
-//! - Dropped counters: the smallest counter has fallen to 0, so all cells have too. While a
-//!   counter is free, no key without one has a whole denial left, so the key that takes it has
-//!   no error.
+//! - Dropped counters: the smallest counter has fallen to 0, so all cells have fallen to 0 too.
+//!   While a counter is free, no key without a counter has a whole denial left, so the key that
+//!   takes the free one has no error.
 //!
-//! Resizing replaces the cells by new ones, which start from `missed`, the most denials that
-//! any key without a counter may have had. With fewer counters the smallest are dropped, and
-//! nothing else changes. With more, 1 and 2 hold, but a key that takes a free counter also
+//! Resizing replaces the cells by new ones, which start from `missed`. This is how many denials
+//! any key without a counter may have had at most. With fewer counters the smallest are dropped,
+//! and nothing else changes. With more, 1 and 2 hold, but a key that takes a free counter also
 //! starts from `missed`, so 3 and 4 return only as halvings bring `missed` to 0.
 //!
 //! # Rejected
 //!
 //! - Count-Min with a heap: its error bound holds only with some probability, a denial
-//!   increments a number in several rows, and the heap must hold the keys anyway.
+//!   increments one number in each of several rows, and the heap must hold the keys anyway.
 //! - `HeavyKeeper`, as in TOPK: often closer, but it forgets by chance, so a count can be too low
 //!   by an unknown amount. Here `count - error` is certain.
 //! - Weights that grow with time, instead of halving: then an increment can move a counter past
@@ -101,7 +101,7 @@ use std::hash::BuildHasher;
 /// The time in which the weight of a denial halves.
 pub const HALF_LIFE_US: u64 = 10 * 60 * 1_000_000;
 
-/// The most bytes of a name that are kept.
+/// How many bytes of a name are kept at most.
 pub const KEPT_BYTES: usize = 256;
 
 /// How many cells there are for each counter.
@@ -120,13 +120,13 @@ pub struct Top {
     hashing: RandomState,
     /// A guess for the rank of the first equal: the rank after the last increment.
     hint: usize,
-    /// The most counters there may be.
+    /// How many counters there may be.
     capacity: usize,
-    /// The most denials that a key may have had before it takes a free counter. No counter
+    /// How many denials a key may have had at most before it takes a free counter. No counter
     /// is smaller.
     missed: u64,
-    /// By hash, the most denials that keys without a counter may have had. At least `missed`,
-    /// and exactly that while a counter is free; at most the smallest counter.
+    /// By hash: how many denials a key without a counter may have had at most. A cell is between
+    /// `missed` and the smallest counter; while a counter is free, it equals `missed`.
     cells: Vec<u64>,
     /// The time up to which halvings are done.
     halved_us: u64,
@@ -155,17 +155,17 @@ struct Slot {
 /// A key that is denied often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// The first [`KEPT_BYTES`] of its name.
+    /// The first [`KEPT_BYTES`] of the key's name.
     pub key: &'a [u8],
-    /// The length of the whole name, in bytes, and its hash.
+    /// The length of the whole name, in bytes.
     pub len: usize,
     /// The 64-bit hash of the whole name.
     pub hash: u64,
     /// Its denials, halved each half-life. Overestimates by at most `error`.
     pub count: u64,
-    /// The most by which `count` can be too high.
+    /// By how much `count` can be too high at most.
     pub error: u64,
-    /// When it got its counter. Earlier denials have decayed, or are part of `error`.
+    /// When the key got its counter. Earlier denials have decayed, or are part of `error`.
     pub since_us: u64,
 }
 
@@ -182,8 +182,8 @@ impl<'a> Entry<'a> {
 }
 
 impl Top {
-    /// Changes the most counters there may be, keeps the largest, and frees the memory of the
-    /// others.
+    /// Sets how many counters there may be. Keeps the largest counters, and frees the memory of
+    /// the others.
     #[inline]
     pub fn resize(&mut self, counters: usize) {
         if counters != self.capacity {
@@ -291,7 +291,7 @@ impl Top {
         slot
     }
 
-    /// Evicts the key of the smallest counter, whose slot is returned.
+    /// Evicts the key of the smallest counter, and returns the counter's slot.
     fn evict_smallest(&mut self) -> Option<usize> {
         let &RankedCount { count, slot: at } = self.order.last()?;
         let slot = self.slots.get_mut(at)?;
@@ -309,8 +309,8 @@ impl Top {
         self.index.insert_unique(hash, slot, |&slot| hash_of(&self.slots, slot));
     }
 
-    /// Adds one to a counter. It swaps ranks with the first of its equals, and so becomes the
-    /// last of the counters that have one more.
+    /// Adds one to a counter. The counter swaps ranks with the first of its equals, and so becomes
+    /// the last of the counters with the new count.
     fn increment(&mut self, slot: usize) {
         let Some(rank) = self.slots.get(slot).map(|slot| slot.rank) else { return };
         let Some(count) = self.order.get(rank).map(|counter| counter.count) else { return };
@@ -383,7 +383,7 @@ impl Top {
         self.keep(self.order.partition_point(|counter| counter.count > 0));
     }
 
-    /// Drops all but this many of the largest counters, and sorts their slots by rank.
+    /// Keeps this number of the largest counters, drops the others, and sorts the slots by rank.
     fn keep(&mut self, counters: usize) {
         let Some(largest) = self.order.get(counters) else { return };
         self.missed = self.missed.max(largest.count);

@@ -81,7 +81,7 @@ impl Pair {
         }
     }
 
-    /// Checks bounds 3 and 4 as well, which do not hold after resizing.
+    /// Also checks bounds 3 and 4, which do not hold after resizing.
     fn check_all(&mut self) {
         self.check();
         let all = self.naive.all;
@@ -125,7 +125,7 @@ fn found(top: &Top, key: &[u8]) -> Option<usize> {
     top.find(key, top.hashing.hash_one(key))
 }
 
-/// The most denials that a key without a counter may have had.
+/// How many denials a key without a counter may have had at most.
 fn missed(top: &mut Top, key: &[u8]) -> u64 {
     let hash = top.hashing.hash_one(key);
     *top.cell(hash).unwrap()
@@ -294,7 +294,7 @@ fn keys_in_turn_never_exceed_their_denials() {
         pair.deny(&[n % 5]);
         pair.check_all();
     }
-    // The key without a counter never has more than those with one.
+    // The key without a counter never has more denials than the keys with one.
     assert_eq!(counts(&pair.top), [20, 20, 20, 20]);
 }
 

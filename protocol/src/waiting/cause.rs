@@ -5,14 +5,14 @@ use ratelimit_core::rule::{Identity, Rule};
 /// Why clients in line may pass.
 #[derive(Clone, Copy, Debug)]
 pub enum Cause<'a> {
-    /// A check consumed, so that no rule with the text of one of these admits more than before.
+    /// A check consumed. A rule with the text of one of its rules admits no more than before.
     Consumed {
         /// The rules of the check.
         rules: &'a [Rule],
-        /// The id of the hold that it took.
+        /// The id of the hold that the check took.
         hold: Option<&'a [u8]>,
     },
-    /// These states got something back, or will earlier.
+    /// These states got something back, or will get it back earlier.
     Returned(&'a [Identity]),
     /// Anything else.
     Changed,

@@ -7,11 +7,11 @@ use ratelimit_core::rule::{Identity, identities};
 /// The denial of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// Milliseconds until it may pass, if its key does not change before.
+    /// Milliseconds until the request may pass, unless its key changes before.
     pub wait_ms: u64,
-    /// Milliseconds until fewer rules may deny it.
+    /// Milliseconds until fewer rules may deny the request.
     pub again_ms: u64,
-    /// The [`identities`] of the rules that deny it; none if all requests are denied.
+    /// The [`identities`] of the rules that deny the request; empty while its key is paused.
     pub by: Box<[Identity]>,
 }
 
@@ -26,7 +26,7 @@ impl Denial {
         let pause = key.and_then(|key| key.pause_at(check.now_us));
         let ends = check.denials(decisions).map(|(_, decision)| decision.wait_ms);
         let ends = ends.chain(pause.map(|pause| pause.left_ms(check.now_us)));
-        // The key has other rules after its plan.
+        // Other rules may decide after the key's plan ends.
         let plan = key.and_then(|key| key.plan_at(check.now_us));
         let ends = ends.chain(plan.map(|plan| plan.left_ms(check.now_us)));
         let again_ms = ends.filter_map(|ms| u64::try_from(ms).ok()).min().unwrap_or(wait_ms);

@@ -1,5 +1,5 @@
-//! What denies the heads of a line, until when, and whom that keeps back: no head passes another
-//! that is denied only by rules that both have.
+//! What denies the heads of a line, until when, and which later heads a denial keeps back: a head does
+//! not pass an earlier head if it has all rules that deny the earlier one.
 
 use super::rules::{Entry, Rules};
 use super::turn::Turn;
@@ -18,7 +18,7 @@ pub struct DenyingRules {
 }
 
 impl DenyingRules {
-    /// These of a head's rules, the rarest of which has the least `count`.
+    /// The rules `by` of a head that has `rules`. `count` says how many heads have a rule.
     pub fn new(by: &[Identity], rules: &Rules, count: impl Fn(&Identity) -> usize) -> Self {
         let reads_log = |rule| rules.get(rule).is_some_and(Entry::reads_log);
         Self {
@@ -41,7 +41,7 @@ pub struct LastDenial {
     pub by: DenyingRules,
     /// When the head may pass if nothing happens.
     pub pass_us: u64,
-    /// When its wait is over: fewer rules may deny it then.
+    /// When the head's wait is over: fewer rules may deny it then.
     pub again_us: u64,
 }
 
@@ -50,10 +50,10 @@ pub struct LastDenial {
 pub struct Denials {
     denied: BTreeMap<Turn, LastDenial>,
     by_state: BTreeSet<(Identity, Turn)>,
-    /// When the waits end that have not ended.
+    /// The ends of the waits that are not over.
     ends: BTreeSet<(u64, Turn)>,
-    /// The denials in effect, which keep others back: sets of rules, each with the turns of the
-    /// heads that exactly these deny.
+    /// The denials in effect, which keep later heads back. Each set of denying rules has the turns
+    /// of the heads that it denies.
     in_effect: BTreeMap<DenyingRules, BTreeSet<Turn>>,
 }
 
@@ -63,7 +63,7 @@ impl Denials {
         self.denied.get(&turn)
     }
 
-    /// A head is denied.
+    /// Notes that a head is denied.
     pub fn add(&mut self, turn: Turn, denied: LastDenial) {
         self.forget(turn);
         self.by_state.extend(denied.by.states().map(|state| (state, turn)));
@@ -72,7 +72,7 @@ impl Denials {
         self.denied.insert(turn, denied);
     }
 
-    /// The last denial of a head stands until then at least, and is in effect again.
+    /// Prolongs the last denial of a head until `until_us`, and puts it into effect again.
     pub fn stands(&mut self, turn: Turn, until_us: u64) -> Option<&DenyingRules> {
         let denied = self.denied.get_mut(&turn)?;
         self.ends.remove(&(denied.again_us, turn));
@@ -83,7 +83,7 @@ impl Denials {
         Some(&denied.by)
     }
 
-    /// The last denial of a head is no longer in effect. Returns false if it was not denied.
+    /// Takes the last denial of a head out of effect. Returns false if the head was not denied.
     pub fn lose_effect(&mut self, turn: Turn) -> bool {
         let Some(LastDenial { by, .. }) = self.denied.get(&turn) else { return false };
         if let Some(turns) = self.in_effect.get_mut(by) {
@@ -121,7 +121,7 @@ impl Denials {
         self.by_state.range(all_turns(state)).map(|&(_, turn)| turn)
     }
 
-    /// Whether the head of an earlier turn is denied, and only by rules that are among these.
+    /// Whether an earlier head is denied only by rules that are among these.
     pub fn keep_back(&self, rules: &Rules, turn: Turn) -> bool {
         let found_by = |key: Option<Identity>| {
             let from = DenyingRules { key, rules: Arc::default(), reads_log: false };
@@ -145,7 +145,7 @@ fn take_effect(
     }
 }
 
-/// The entries of one key in a set by keys and turns.
+/// The range of one key in a set of keys and turns.
 pub fn all_turns<K: Copy>(key: K) -> RangeInclusive<(K, Turn)> {
     (key, Turn::FIRST)..=(key, Turn::END)
 }

@@ -64,7 +64,7 @@ impl Flows {
         self.flows.get_mut(flow)?.waiters.get_mut(&ticket)
     }
 
-    /// Appends a client to its flow. Returns the flow, and its turn if it is the head.
+    /// Appends a client to its flow. Returns the flow, and the client's turn if it is the head.
     pub fn join(
         &mut self,
         ticket: Ticket,
@@ -88,8 +88,9 @@ impl Flows {
         (flow, turn)
     }
 
-    /// Removes a client. If it was a head that is admitted, at this cost, the turn of its flow
-    /// passes on. Returns the turn of the next head if it was a head.
+    /// Removes a client. `admitted` is its cost if it is admitted: if the client was a head, the start
+    /// of its flow grows by it. Returns the client, and the turn of the flow's next head if the client
+    /// was the head.
     pub fn leave(
         &mut self,
         flow: &Arc<Flow>,
@@ -118,14 +119,14 @@ impl Flows {
         Some((waiter, None))
     }
 
-    /// The first client of a flow becomes its head.
+    /// Makes the first client of a flow its head.
     fn enter(&mut self, flow: &Arc<Flow>) -> Option<Turn> {
         let turn = self.head_of(flow)?;
         self.heads.insert(turn, Arc::clone(flow));
         Some(turn)
     }
 
-    /// The start of a flow that comes.
+    /// The start of a flow that joins the line.
     fn start_of_newcomer(&self, flow: &Flow, weight: u16) -> Start {
         let present = self.presents.get(&flow.priority);
         let next = self

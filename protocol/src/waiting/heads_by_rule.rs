@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 struct Heads {
     number: usize,
-    /// The text of their rules, if it has been the same for all.
+    /// The hash of their rules' text, unless these rules have had several texts.
     text: Option<u64>,
 }
 
@@ -16,7 +16,7 @@ struct Heads {
 #[derive(Debug, Default)]
 pub struct HeadsByRule {
     heads: BTreeMap<Identity, Heads>,
-    /// How many log rules they have.
+    /// How many log rules the heads have.
     logs: usize,
 }
 
@@ -26,7 +26,7 @@ impl HeadsByRule {
         self.heads.get(rule).map_or(0, |heads| heads.number)
     }
 
-    /// Counts the rules of a head, or stops counting them.
+    /// Adds `heads` to the number of each rule: 1 for a new head, -1 for a head that leaves.
     pub fn count(&mut self, rules: &Rules, heads: isize) {
         for rule in rules.iter() {
             if rule.reads_log() {
@@ -42,7 +42,7 @@ impl HeadsByRule {
         }
     }
 
-    /// The states that heads read by rules with other texts than these.
+    /// The states of these rules that heads read by rules with other texts.
     pub fn states_of_other_texts(&self, rules: &[Rule]) -> Vec<Identity> {
         let (mut states, mut reads, mut logs) = (Vec::new(), false, 0_usize);
         for rule in rules {

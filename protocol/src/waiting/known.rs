@@ -1,16 +1,17 @@
-//! What the tries of a wake have shown, so that no later one has to show it again.
+//! What the tries of a wake have shown, so that no later try has to show it again.
 
 use super::rules::Entry;
 use ratelimit_core::rule::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many rules and states are known at most. A line that always has something due forgets none.
+/// How many rules and states are known at most. While a line has something due, it does not call
+/// `forget`.
 const MOST: usize = 4_096;
 
 /// What has changed, and what rules have denied, since all heads that may pass were tried.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// By the state and the text of a rule, the least cost that it denies, and until when.
+    /// For the state and the text of a rule: the least cost that the rule denies, and until when.
     denied: BTreeMap<(Identity, u64), (u32, u64)>,
     /// The states that got something back.
     returned: BTreeSet<Identity>,
@@ -19,7 +20,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// A state got something back.
+    /// Notes that a state got something back.
     pub fn note_return(&mut self, state: Identity) {
         self.returned.insert(state);
         if self.returned.len() > MOST {
@@ -32,13 +33,13 @@ impl Known {
         }
     }
 
-    /// Any rule may admit.
+    /// Notes that any rule may admit.
     pub fn note_change(&mut self) {
         self.changed = true;
         self.denied.clear();
     }
 
-    /// A rule denies a cost until then.
+    /// Notes that a rule denies a cost until `until_us`.
     pub fn note_denial(&mut self, rule: &Entry, cost: u32, until_us: u64, now_us: u64) {
         if self.denied.len() >= MOST {
             self.denied.clear();
@@ -60,7 +61,7 @@ impl Known {
         self.changed || self.returned.contains(&rule.state)
     }
 
-    /// All heads that may pass are tried.
+    /// Forgets everything, because all heads that may pass have been tried.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
@@ -83,6 +84,6 @@ mod tests {
             known.note_return(rules_of_line(&format!("bucket:9/s,name=r{n}"))[0].state());
             assert!(known.denied.len() <= MOST && known.returned.len() <= MOST);
         }
-        assert!(known.changed, "what was forgotten may admit");
+        assert!(known.changed, "a forgotten rule may admit");
     }
 }

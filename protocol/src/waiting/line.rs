@@ -11,13 +11,14 @@
 //!             +-- denied   tried, and denied since
 //! ```
 //!
-//! A cause wakes heads. They are tried in the order of their turns, and those that another cause
-//! wakes meanwhile are tried after them, so no rate of changes keeps a head from its try. A new
-//! head of a flow is due at once.
+//! A cause wakes heads, which are tried in the order of their turns. Heads that another cause wakes
+//! meanwhile are tried after them. So each head is tried, however often the key changes. A new head
+//! of a flow is due at once.
 //!
-//! A head that is denied keeps back the due heads after it that have all rules that deny it. These
-//! stay due, and are looked at again when it leaves or is tried again. A head whose rules are known
-//! to deny it is not tried: its denial stands. A step looks at one head, so its time is bounded.
+//! A denied head keeps back the due heads after it that have all rules which deny it. The heads that
+//! it keeps back stay due, and are looked at again when the denied head leaves or is tried again. If
+//! the rules of a head are known to deny it, it is not tried: its denial stands. A step looks at one
+//! head, so the time of a step is bounded.
 
 use super::cause::Cause;
 use super::denials::{Denials, DenyingRules, LastDenial, all_turns};
@@ -40,7 +41,7 @@ pub enum Due {
     Read(Ticket),
     /// A waiter's deadline has come, and it must leave.
     Deadline(Ticket),
-    /// Ask again, after other work if that waits: not all that is due has been looked at.
+    /// Ask again, after any other work: the line has not looked at everything that is due.
     More,
 }
 
@@ -50,26 +51,26 @@ pub struct Line {
     /// Heads by the holds that they ask for.
     holds: BTreeSet<(HoldId, Turn)>,
     heads_by_rule: HeadsByRule,
-    /// Those of the heads that are not due are in effect.
+    /// The last denials of the heads. A denial is in effect if its head is not due.
     denials: Denials,
     due: BTreeSet<Turn>,
     /// The due heads before this turn are kept back.
     next: Turn,
-    /// The last turn of this wake. A flow that is served comes later with its next head, so no
-    /// admissions keep a wake from its end.
+    /// The last turn of this wake. The next head of a served flow has a later turn, so a wake ends
+    /// however many heads are admitted.
     last: Turn,
-    /// Whether another step is due because the last one was not the end.
+    /// Whether another step is due because the last step found something.
     steps: bool,
     woken: BTreeSet<Turn>,
     /// States that have woken all heads that they deny.
     told: BTreeSet<Identity>,
-    /// What the tries since the line last had nothing due have shown, and the heads that were denied
-    /// before and have been woken since.
+    /// What the tries have shown since the line last had nothing due.
     known: Known,
+    /// The heads that were denied before, and have been woken since the line last had nothing due.
     recalled: BTreeSet<Turn>,
-    /// How many changes of everything it has seen.
+    /// How many changes of everything the line has seen.
     seen: u64,
-    /// Counts when the rules of its clients may have changed.
+    /// Grows when the rules of its clients may have changed.
     generation: u64,
     /// Whether the rules of a client depend on the key's plan.
     by_plan: bool,
@@ -91,15 +92,16 @@ impl Line {
         self.flows.len() < flows || self.flows.contains(flow)
     }
 
-    /// When the client in front of a client of this flow may pass: the head of the flow if it was
-    /// denied, or else the first head.
+    /// When the client in front of a client of this flow may pass. That is the head of the flow if it
+    /// was denied, otherwise the first head of the line.
     pub fn front_passes_us(&self, flow: &Flow, now_us: u64) -> u64 {
         let own = self.flows.head_of(flow).and_then(|turn| self.denials.of(turn));
         let front = own.or_else(|| self.denials.of(self.flows.heads().next()?));
         front.filter(|denied| denied.again_us > now_us).map_or(now_us, |denied| denied.pass_us)
     }
 
-    /// When the next step is due: as early as planned if a head is due, or else when a wait ends.
+    /// When the next step is due: if a head is due, now or at an earlier planned time; otherwise when
+    /// the first wait ends.
     pub fn next_us(&self, now_us: u64) -> Option<u64> {
         if self.steps || self.has_due() {
             return Some(self.planned_us.unwrap_or(now_us).min(now_us));
@@ -125,8 +127,8 @@ impl Line {
         flow
     }
 
-    /// Removes a client, and returns its rules. If it was admitted, at this cost, the turn of its
-    /// flow passes on.
+    /// Removes a client, and returns its rules. `admitted` is its cost if it was admitted: then the
+    /// turn of its flow passes on.
     pub fn leave(
         &mut self,
         flow: &Arc<Flow>,
@@ -143,8 +145,8 @@ impl Line {
         Some(waiter.rules)
     }
 
-    /// What is due next, or more steps if this one began a wake or passed a head that is not to be
-    /// tried. Takes a bounded time: it looks at one head at most.
+    /// Returns what is due next, or [`Due::More`] if this step began a wake or passed over a head.
+    /// Takes a bounded time, because it looks at one head at most.
     pub fn step(&mut self, now_us: u64) -> Option<Due> {
         let due = self.step_of_wake(now_us);
         self.steps = due.is_some();
@@ -177,11 +179,11 @@ impl Line {
         Some(Due::More)
     }
 
-    /// Makes the heads due that were woken meanwhile. Returns false if none is to be tried.
+    /// Makes the woken heads due. Returns false if no head is to be tried.
     fn begin_wake(&mut self) -> bool {
         if !self.has_due() {
-            // A head that is still kept back must be tried once nothing keeps it back: why it was
-            // woken is forgotten here.
+            // This forgets why heads were woken. So a woken head that is still kept back loses its
+            // denial, and is tried once nothing keeps it back.
             for turn in std::mem::take(&mut self.recalled) {
                 if self.due.contains(&turn) {
                     self.denials.forget(turn);
@@ -202,8 +204,9 @@ impl Line {
         true
     }
 
-    /// Until when the last denial of a head stands at least: each rule that denied it either is
-    /// known to deny as small a cost, or nothing has happened that could make it admit.
+    /// Until when the last denial of a head stands at least; `None` if the head must be tried. Each rule
+    /// that denied it must be known to deny its cost. Before `again_us` one such rule suffices, if
+    /// nothing has happened that lets the others admit.
     fn stands_until(&self, turn: Turn, waiter: &Client, now_us: u64) -> Option<u64> {
         let LastDenial { by, again_us, .. } = self.denials.of(turn)?;
         let waits = *again_us > now_us;
@@ -220,7 +223,7 @@ impl Line {
         until_us.map(|until_us| if waits { until_us.min(*again_us) } else { until_us })
     }
 
-    /// Notes that the rules `by` deny a client, if it is the head of its flow. It may pass at
+    /// Notes that the rules `by` deny a client, if it is the head of its flow. The client may pass at
     /// `pass_us`, and is tried again at `again_us`.
     pub fn deny(
         &mut self,
@@ -247,7 +250,7 @@ impl Line {
         self.denials.add(turn, LastDenial { by: denying, pass_us, again_us });
     }
 
-    /// Something changed the key.
+    /// Notes what changed the key, and wakes heads.
     pub fn change(&mut self, cause: Cause<'_>) {
         match cause {
             Cause::Consumed { rules, hold } => self.consumed(rules, hold.map(HoldId::of)),
@@ -261,14 +264,14 @@ impl Line {
         }
     }
 
-    /// A check consumed. That lets only a rule of another text admit more: the state may have been
-    /// reshaped or trimmed for the rule that consumed.
+    /// Notes that a check consumed. Only a rule with another text can admit more than before: the check
+    /// may have reshaped or trimmed the state for its own rule.
     fn consumed(&mut self, rules: &[Rule], hold: Option<HoldId>) {
         for state in self.heads_by_rule.states_of_other_texts(rules) {
             self.returned(state);
         }
         if let Some(hold) = hold {
-            // Their requests repeat the hold now, whatever denied them.
+            // The requests of these heads now repeat the hold, whatever denied them before.
             for &(_, turn) in self.holds.range(all_turns(hold)) {
                 self.denials.forget(turn);
                 self.woken.insert(turn);
@@ -276,7 +279,7 @@ impl Line {
         }
     }
 
-    /// A state got something back.
+    /// Notes that a state got something back.
     fn returned(&mut self, state: Identity) {
         if state != Identity::LOG && self.heads_by_rule.heads(&state) == 0 {
             return;
@@ -293,7 +296,7 @@ impl Line {
         self.woken.extend(self.flows.heads().filter(|turn| !self.due.contains(turn)));
     }
 
-    /// Wakes all heads, whose rules are to be read again.
+    /// Wakes all heads, and marks their rules to be read again.
     fn renew(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.heads_by_rule = HeadsByRule::default();
@@ -313,13 +316,13 @@ impl Line {
         }
     }
 
-    /// Whether these are the rules that it knows of a client.
+    /// Whether these are the rules that the line has for a client.
     pub fn has_rules(&self, flow: &Flow, ticket: Ticket, rules: &Rules) -> bool {
         let turn = self.flows.turn_of(flow, ticket);
         turn.and_then(|turn| self.flows.head(turn)).is_some_and(|waiter| *waiter.rules == *rules)
     }
 
-    /// The rules of a client as they are now. Returns those that it had.
+    /// Replaces the rules of a client by those that it has now. Returns its earlier rules.
     pub fn read(&mut self, flow: &Flow, ticket: Ticket, rules: Arc<Rules>) -> Arc<Rules> {
         let Some(waiter) = self.flows.waiter_mut(flow, ticket) else { return rules };
         waiter.generation = self.generation;
@@ -343,7 +346,7 @@ impl Line {
         self.is_open_at(turn, current.map(|waiter| &*waiter.rules))
     }
 
-    /// Whether a newcomer of these rules may be decided.
+    /// Whether a newcomer with these rules may be decided.
     pub fn is_open_to_newcomer(
         &self,
         flow: &Flow,
@@ -355,7 +358,7 @@ impl Line {
         !self.flows.contains(flow) && self.is_open_at(turn, Some(rules))
     }
 
-    /// Whether a request of these rules may be decided at this turn.
+    /// Whether a request with these rules may be decided at this turn.
     fn is_open_at(&self, turn: Turn, rules: Option<&Rules>) -> bool {
         let untried = || {
             let due = self.due.range(self.next.min(turn)..turn).next();
@@ -365,7 +368,7 @@ impl Line {
         self.flows.heads().next().is_none_or(|first| first >= turn) || !untried() && !is_kept_back()
     }
 
-    /// A client became the head of its flow.
+    /// Notes that a client became the head of its flow.
     fn enter(&mut self, turn: Turn) {
         self.due.insert(turn);
         self.next = turn.min(self.next);
@@ -374,7 +377,7 @@ impl Line {
         self.count(turn, 1);
     }
 
-    /// A head leaves, and those that it kept back are looked at again.
+    /// Notes that a head leaves. The heads that it kept back are looked at again.
     fn exit(&mut self, turn: Turn) {
         self.denials.forget(turn);
         self.due.remove(&turn);
@@ -387,8 +390,8 @@ impl Line {
         self.count(turn, -1);
     }
 
-    /// Counts the rules of a head, or stops counting them. Rules of an earlier
-    /// generation are not counted.
+    /// Adds `heads`, 1 or -1, to the counts of a head's rules. Rules of an earlier generation are not
+    /// counted.
     fn count(&mut self, turn: Turn, heads: isize) {
         let waiter = self.flows.head(turn);
         let waiter = waiter.filter(|waiter| waiter.generation == self.generation);
@@ -398,7 +401,8 @@ impl Line {
     }
 }
 
-/// These states deny a head, so they must wake it when one of them gets something back.
+/// Lets these states wake heads again: they deny a head, which must be woken when one of them gets
+/// something back.
 fn forget_told(told: &mut BTreeSet<Identity>, denying: &DenyingRules) {
     for state in denying.states() {
         told.remove(&state);

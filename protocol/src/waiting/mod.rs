@@ -8,10 +8,10 @@
 //!  deadline         <---------+
 //! ```
 //!
-//! Only the head of a flow is tried: a later client never overtakes it, however small its request.
-//! Between flows their turns decide (`turn.rs`), and some may pass others (`line.rs`). A head is due
-//! when the wait that its last denial announced is over, when something happens to its key that may
-//! let it pass (`cause.rs`), and when it becomes the head of its flow.
+//! Only the head of a flow is tried: a later client of the flow never overtakes it, however small its
+//! request. Between flows, turns decide (`turn.rs`), and some heads may pass others (`line.rs`). A head
+//! is due when the wait that its last denial announced is over, when something happens to its key that
+//! may let it pass (`cause.rs`), and when it becomes the head of its flow.
 //!
 //! One ordered set holds every instant at which something is due. So one timer, set for the
 //! earliest, serves all lines, and nothing happens in between. Lines take turns, head by head, and a
@@ -26,11 +26,11 @@
 //! rules          its rules, as far as a line needs them
 //! cause          what changed a key
 //! denial         why a request is denied
-//! denials        what denies heads, until when, and whom that keeps back
+//! denials        what denies heads, until when, and which later heads that keeps back
 //! heads_by_rule  how many heads a rule has
 //! known          what tries have shown about rules
 //! turn           the order of flows
-//! present        where a flow that comes begins
+//! present        where a flow that joins a line begins
 //! flows          the flows of a line, and the order of their heads
 //! line           the clients that wait for one key, and which heads to try
 //! shared         rules that several clients have
@@ -69,12 +69,12 @@ pub struct Place {
     pub db: i32,
 }
 
-/// How many lines are told of a change of everything before the next try.
+/// How many lines see a change of everything before the next try.
 const MOST_RENEWED: usize = 4;
-/// How many heads are passed before the caller may do something else.
+/// How many steps without a result one call takes before it returns to its caller.
 const MOST_STEPS: usize = 4;
 
-/// What happens at an instant. At one time tries come before deadlines.
+/// What happens at an instant. At one time, steps come before deadlines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Instant {
     /// The next step of a line.
@@ -85,11 +85,11 @@ enum Instant {
 /// How many waiters fit, and how large they may be together.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// The most waiters of all keys together.
+    /// How many waiters all keys together may have.
     pub waiters: usize,
-    /// The most flows of a line.
+    /// How many flows a line may have.
     pub flows: usize,
-    /// The most bytes that the arguments and the rules of all waiters may take.
+    /// How many bytes the arguments and the rules of all waiters may take.
     pub bytes: usize,
 }
 
@@ -109,13 +109,13 @@ pub struct Queues<W> {
     waiters: BTreeMap<Ticket, Queued<W>>,
     instants: BTreeSet<(u64, Instant)>,
     rules: SharedRules,
-    /// The bytes that the arguments of all waiters take.
+    /// How many bytes the arguments of all waiters take.
     bytes: usize,
     arrivals: u64,
-    /// Counts changes of everything, and how many of them the lines have seen.
+    /// How many changes of everything there were, and how many of them the lines have seen.
     generation: u64,
     seen: u64,
-    /// From this place on, lines may not have seen the last one.
+    /// From this place on, lines may not have seen the last change of everything.
     stale_from: Option<Arc<Place>>,
     /// The latest time that a caller gave. A wake is planned for this time.
     now_us: u64,
@@ -154,8 +154,8 @@ impl<W> Queues<W> {
         self.waiting() < room.waiters && bytes <= room.bytes && has_flow
     }
 
-    /// `None` if a newcomer may be decided at once. Otherwise a client in front of it may pass at
-    /// this time.
+    /// `None` if a newcomer may be decided at once, otherwise the time at which a client in front of it
+    /// may pass.
     pub fn in_front(&mut self, place: &Place, request: &Request, now_us: u64) -> Option<u64> {
         self.wake(now_us);
         self.catch_up(place);
@@ -165,7 +165,8 @@ impl<W> Queues<W> {
         (!is_open).then(|| line.front_passes_us(flow, self.now_us))
     }
 
-    /// `None` if this waiter may be decided. Otherwise a client in front of it may pass at this time.
+    /// `None` if this waiter may be decided, otherwise the time at which a client in front of it may
+    /// pass.
     pub fn behind(&mut self, ticket: Ticket) -> Option<u64> {
         let place = Arc::clone(&self.waiters.get(&ticket)?.place);
         self.catch_up(&place);
@@ -203,7 +204,7 @@ impl<W> Queues<W> {
         ticket
     }
 
-    /// Removes a waiter, wherever in its line it is: at this cost if it is admitted.
+    /// Removes a waiter from any place in its line. `admitted` is its cost if it is admitted.
     pub fn leave(&mut self, ticket: Ticket, admitted: Option<u32>) -> Option<W> {
         let waiter = self.waiters.remove(&ticket)?;
         self.bytes = self.bytes.saturating_sub(waiter.bytes);
@@ -223,7 +224,7 @@ impl<W> Queues<W> {
         Some(waiter.value)
     }
 
-    /// A waiter is denied. Only the head of a flow is tried again.
+    /// Notes that a waiter is denied. Only the head of a flow is tried again.
     #[expect(clippy::needless_pass_by_value, reason = "a denial is used once")]
     pub fn deny(&mut self, ticket: Ticket, denial: Denial, now_us: u64) {
         let Some(waiter) = self.waiters.get(&ticket) else { return };
@@ -235,7 +236,7 @@ impl<W> Queues<W> {
         plan(&mut self.instants, &waiter.place, line, self.now_us);
     }
 
-    /// The key of this name changed in any database.
+    /// Notes that the key of this name changed, in any database.
     pub fn key_changed(&mut self, key: &[u8], cause: Cause<'_>) {
         let from = Place { key: key.into(), db: i32::MIN };
         let of_key = self.lines.range_mut(from..).take_while(|(place, _)| *place.key == *key);
@@ -245,7 +246,7 @@ impl<W> Queues<W> {
         }
     }
 
-    /// Any key or policy may have changed, so all heads may pass, by rules that are read again.
+    /// Notes that any key or policy may have changed: all rules are read again, and all heads may pass.
     pub fn everything_changed(&mut self) {
         self.generation = self.generation.wrapping_add(1);
     }
@@ -266,7 +267,7 @@ impl<W> Queues<W> {
         self.stale_from = stale.next().map(|(place, _)| Arc::clone(place));
     }
 
-    /// Wakes the heads of a line for whom time or a change of everything is a cause.
+    /// Wakes the heads of a line that may pass because time has passed or everything has changed.
     fn catch_up(&mut self, place: &Place) {
         let of_place = self.lines.range_mut::<Place, _>(place..=place).next();
         if let Some((place, line)) = of_place {
@@ -282,7 +283,7 @@ impl<W> Queues<W> {
         line.is_some_and(|(line, waiter)| line.has_rules(&waiter.flow, ticket, rules))
     }
 
-    /// The rules of a waiter as they are now.
+    /// Replaces the rules of a waiter by those that it has now.
     pub fn read(&mut self, ticket: Ticket, rules: Rules) {
         let rules = self.rules.share(rules);
         let waiter = self.waiters.get(&ticket);
@@ -323,7 +324,8 @@ impl<W> Queues<W> {
         Some(Due::More)
     }
 
-    /// The next step of a line. The one after a try is due now, so other lines come before it.
+    /// Takes the next step of a line. If that gives something to do, plans the following step for now,
+    /// so that other lines come before it.
     fn step(&mut self, place: &Arc<Place>) -> Option<Due> {
         let line = self.lines.get_mut(place)?;
         line.catch_up(self.seen, self.now_us);
@@ -341,7 +343,7 @@ impl<W> Queues<W> {
     }
 }
 
-/// Plans the next step of a line, if one is due at any time.
+/// Plans the next step of a line, if it has one.
 fn plan(instants: &mut BTreeSet<(u64, Instant)>, place: &Arc<Place>, line: &mut Line, now_us: u64) {
     let next_us = line.next_us(now_us);
     if next_us != line.planned_us {

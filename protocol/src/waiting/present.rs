@@ -1,4 +1,4 @@
-//! Where a flow that comes begins among the flows of its priority.
+//! Where a flow that joins a line begins among the flows of its priority.
 
 use super::request::{Flow, hash_of};
 use super::turn::Start;
@@ -8,7 +8,7 @@ const REMEMBERED: usize = 128;
 
 #[derive(Debug, Default)]
 pub struct Present {
-    /// The start of the flow that was served last.
+    /// The latest start of a flow that was served.
     pub start: Start,
     /// Flows that left with a later start: their hashes and starts.
     left: Vec<(u64, Start)>,
@@ -17,10 +17,10 @@ pub struct Present {
 }
 
 impl Present {
-    /// The start of a flow that comes, if that of the next in line is `next`. A flow that returns
-    /// keeps its start. Otherwise clients that leave and return after each answer would starve
-    /// those that stay. A forgotten flow is not recognised, so an unknown flow may begin one unit
-    /// late.
+    /// The start of a flow that joins the line, if `next` is the start of the next flow in line. A
+    /// flow that returns keeps its start. Otherwise clients that leave and return after each answer
+    /// would starve those that stay. Forgotten flows are not recognised, so any unknown flow may
+    /// begin one unit late.
     pub fn start_of(&self, flow: &Flow, weight: u16, next: Start) -> Start {
         let present = self.start.max(next);
         let hash = hash_of(flow);
@@ -29,13 +29,13 @@ impl Present {
         own.map_or_else(guess, |&(_, start)| start).max(present)
     }
 
-    /// A flow with this start is served. Returns what its start grows from.
+    /// Notes that a flow with this start is served. Returns the value from which its start grows.
     pub fn serve(&mut self, start: Start) -> Start {
         self.start = self.start.max(start);
         self.start
     }
 
-    /// A flow has left.
+    /// Notes that a flow has left.
     pub fn leave(&mut self, flow: &Flow, start: Start) {
         let (present, hash) = (self.start, hash_of(flow));
         self.left.retain(|&(of, start)| of != hash && start > present);

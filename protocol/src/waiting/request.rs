@@ -26,9 +26,9 @@ pub struct Request {
     pub weight: u16,
     /// Its rules.
     pub rules: Rules,
-    /// Whether they depend on the key's plan.
+    /// Whether the rules depend on the key's plan.
     pub by_plan: bool,
-    /// The cost of the rules without their own: the least one if it is a range.
+    /// The cost of the rules that give none: the least cost if it is a range.
     pub cost: u32,
     /// The hold that it asks for.
     pub hold: Option<HoldId>,
@@ -55,7 +55,7 @@ impl HoldId {
     }
 }
 
-/// Equal for equal values.
+/// A hash, equal for equal values.
 pub(super) fn hash_of(value: impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }

@@ -3,7 +3,7 @@
 use ratelimit_core::rule::{Identity, Kind, Rule};
 use std::hash::DefaultHasher;
 
-/// Equal for rules that admit and deny a cost alike.
+/// A hash, equal for rules that admit and deny a cost alike.
 pub fn hash_of_limit(rule: &Rule) -> u64 {
     rule.hash_of_limit(DefaultHasher::new())
 }
@@ -49,7 +49,7 @@ impl Rules {
         Self(entries.into())
     }
 
-    /// The bytes that they take.
+    /// How many bytes the rules take.
     pub const fn bytes(&self) -> usize {
         size_of_val(&*self.0)
     }
@@ -58,7 +58,7 @@ impl Rules {
         self.0.iter()
     }
 
-    /// Whether rules of all these identities, which are sorted, are among them.
+    /// Whether each of these identities, which are sorted, has a rule.
     pub(super) fn contain_all(&self, identities: &[Identity]) -> bool {
         let mut entries = self.0.iter();
         identities.iter().all(|identity| {

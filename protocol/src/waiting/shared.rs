@@ -1,4 +1,4 @@
-//! Rules that several clients have: they take memory once.
+//! Shares equal rules between clients, so that they take memory once.
 
 use super::rules::Rules;
 use std::collections::BTreeSet;
@@ -18,17 +18,17 @@ impl SharedRules {
         self.rules.len()
     }
 
-    /// The bytes that all rules take.
+    /// How many bytes all rules take.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The bytes that these rules would take in addition.
+    /// How many more bytes these rules would take.
     pub fn bytes_of(&self, rules: &Rules) -> usize {
         if self.rules.contains(rules) { 0 } else { rules.bytes() }
     }
 
-    /// The rules of all clients that have equal ones.
+    /// Returns these rules as all clients with equal rules share them.
     pub fn share(&mut self, rules: Rules) -> Arc<Rules> {
         if let Some(shared) = self.rules.get(&rules) {
             return Arc::clone(shared);

@@ -1,29 +1,29 @@
 //! In which order the flows of a line are served: start-time fair queueing.
 //!
-//! Each flow has a start, the units that it was admitted divided by its weight. Of one priority
-//! the flow with the least start is served next, and its start grows by `cost / weight`. So while
-//! two flows have clients in line, their admitted units over weight differ by at most one largest
-//! request of each over its weight.
+//! Each flow has a start: its admitted units, divided by its weight. Among the flows of one priority,
+//! the flow with the least start is served next, and its start grows by `cost / weight`. So while two
+//! flows have clients in line, their values of `units / weight` differ by at most the sum of their
+//! values of `largest cost / weight`.
 //!
 //! Source: Goyal, Vin, Cheng, *Start-Time Fair Queueing*, SIGCOMM 1996.
 
 use super::request::Ticket;
 use std::cmp::Reverse;
 
-/// Units over weight, in fractions of 2^-64, rounded up.
+/// Units divided by weight, as a multiple of 2^-64, rounded up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Start(u128);
 
 impl Start {
-    /// The start after a request of this cost. A request without a cost counts as one unit, or
-    /// its flow would always be next.
+    /// The start after a request of this cost. A request of cost 0 counts as one unit; otherwise its
+    /// flow would always be next.
     pub fn after(self, cost: u32, weight: u16) -> Self {
         let units = u128::from(cost.max(1)) << 64;
         Self(self.0.saturating_add(units.div_ceil(u128::from(weight.max(1)))))
     }
 
-    /// What is compared: 2^-20 of a unit. Equal fractions may have been rounded differently, by
-    /// 2^-64 for each request, and must compare as equal.
+    /// The value to compare, a multiple of 2^-20. Each request may round a start up by 2^-64, so starts
+    /// that should be equal can differ slightly, and must compare as equal.
     const fn rounded(self) -> u128 {
         self.0 >> 44
     }

@@ -1,5 +1,5 @@
-//! An append-only file: a snapshot, then effects, each with its length. A crash leaves any number of
-//! the bytes behind the last sync.
+//! An append-only file: a snapshot, then effects, each with its length. After a crash, any number of
+//! the bytes after the last sync are left.
 
 use fastrand::Rng;
 
@@ -17,7 +17,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A rewritten file of this state after this effect.
+    /// A rewritten file: the state `base` after effect `at`.
     pub fn rewritten(base: Snapshot, at: usize) -> Self {
         Self { base, base_at: at, synced_at: at, ..Self::default() }
     }
@@ -35,7 +35,7 @@ impl Disk {
         (self.synced, self.synced_at) = (self.bytes.len(), at);
     }
 
-    /// Cuts the file off at any byte behind the last sync, and loads it. Returns the keys and the
+    /// Cuts the file off at any byte after the last sync, and loads it. Returns the keys and the
     /// number of the last effect that they have.
     pub fn recover(&self, rng: &mut Rng) -> (Keyspace, usize) {
         let mut left = &self.bytes[..rng.usize(self.synced..=self.bytes.len())];
@@ -48,7 +48,7 @@ impl Disk {
     }
 }
 
-/// The next effect; `None` if what is left is cut off.
+/// The next effect; `None` if it is cut off.
 fn take_effect(left: &mut &[u8]) -> Option<Propagated> {
     let mut rest = *left;
     let mut take = || {

@@ -1,12 +1,12 @@
-//! The keys of a server with their expiries, changed by effects alone, as `RL.APPLY`, `RL.LOAD` and
-//! `DEL` change them. No key expires by itself: a primary deletes it, and says so.
+//! The keys of a server with their expiries. Only effects change them, as `RL.APPLY`, `RL.LOAD` and
+//! `DEL` do. No key expires by itself: a primary deletes it, and propagates the deletion.
 
 use std::collections::BTreeMap;
 
 use ratelimit_core::key::{Expiry, Limiter, decode, encode};
 use ratelimit_protocol::effect::{Action, Effect, Head, read};
 
-/// The arguments of `RL.APPLY`, beginning with the key; of `DEL`, the key alone.
+/// The arguments of `RL.APPLY`, the key first, or the only argument of `DEL`, the key.
 pub type Propagated = Vec<Vec<u8>>;
 
 /// All keys in their saved form.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use ratelimit_protocol::waiting::{Flow, Place, Queues, Request, Ticket};
 
-/// A request: the number of its rules, its cost or the range of its costs, and the hold that it takes
+/// A request: the index of its rules, its cost or the range of its costs, and the hold that it takes
 /// or repeats.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
@@ -26,9 +26,9 @@ pub struct Waiter {
 #[derive(Debug)]
 pub struct Line {
     pub queues: Queues<Waiter>,
-    /// Those who wait, by number, with their deadlines.
+    /// The clients that wait, by number, with their deadlines.
     waiting: BTreeMap<u64, (Ticket, u64, Waiter)>,
-    /// The last one admitted of each flow of each key.
+    /// The number of the client that was admitted last, for each flow of each key.
     admitted: BTreeMap<(u8, Flow), u64>,
 }
 
@@ -47,7 +47,7 @@ impl Line {
         ticket
     }
 
-    /// One gives up, wherever it stands.
+    /// A client gives up, anywhere in the line.
     pub fn give_up(&mut self, rng: &mut Rng) {
         let one = rng.usize(..self.waiting.len().max(1));
         let Some((&number, &(ticket, ..))) = self.waiting.iter().nth(one) else { return };
@@ -55,7 +55,7 @@ impl Line {
         self.queues.leave(ticket, None).expect("in line");
     }
 
-    /// The first of each flow that waits for a key.
+    /// The first client of each flow that waits for a key.
     pub fn heads(&self, key: u8) -> Vec<&Waiter> {
         let mut heads: Vec<&Waiter> = Vec::new();
         for (.., waiter) in self.waiting.values().filter(|(.., waiter)| waiter.ask.key == key) {
@@ -76,7 +76,7 @@ impl Line {
         }
     }
 
-    /// All lose their connections.
+    /// All clients lose their connections.
     pub fn disconnected(&mut self) {
         *self = Self { admitted: std::mem::take(&mut self.admitted), ..Self::EMPTY };
     }

@@ -1,11 +1,11 @@
-//! A replica and its link: effects arrive late; a lost link resumes where it ended if the
+//! A replica and its link. Effects arrive late. A lost link resumes where it ended if the
 //! primary's backlog reaches back that far; otherwise it begins again with a snapshot.
 
 use std::collections::VecDeque;
 
 use super::keyspace::{Keyspace, Propagated, Snapshot};
 
-/// Effects that the primary keeps for a replica whose link is lost.
+/// How many effects the primary keeps for a replica whose link is lost.
 const BACKLOG: usize = 12;
 
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Replica {
         self.is_linked = false;
     }
 
-    /// Links it again to a primary, which has this state after this effect.
+    /// Links it again to a primary, which has this state after effect `at`.
     pub fn link(&mut self, snapshot: impl FnOnce() -> Snapshot, at: usize) {
         if self.backlog.len() > BACKLOG {
             self.begin_again(&snapshot(), at);
@@ -46,7 +46,7 @@ impl Replica {
         self.is_linked = true;
     }
 
-    /// Loads the state that a primary has after this effect.
+    /// Loads the state that a primary has after effect `at`.
     pub fn begin_again(&mut self, snapshot: &Snapshot, at: usize) {
         *self = Self { keys: Keyspace::of(snapshot), at, is_linked: true, ..Self::default() };
     }

@@ -2,7 +2,7 @@
 //! an append-only file, a replica behind a link, and clients in line, made of this crate and the core.
 //!
 //! ```text
-//! clients --> primary --effects--> disk      lost behind the last sync, cut off at any byte
+//! clients --> primary --effects--> disk      lost after the last sync, cut off at any byte
 //!    ^           |
 //!    |           +------effects--> link      delayed, lost, resumed, or begun again with a snapshot
 //!    +-- line    |                   |
@@ -12,16 +12,18 @@
 //! A run is a function of its seed. Laws, tested at every step:
 //!
 //! 1. The replica equals the primary as it was after the effects that the replica has, byte for byte.
-//! 2. A server that restarts from a file equals the primary as it was after some effect, none before
-//!    the last one that was synced: under `appendfsync always` nothing acknowledged is lost.
-//! 3. A client in line is answered once, by its deadline, unless it gives up. In a flow clients are
-//!    admitted in the order in which they came. The first of a flow passes at once when it may,
-//!    unless the clock has jumped or another flow keeps it back. Only a flow of at least this
-//!    priority may, if its first is denied, and only by rules that both have; if its priority is
-//!    higher, it must. A repeat of a live hold waits for nobody.
-//! 4. Only the primary deletes a key that has expired, and says so; its value then decides nothing.
+//! 2. A server that restarts from a file equals the primary as it was after some effect, no earlier
+//!    than the last synced effect. So under `appendfsync always` no acknowledged effect is lost.
+//! 3. A client in line is answered once, by its deadline, unless it gives up. In a flow, clients are
+//!    admitted in order of arrival. The head of a flow passes as soon as its rules admit it, unless
+//!    the clock has jumped or another head keeps it back. A denied head may keep back a head of its
+//!    own or a lower priority that has all rules which deny it; it must keep back such a head of a
+//!    lower priority. A repeat of a live hold waits for nobody.
+//! 4. Only the primary deletes a key that has expired, and it propagates the deletion. The value of an
+//!    expired key decides nothing.
 //!
-//! `RATELIMIT_SIM_RUNS=9000` plays that number of new seeds, a minute, `RATELIMIT_SIM_SEED=5` one seed again.
+//! `RATELIMIT_SIM_RUNS=9000` plays 9000 new seeds, which takes a minute. `RATELIMIT_SIM_SEED=5` plays
+//! seed 5 again.
 
 mod disk;
 mod keyspace;
@@ -34,9 +36,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use world::World;
 
-/// Steps of a run.
+/// How many steps a run has.
 const STEPS: usize = 400;
-/// Seeds of `cargo test`.
+/// How many seeds `cargo test` plays.
 const SEEDS: u64 = 400;
 
 fn number(name: &str) -> Option<u64> {

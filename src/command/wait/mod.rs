@@ -1,13 +1,13 @@
 //! `RL.WAIT`: replies when this request may pass, in the order of `ratelimit_protocol::waiting`.
 //!
 //! ```text
-//!  a key or a policy changes  ->  the line is told            (line)
+//!  a key or a policy changes  ->  the lines note the change         (line)
 //!  time passes                ->  one timer, for what is due next   (alarm)
 //!
-//!  the timer   ->  evaluate the next that is due: would it pass?
+//!  the timer   ->  evaluate the next waiter that is due: would it pass?
 //!                  no    evaluate it again when its wait is over, or something lets it pass
-//!                  yes   it leaves the line; call RL.WAIT in its place, which cannot wait
-//!                        there and so decides at once; its reply is the client's
+//!                  yes   remove it from the line, and call RL.WAIT for it; this call cannot
+//!                        wait, so it decides at once, and its reply goes to the client
 //! ```
 //!
 //! The timer runs outside of commands, where the module may write. It calls `RL.WAIT` through the
@@ -36,9 +36,9 @@ pub use unserved::refuse_unserved;
 /// The command that decides for a waiter. It cannot wait, because the module calls it.
 const WAIT: &CStr = c"RL.WAIT";
 
-/// Microseconds after which one run of the timer stops deciding, so that other clients are served
-/// in between when many waiters are due or each takes long. A command waits for up to two runs: for
-/// one before the server reads it, and for another before the server sends the reply.
+/// For how many microseconds one run of the timer decides. Then the server serves other clients, even
+/// if more waiters are due. A command waits for up to two runs: for one before the server reads it,
+/// and for another before the server sends the reply.
 const BUSY_US: u64 = 2_000;
 /// How many clients one run of the timer answers at most: the server takes longer to send the
 /// replies than the module takes to decide.
@@ -54,8 +54,8 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Queues a client if it has to wait, has time, and there is room. If the rules admit its request
-/// but it cannot wait for others in front, denies it. Returns false if the rules decide.
+/// Queues a client if it has to wait, has time left, and the line has room. If the rules admit its
+/// request but it cannot wait for the clients in front, denies it. Returns false if the rules decide.
 fn waits_or_is_denied(
     call: &Call<'_>,
     request: &WaitRequest<'_>,
@@ -146,20 +146,20 @@ pub fn serve(ctx: &EventContext) {
 
 /// How a wait ends, and the waiter that has left the line.
 enum Ending {
-    /// `RL.WAIT`, called in its place, decides.
+    /// `RL.WAIT`, called for the waiter, decides.
     Decide(Waiter),
-    /// It is denied with this wait in milliseconds, although its rules may admit it.
+    /// The waiter is denied with this wait in milliseconds, although its rules may admit it.
     Deny(Waiter, u64),
 }
 
-/// Takes a waiter out of the line, for whom `RL.WAIT` decides then, and counts how its wait ended.
+/// Removes a waiter from the line, so that `RL.WAIT` decides for it, and counts how its wait ended.
 fn leave(ticket: Ticket, admitted: Option<u32>, ended: &Counter) -> Option<Ending> {
     ended.add(1);
     waiters().leave(ticket, admitted).map(Ending::Decide)
 }
 
-/// Answers a waiter if it would pass or never can. Otherwise it is due again after its wait, which
-/// may have become longer.
+/// Answers a waiter whose request would pass now or can never pass. Any other waiter is due again after
+/// its wait, which may have become longer.
 fn attempt(ctx: &EventContext, ticket: Ticket) {
     let prospect = of_waiter(ctx, ticket, |call, request, scratch| {
         let prospect = prospect::of(call, request, scratch)?;
@@ -201,7 +201,7 @@ fn expire(ctx: &EventContext, ticket: Ticket) {
     }
 }
 
-/// Takes a waiter whose time is over out of the line.
+/// Removes a waiter whose time is over from the line.
 fn end(ticket: Ticket, prospect: &Result<Prospect, CommandError>) -> Option<Ending> {
     let in_front_us = waiters().queues.behind(ticket);
     let is_denied = match prospect {

@@ -1,4 +1,5 @@
-//! The prospect of a request that may wait: what it would be told now. Nothing here changes a key.
+//! The prospect of a request that may wait: how `RL.WAIT` would answer it now. Nothing here changes a
+//! key.
 
 use crate::command::plans;
 use crate::command::scratch::{self, Scratch};
@@ -9,7 +10,7 @@ use ratelimit_core::key::Verdict;
 use ratelimit_protocol::parse::{self, ParseError, WaitRequest};
 use ratelimit_protocol::waiting::Denial;
 
-/// What the request would be told.
+/// How the request would be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prospect {
     /// An answer that waiting does not change, and that the waiters in front do not affect.
@@ -21,7 +22,7 @@ pub enum Prospect {
     /// The rules deny the request now.
     Later {
         denial: Denial,
-        /// True if it may pass before its patience ends, given that nothing else consumes.
+        /// True if the request may pass before its deadline, provided that nothing else consumes.
         in_time: bool,
     },
 }
@@ -37,7 +38,7 @@ pub fn with_request<T>(
     scratch::with(call, |scratch| body(call, &parsed(call, scratch)?, scratch))
 }
 
-/// Out of line, because its callers are rare and `RL.CHECK` inlines the same parser.
+/// Parses the request. Not inlined, because it runs rarely and `RL.CHECK` inlines the same parser.
 #[inline(never)]
 fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>, ParseError> {
     let Scratch { rules, resolver, .. } = scratch;
@@ -45,7 +46,7 @@ fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>,
     parse::wait(call.after_key().bytes(), &config::limits(), plans, rules)
 }
 
-/// What a request would be told now.
+/// How a request would be answered now.
 ///
 /// # Errors
 /// The error that the request would get.
@@ -83,8 +84,8 @@ pub fn of(
     })
 }
 
-/// Denies a request because others are in front of it or its time is up. Evaluates the rules, but
-/// charges nothing. If they admit the request, replies with the given wait.
+/// Denies a request because other clients are in front of it or its time is up. Evaluates the rules,
+/// but charges nothing. If the rules admit the request, replies with the given wait.
 ///
 /// # Errors
 /// The error that the request gets.

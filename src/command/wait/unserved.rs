@@ -2,7 +2,7 @@
 //!
 //! When a cluster is down, most servers answer waiting clients, but Valkey 9.1 does not. When a
 //! slot is taken from all nodes, no server answers the clients that wait for its keys. So the
-//! module asks the server whether it serves the clients' keys, for some clients at a time.
+//! module asks the server, for some clients at a time, whether it serves their keys.
 
 use super::super::line::waiters;
 use super::MOST_ANSWERS;

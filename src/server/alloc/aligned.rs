@@ -52,7 +52,7 @@ unsafe fn padded(source: impl Fn(usize) -> *mut u8, layout: Layout) -> *mut u8 {
     allocation
 }
 
-/// Where the source's allocation starts, to be freed there.
+/// The start of the source's allocation, to free it.
 ///
 /// # Safety
 /// The allocation came from [`alloc`] with this layout, and was not freed.

@@ -7,11 +7,10 @@
 //! pointers before any code of the module runs. If something allocated earlier, the module would
 //! use the system's allocator for good: safe, but not counted.
 //!
-//! Speed is not the reason: with redis-module's `RedisAlloc`, `RL.CHECK` takes the same number of
-//! instructions within 1 % (`make bench-instructions`). But `RedisAlloc` aborts outside a server,
-//! where all unit tests run. It ends the server when memory is short, where `RL.LOAD` and `RESTORE`
-//! of a large value must fail instead. And it aligns no allocation beyond the server's 8 bytes,
-//! while hash tables need 16.
+//! redis-module's `RedisAlloc` is as fast: with it, `RL.CHECK` takes the same number of instructions
+//! within 1 % (`make bench-instructions`). But it aborts outside a server, where all unit tests run.
+//! It ends the server when memory is short, although `RL.LOAD` and `RESTORE` of a large value must
+//! only fail. And it aligns no allocation beyond the server's 8 bytes, while hash tables need 16.
 
 mod aligned;
 

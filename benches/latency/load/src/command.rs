@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-/// Becomes a random key; another one in each place of a command.
+/// Stands for a random key: a different key in each place of a command.
 const KEY: &str = "__rand_int__";
-/// Becomes a number that no earlier request had.
+/// Stands for a number that no earlier request had.
 const ID: &str = "__id__";
 
-/// A request is one command, or several in turn: the others are of the keys and of the id that the first one had.
+/// A request is one command, or several in turn. Later commands get the keys and the id of the first.
 pub struct Template {
     commands: Vec<Vec<String>>,
     keys: u64,

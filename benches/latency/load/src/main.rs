@@ -4,18 +4,21 @@
 //! ratelimit-latency-load PORT CONNECTIONS RATE SECONDS KEYS EXPECTED COMMAND... [--then COMMAND...]
 //! ```
 //!
-//! **Open loop.** Request n is due n/RATE seconds after the start, whether or not earlier ones have their replies, and its
-//! latency counts from then: a server that stalls for a second makes all requests of this second late, not only the one that
-//! it was answering. A due request takes the connection that has been idle longest. If all wait for replies the request waits
-//! for the first of them, and that time counts.
+//! **Open loop.** Request n is due n/RATE seconds after the start, whether or not earlier requests have
+//! their replies. Its latency counts from that time: a server that stalls for a second makes all
+//! requests of this second late, not only the one that it was answering. A due request takes the
+//! connection that has been idle longest. If all connections wait for replies, the request waits for the
+//! first of them, and this time counts.
 //!
 //! **Closed loop**, with a RATE of 0: each connection sends its next request when it has its reply.
 //!
-//! Nothing of the first half second counts. One thread looks for replies and for due requests without ever sleeping, since to
-//! wake up takes longer than many a reply. What it was late with although a connection was idle is printed too: then other
-//! processes had its core, and the latencies say more about the machine than about the server.
+//! The first half second does not count. One thread looks for replies and for due requests without ever
+//! sleeping, because waking up takes longer than many a reply. The program also prints how late it sent
+//! requests although a connection was idle. Then other processes had its core, and the latencies say
+//! more about the machine than about the server.
 //!
-//! EXPECTED is what each reply must begin with, one word for each command, separated by commas; `-` accepts all but errors.
+//! EXPECTED has a word for each command, separated by commas: what its reply must begin with. `-`
+//! accepts any reply but an error.
 
 mod command;
 mod reply;
@@ -44,7 +47,7 @@ const LONGEST_NS: u64 = 60_000_000_000;
 struct Connection {
     stream: TcpStream,
     unread: Vec<u8>,
-    /// The command of the request that is next, or whose reply is awaited.
+    /// The index of the command that is sent next, or whose reply is awaited.
     step: usize,
     id: u64,
     due: Instant,
@@ -73,7 +76,7 @@ fn main() -> Result<()> {
     let template = Template::new(command, keys.parse()?);
     let expected: Vec<_> = expected.split(',').map(String::from).collect();
     if expected.len() != template.commands() {
-        return Err("EXPECTED has not one word for each command".into());
+        return Err("EXPECTED must have one word for each command".into());
     }
     let (rate, seconds): (f64, Duration) =
         (rate.parse()?, Duration::from_secs_f64(seconds.parse()?));
@@ -173,7 +176,7 @@ impl Load {
         Ok((0, Instant::now() - self.recorded_from))
     }
 
-    /// Waits for the replies to all that was sent.
+    /// Waits for the replies to all requests that were sent.
     fn finish(&mut self) -> Result<()> {
         let give_up = Instant::now() + PATIENCE;
         while self.idle.len() < self.connections.len() {
@@ -233,7 +236,7 @@ impl Load {
         if reply.is_error || (expected != "-" && reply.first != expected.as_bytes()) {
             let got = String::from_utf8_lossy(&connection.unread);
             return Err(format!(
-                "command {} was to be answered {expected}, but got {got}",
+                "command {} expected the reply {expected}, but got {got}",
                 connection.step + 1
             )
             .into());
@@ -313,7 +316,7 @@ mod tests {
             drop(stalled);
         });
         load.open(1000.0, WARM_UP + Duration::from_secs(1)).expect("replies");
-        // Of 300 due in the stall, 200 had over 100 ms of it before them; four were sent.
+        // 300 requests are due in the stall, 200 of them over 100 ms before its end. Only four are sent.
         let late = load.latency.count_between(100_000_000, u64::MAX);
         assert!(
             load.latency.len() == 1000 && late >= 180,

@@ -1,6 +1,6 @@
-//! Every effect that a command can write is read back, whatever its numbers: each number of each
-//! command is at its bounds or anywhere between, at times from 1970 to the end of the year 9999.
-//! A replica that reads the effects equals its primary, and what either saves can be loaded.
+//! Tests that every effect that a command can write is read back. Each number of each command is at
+//! its bounds or anywhere between, at times from 1970 to the end of the year 9999. A replica that
+//! reads the effects must equal its primary, and the saved key must load.
 
 use super::*;
 use crate::parse::{self, Limits, NoPolicies, ParseError};
@@ -15,7 +15,7 @@ struct Key {
     primary: Limiter,
     replica: Limiter,
     now_us: u64,
-    /// The server's clock, from which the expiry counts if it is later.
+    /// The server's clock. The expiry counts from it if it is later than `now_us`.
     server_us: u64,
 }
 
@@ -23,7 +23,7 @@ fn bytes(line: &str) -> impl Iterator<Item = &[u8]> {
     line.split_whitespace().map(str::as_bytes)
 }
 
-/// The texts of rules as effects have them: with a cost that the request gave by name.
+/// The texts of rules as effects have them. A rule whose cost the request gave by name has that cost.
 fn rule_texts(line: &str, rules: &[Rule]) -> Vec<String> {
     let written: Vec<&str> = line.split_whitespace().collect();
     let written = &written[written.len() - rules.len()..];
@@ -35,7 +35,7 @@ fn rule_texts(line: &str, rules: &[Rule]) -> Vec<String> {
 }
 
 impl Key {
-    /// Lets the replica read what the primary writes of an action.
+    /// Writes an action's effect as the primary does, and lets the replica read and perform it.
     fn propagate(&mut self, action: Action<'_>, more: &[String]) -> TestCaseResult {
         let expiry = match self.primary.is_empty() {
             true => Expiry::Keep,
@@ -324,7 +324,7 @@ fn command() -> impl Strategy<Value = (&'static str, String)> {
     ]
 }
 
-/// Times near the first and the last, and steps from one to the next.
+/// The time of a command, and the server's clock: often the last time, or within nine days.
 fn time() -> impl Strategy<Value = (u64, u64)> {
     let time = || {
         prop_oneof![
@@ -362,7 +362,7 @@ proptest! {
     }
 }
 
-/// The only rule that lets more pass at once than a check can cost.
+/// Only a `leaky` rule with the largest queue lets more pass at once than a check can cost.
 #[test]
 fn a_sync_of_the_largest_queue_is_two_effects_that_are_read() {
     let mut key = Key { now_us: 5, ..Key::default() };

@@ -31,11 +31,11 @@ pub struct CheckRequest<'a> {
 /// The options that few requests have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestOptions<'a> {
-    /// The most to grant, if the cost is a range.
+    /// The largest cost to grant, if the cost is a range.
     pub up_to: Option<u32>,
     /// What the history keeps of the check.
     pub meta: Option<Meta<'a>>,
-    /// The receipt to take.
+    /// The hold to take.
     pub hold: Option<HoldOption<'a>>,
 }
 
@@ -80,7 +80,7 @@ pub fn check<'a>(
     Reader { limits, resolver, rules, may_change: true, options: CHECK }.read(args)
 }
 
-/// What takes an option that only one command has; it returns false if none comes next.
+/// A function that reads an option of one command. It returns false if no such option comes next.
 pub(super) type MoreOptions<'f, 'a, I> = &'f mut dyn FnMut(&mut Cursor<'a, I>) -> Parsed<bool>;
 
 /// The request of an `RL.WAIT`, whose own options `more` takes.
@@ -110,7 +110,7 @@ pub fn peek<'a>(
     Reader { limits, resolver, rules, may_change: false, options: PEEK }.read(args)
 }
 
-/// What reads a request, whether the request may change its key, and what may begin it.
+/// Reads a request, which may or may not change its key. `options` is what errors expect at its start.
 struct Reader<'r, R> {
     limits: &'r Limits,
     resolver: &'r mut R,
@@ -165,14 +165,14 @@ impl<R: RuleResolver> Reader<'_, R> {
     }
 }
 
-/// Whether a text may be an option. A quick test, as most checks have none: a rule that begins
-/// with a letter is longer than any option's name.
+/// Whether a text may be an option. The test is quick, because most checks have no options: a rule
+/// that begins with a letter is longer than any option's name.
 fn may_be_option(text: &[u8]) -> bool {
     text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
 }
 
-/// Reads the options up to the rules, and the costs by name, which the rules get later. `more` takes
-/// options that only one command has.
+/// Reads the options up to the rules. The rules get the costs by name later. `more` reads options that
+/// only one command has.
 pub(super) fn options_with<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
@@ -212,13 +212,13 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     Ok((request, costs.named))
 }
 
-/// What the error says was expected after these rules, in a request that begins with these options.
+/// What errors expect after these rules, in a request that begins with these options.
 pub(super) const fn expected(rules: &[Rule], options: &'static str) -> &'static str {
     if rules.is_empty() { options } else { RULES_COME_LAST }
 }
 
-/// The first `max` bytes of a text, or up to three fewer, so that no character is
-/// split where the text is UTF-8.
+/// The first `max` bytes of a text. If the text is UTF-8, up to three bytes fewer, so
+/// that no character is split.
 fn cut(text: &[u8], max: usize) -> &[u8] {
     if text.len() <= max {
         return text;

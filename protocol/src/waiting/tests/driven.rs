@@ -1,4 +1,4 @@
-//! What a server does: it waits for the next instant at which something is due.
+//! Drives the lines as a server does: waits for the next instant at which something is due.
 
 use super::place;
 use super::world::{Answer, Asker, Happened, Keys, Look, MS_US, START_US, Step};
@@ -115,7 +115,7 @@ impl<'a> Driver<'a> {
         self.serve(now_us);
     }
 
-    /// Waits until all are answered.
+    /// Waits until all clients are answered.
     pub fn end(&mut self) {
         self.run_until(u64::MAX);
         assert!(self.tickets.is_empty(), "forgotten: {:?}", self.tickets);
@@ -128,8 +128,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// The answers to steps, each of which comes a number of ticks after the one before, and how many
-/// looks they took.
+/// Runs steps, each some ticks after the step before. Returns the answers, and how many looks they
+/// took.
 pub fn driven(steps: &[(u64, Step)], rules: &[Vec<Rule>], tick_ms: u64) -> (Vec<Answer>, usize) {
     let mut driver = Driver::new(rules);
     let mut now_us = START_US;

@@ -1,10 +1,10 @@
-//! Every sequence of a few steps, with up to four clients in line, answers as the model.
+//! Tests that every sequence of a few steps, with up to four clients in line, gives the model's answers.
 
 use super::driven::driven;
 use super::naive::naive;
 use super::world::{Ask, Step, rule_sets};
 
-/// The unit of the clock: all waits of the rules are multiples.
+/// The unit of the clock: all waits of the rules are multiples of it.
 const TICK_MS: u64 = 500;
 
 fn ask(flow: &'static str, weight: u16, priority: u8, cost: u32, rules: usize) -> Step {
@@ -12,7 +12,7 @@ fn ask(flow: &'static str, weight: u16, priority: u8, cost: u32, rules: usize) -
     Step::Ask(Ask { key: 0, cost, patience_ms, flow, weight, priority, rules })
 }
 
-/// Calls a body with every sequence of this many of the steps.
+/// Calls a body with every sequence of `length` steps.
 fn sequences(steps: &[(u64, Step)], length: u32, mut body: impl FnMut(&[(u64, Step)])) {
     for number in 0..steps.len().pow(length) {
         let digits = (0..length).map(|place| number / steps.len().pow(place) % steps.len());
@@ -20,7 +20,7 @@ fn sequences(steps: &[(u64, Step)], length: u32, mut body: impl FnMut(&[(u64, St
     }
 }
 
-/// How many steps: with 7 this takes a minute.
+/// How many steps a sequence has. Sequences of 7 take a minute.
 fn length() -> u32 {
     std::env::var("RATELIMIT_LINE_STEPS").map_or(5, |steps| steps.parse().unwrap())
 }

@@ -19,7 +19,7 @@ impl Line {
         }
     }
 
-    /// Serves the next.
+    /// Serves the next client.
     fn serve(&mut self) -> (&'static str, u32) {
         self.queues.key_changed(b"k", Cause::Changed);
         let Some(Due::Try(ticket)) = self.queues.due(9_000) else { panic!("nobody is tried") };
@@ -87,7 +87,7 @@ fn many_names() -> Vec<&'static str> {
 }
 
 #[test]
-fn flows_that_come_again_and_again_do_not_starve_another() {
+fn flows_that_return_do_not_starve_another() {
     for others in [&["b"][..], &["b", "c"], &many_names()] {
         let mut line = Line::EMPTY;
         line.join("a", 1, 0, 1, 100);
@@ -153,8 +153,9 @@ struct Share {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// While flows have clients in line, admitted cost over weight differs by at most one largest
-    /// request over weight of each. A guest, who comes and goes, gets no more than they do.
+    /// While two flows have clients in line, their values of `admitted cost / weight` differ by at most
+    /// the sum of their values of `largest cost / weight`. A guest, whose clients come and go, may get
+    /// less, but exceeds the others by no more than that.
     #[test]
     fn shares_are_right(
         shares in proptest::collection::vec((1..=1_000_u16, 1..=50_u32), 4..8),

@@ -1,4 +1,4 @@
-//! Any clients, steps and rules: the line answers as its model.
+//! With any clients, steps and rules, the line gives the answers of its model.
 
 use super::driven::driven;
 use super::naive::naive;
@@ -49,7 +49,7 @@ fn rules() -> impl Strategy<Value = RuleSets> {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::with_cases(400) })]
 
-    /// Flows take turns, only as the rules allow, and nobody is lost or late.
+    /// Flows take turns, clients pass only as the rules allow, and no client is lost or late.
     #[test]
     fn fair_lines_answer_as_their_model(
         steps in proptest::collection::vec(step(true), 1..60),

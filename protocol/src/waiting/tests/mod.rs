@@ -1,4 +1,4 @@
-//! The line's laws, tested against a naive model, and its parts.
+//! Tests of the line's laws against a naive model, and of its parts.
 
 mod driven;
 mod exhaustive;
@@ -27,12 +27,12 @@ fn request(flow: &str, priority: u8, of: &str) -> Request {
     Request { flow, weight: 1, rules: rules(of), by_plan: false, cost: 1, hold: None }
 }
 
-/// One who names no flow.
+/// A request that names no flow.
 fn plain() -> Request {
     request("", 0, "1/s")
 }
 
-/// Denied by rules for this many milliseconds.
+/// A denial by these rules for `wait_ms`.
 fn denied(wait_ms: u64, by: &str) -> Denial {
     Denial { wait_ms, again_ms: wait_ms, by: identities(&rules_of_line(by)) }
 }
@@ -45,14 +45,14 @@ fn deadline(ticket: u64) -> Option<Due> {
     Some(Due::Deadline(Ticket(ticket)))
 }
 
-/// All that is due.
+/// Everything that is due before a deadline.
 fn all_due(queues: &mut Queues<char>, now_us: u64) -> Vec<Due> {
     std::iter::from_fn(|| queues.due(now_us).filter(|due| !matches!(due, Due::Deadline(_))))
         .filter(|&due| due != Due::More)
         .collect()
 }
 
-/// Two in the line of `a`, one in that of `b`, all denied; milliseconds are microseconds here.
+/// Two clients in the line of `a` and one in the line of `b`, all denied.
 fn three() -> Queues<char> {
     let mut queues = Queues::EMPTY;
     for (key, deadline_us, wait_ms, bytes, value) in
@@ -66,7 +66,7 @@ fn three() -> Queues<char> {
 }
 
 #[test]
-fn only_the_first_of_a_flow_is_tried() {
+fn only_the_head_of_a_flow_is_tried() {
     let mut queues = three();
     assert_eq!(queues.next_us(), Some(50_000));
     assert_eq!(queues.due(49_999), None);
@@ -83,7 +83,7 @@ fn only_the_first_of_a_flow_is_tried() {
 }
 
 #[test]
-fn the_next_is_due_at_once_when_the_first_leaves() {
+fn the_next_client_is_due_at_once_when_the_head_leaves() {
     let mut queues = three();
     assert_eq!(queues.behind(Ticket(0)), None);
     assert_eq!(queues.behind(Ticket(1)), Some(50_000));
@@ -99,7 +99,7 @@ fn the_next_is_due_at_once_when_the_first_leaves() {
 }
 
 #[test]
-fn a_later_one_that_leaves_changes_nothing_for_the_first() {
+fn a_later_client_that_leaves_changes_nothing_for_the_head() {
     let mut queues = three();
     assert_eq!(queues.leave(Ticket(1), None), Some('y'));
     assert_eq!(queues.due(49_999), None);
@@ -107,7 +107,7 @@ fn a_later_one_that_leaves_changes_nothing_for_the_first() {
 }
 
 #[test]
-fn changes_wake_the_first_of_the_key_in_every_database() {
+fn a_changed_key_wakes_its_heads_in_every_database() {
     let mut queues = three();
     for (key, db) in [("a", 3), ("aa", 0)] {
         let ticket = queues.join(place(key, db), plain(), 80_000, 0, 'v');
@@ -130,11 +130,11 @@ fn rules_are_read_again_after_a_change_of_everything() {
     assert_eq!([queues.due(0), queues.due(0)], [attempt(0), Some(Due::Read(Ticket(2)))]);
     queues.leave(Ticket(0), None);
     queues.leave(Ticket(2), None);
-    assert_eq!(queues.due(0), Some(Due::Read(Ticket(1))), "the second, once it is the first");
+    assert_eq!(queues.due(0), Some(Due::Read(Ticket(1))), "the second, once it is the head");
 }
 
 #[test]
-fn heads_without_a_rule_that_denies_pass_the_others() {
+fn a_head_passes_others_if_it_lacks_a_denying_rule() {
     let mut queues = Queues::EMPTY;
     let mut join = |flow, of| queues.join(place("k", 0), request(flow, 0, of), 90_000, 1, 'x');
     for (flow, of) in [("a", "5/s 1/s,name=a"), ("b", "5/s 1/s,name=a"), ("c", "5/s"), ("d", "5/s")]
@@ -152,7 +152,7 @@ fn heads_without_a_rule_that_denies_pass_the_others() {
     assert_eq!(["5/s", "1/s,name=a", "9/m"].map(newcomer), [false, false, true]);
     queues.leave(Ticket(0), None);
     let due = [queues.due(3_999), queues.due(3_999)];
-    assert_eq!(due, [attempt(1), None], "b, and then c is known");
+    assert_eq!(due, [attempt(1), None], "b is due, and c is known to be denied");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_newcomer_lets_heads_that_may_pass_go_first() {
 }
 
 #[test]
-fn a_head_without_the_rule_of_all_before_it_is_tried() {
+fn a_head_is_tried_if_it_lacks_the_rules_that_deny_others() {
     let mut queues = Queues::EMPTY;
     let join = |queues: &mut Queues<_>, flow, of| {
         queues.join(place("k", 0), request(flow, 0, of), 90_000, 1, 'x');
@@ -192,7 +192,7 @@ fn a_head_without_the_rule_of_all_before_it_is_tried() {
 }
 
 #[test]
-fn a_denial_by_a_rule_of_all_ends_the_walk() {
+fn a_denial_by_a_rule_of_all_heads_ends_the_wake() {
     let mut queues = Queues::EMPTY;
     for number in 0..5_000 {
         queues.join(place("k", 0), request(&number.to_string(), 0, "1/s"), 90_000, 1, 'x');
@@ -200,7 +200,7 @@ fn a_denial_by_a_rule_of_all_ends_the_walk() {
     queues.leave(Ticket(0), None);
     assert_eq!(queues.due(0), attempt(1));
     queues.deny(Ticket(1), denied(9, "1/s"), 0);
-    assert_eq!((queues.due(0), queues.next_us()), (None, Some(9_000)), "without a rest");
+    assert_eq!((queues.due(0), queues.next_us()), (None, Some(9_000)), "no more steps");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The naive model: one list in order of arrival. At each tick of the clock it tries all who are to
-//! be tried, in the order of the contract, and looks at all deadlines.
+//! The naive model: one list in order of arrival. At each tick of the clock it tries all clients that
+//! are due, in the order of the contract, and looks at all deadlines.
 
 use super::world::{Answer, Asker, Happened, Keys, Look, MS_US, START_US, Step};
 use crate::waiting::Flow;
@@ -17,20 +17,20 @@ type Turn = (Reverse<u8>, Start, u64);
 /// The heads of one key, by number.
 #[derive(Default)]
 struct Heads {
-    /// What denied them when they were tried, and until when it does if nothing happens.
+    /// What denied each head when it was tried, and until when if nothing happens.
     denied: BTreeMap<u64, (Box<[Identity]>, u64)>,
     due: BTreeSet<u64>,
-    /// Those that are due once nobody else is.
+    /// The heads that become due once no other head is due.
     woken: BTreeSet<u64>,
-    /// Until which turn the due ones are tried before those that were woken.
+    /// The turn up to which due heads are tried before the woken heads.
     last: Option<Turn>,
-    /// Those that were woken since nobody was due.
+    /// The denied heads that were woken since no head was due.
     recalled: BTreeSet<u64>,
-    /// Whose rules were not read since a policy changed.
+    /// The heads whose rules were not read since a policy changed.
     unread: BTreeSet<u64>,
-    /// What tries have shown: a rule denies a cost until then.
+    /// What tries have shown: a rule, the least cost that it denies, and until when.
     known: Vec<(Rule, u32, u64)>,
-    /// What happened meanwhile.
+    /// What happened since no head was due.
     returned: BTreeSet<Identity>,
     changed: bool,
 }
@@ -63,13 +63,13 @@ pub struct Naive<'a> {
     heads: [Heads; 2],
     /// The start and the weight of each flow in line, by key.
     flows: BTreeMap<(u8, Flow), (Start, u16)>,
-    /// The start of the flow served last, by key and priority, while there are clients of it.
+    /// The start of the flow served last, by key and priority, while clients of that priority wait.
     presents: BTreeMap<(u8, u8), Start>,
-    /// The starts of flows that left, as long.
+    /// The starts of flows that left, while clients of their priority wait.
     left: BTreeMap<(u8, Flow), Start>,
 }
 
-/// The answers to steps, each of which comes a number of ticks after the one before.
+/// Runs steps, each some ticks after the step before, and returns the answers.
 pub fn naive(steps: &[(u64, Step)], rules: &[Vec<Rule>], tick_ms: u64) -> Vec<Answer> {
     let mut naive = Naive {
         keys: Keys::new(rules),
@@ -180,7 +180,7 @@ impl Naive<'_> {
         (Reverse(flow.1.priority), self.flows[&flow].0, asker.number)
     }
 
-    /// The first of each flow of a key, in the order in which they are served.
+    /// The indexes of the heads of a key's flows, in the order in which they are served.
     fn heads(&self, key: u8) -> Vec<usize> {
         let mut heads = BTreeMap::new();
         for (index, asker) in self.line.iter().enumerate().filter(|(_, one)| one.ask.key == key) {
@@ -195,7 +195,7 @@ impl Naive<'_> {
         &self.keys.rules[asker.ask.rules]
     }
 
-    /// Something happened to a key.
+    /// Notes what happened to a key, and wakes heads.
     fn happened(&mut self, key: u8, happened: &Happened) {
         let turns = self.heads(key);
         let askers: Vec<_> = turns.into_iter().map(|index| self.line[index]).collect();
@@ -244,7 +244,7 @@ impl Naive<'_> {
         heads.returned.extend(returned);
     }
 
-    /// Whether the head of a flow passes, at which cost. If not, notes what denies it.
+    /// The cost at which the head of a flow passes. If it does not pass, notes what denies it.
     fn look(&mut self, asker: &Asker, now_us: u64) -> Option<u32> {
         match self.keys.look(asker, now_us) {
             Look::Passes(cost) => Some(cost),
@@ -284,7 +284,7 @@ impl Naive<'_> {
         Some(if *ends_us > now_us { until_us.min(*ends_us) } else { until_us })
     }
 
-    /// The first that is to be tried and passes, and its cost.
+    /// The index of the first due head that passes, and its cost.
     fn passes(&mut self, key: u8, now_us: u64) -> Option<(usize, u32)> {
         let of_key = usize::from(key);
         loop {
@@ -341,7 +341,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Admits a client. `cost` is missing if it was not in line.
+    /// Admits a client. `cost` is `None` if the client was not in line.
     fn admit(&mut self, index: usize, now_us: u64, cost: Option<u32>) {
         let asker = self.line[index];
         let happened = self.keys.take(&asker, now_us);
@@ -357,7 +357,7 @@ impl Naive<'_> {
                     self.admit(index, now_us, Some(cost));
                 }
             }
-            // A waiter that leaves may let the next one pass, even one with the same deadline.
+            // A waiter that leaves may let the next waiter pass, even one with the same deadline.
             let Some(index) = self.line.iter().position(|asker| asker.deadline_us <= now_us) else {
                 break;
             };

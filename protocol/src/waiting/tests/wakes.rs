@@ -1,11 +1,11 @@
-//! Which causes wake whom, and how many tries they take.
+//! Which causes wake which heads, and how many tries they take.
 
 use super::{all_due, attempt, denied, place, request, rules};
 use crate::waiting::{Cause, Due, HoldId, MOST_STEPS, Queues, Request, Ticket};
 use ratelimit_core::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use ratelimit_core::testing::rules_of_line;
 
-/// Flows, each with one client of these rules, whom all of them deny.
+/// Flows with one client each, which has the rules of one line. All its rules deny it.
 fn denied_by_all(lines: &[&str]) -> Queues<char> {
     let mut queues = Queues::EMPTY;
     for (number, line) in lines.iter().enumerate() {
@@ -17,7 +17,7 @@ fn denied_by_all(lines: &[&str]) -> Queues<char> {
     queues
 }
 
-/// Who is tried after a cause, if none of the heads is denied again.
+/// The clients that are tried after a cause, if no head is denied again.
 fn woken(lines: &[&str], cause: Cause<'_>) -> Vec<u64> {
     let mut queues = denied_by_all(lines);
     queues.key_changed(b"k", cause);
@@ -44,7 +44,7 @@ fn a_plain_consumption_wakes_nobody() {
 }
 
 #[test]
-fn a_consumption_by_another_text_wakes_those_who_lack_it() {
+fn a_consumption_wakes_heads_with_another_text_of_its_rule() {
     assert_eq!(consumed("bucket:3/s,name=b", &["slots:8", "bucket:4/s,name=b"]), [1], "reshaped");
     assert_eq!(consumed("5/s,name=b", &["slots:8", "bucket:4/s,name=b"]), [1], "replaced");
     assert_eq!(consumed("5/s", &["5/s,name=a", "bucket:3/s", "5/s 9/d"]), [0, 2], "trimmed");
@@ -52,7 +52,7 @@ fn a_consumption_by_another_text_wakes_those_who_lack_it() {
 }
 
 #[test]
-fn a_new_hold_wakes_those_who_wait_under_its_id() {
+fn a_new_hold_wakes_the_clients_that_ask_for_its_id() {
     let mut queues = denied_by_all(&["slots:8"]);
     for (flow, id) in [("a", "mine"), ("b", "yours"), ("c", "mine")] {
         let hold = Some(HoldId::of(id.as_bytes()));
@@ -85,7 +85,7 @@ fn a_state_that_gets_units_back_wakes_the_heads_that_it_denied() {
     let settled =
         |settlement| woken(&lines, Cause::Returned(&limiter.states_settled(b"h", settlement)));
     assert_eq!(settled(Settlement::AsCharged), [1]);
-    assert_eq!(settled(Settlement::Refund), [1, 2, 3, 4], "one log is all logs");
+    assert_eq!(settled(Settlement::Refund), [1, 2, 3, 4], "log rules share one log");
     assert_eq!(woken(&lines, Cause::Changed), [0, 1, 2, 3, 4]);
 }
 
@@ -93,7 +93,7 @@ fn own(number: u64) -> String {
     format!("slots:1,name=f{number}")
 }
 
-/// The next to be tried.
+/// The next client to be tried.
 fn next(queues: &mut Queues<char>) -> Option<u64> {
     match queues.due(0)? {
         Due::Try(Ticket(number)) => Some(number),
@@ -103,7 +103,7 @@ fn next(queues: &mut Queues<char>) -> Option<u64> {
 }
 
 #[test]
-fn changes_at_any_rate_keep_no_head_from_its_try() {
+fn each_head_is_tried_however_often_the_key_changes() {
     const FLOWS: u64 = 1_000;
     let lines: Vec<_> = (0..FLOWS).map(own).collect();
     let lines: Vec<_> = lines.iter().map(String::as_str).collect();
@@ -155,7 +155,7 @@ fn a_cost_that_a_rule_denies_is_not_tried_again() {
     queues.key_changed(b"k", Cause::Returned(&returned));
     assert_eq!(next(&mut queues), Some(0));
     queues.deny(Ticket(0), denied(8_000, &by(0)), 0);
-    // What comes back meanwhile may be enough.
+    // Units that come back meanwhile may be enough.
     queues.key_changed(b"k", Cause::Returned(&returned));
     assert_eq!(next(&mut queues), Some(1));
 }
@@ -184,7 +184,7 @@ fn lines_take_turns_and_a_deadline_that_has_passed_precedes_later_tries() {
 }
 
 #[test]
-fn a_call_passes_few_heads_that_are_kept_back() {
+fn one_call_passes_over_few_heads() {
     const FLOWS: u64 = 100;
     let mut queues = Queues::EMPTY;
     for number in 0..FLOWS {

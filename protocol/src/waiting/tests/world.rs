@@ -10,7 +10,7 @@ pub const MS_US: u64 = 1_000;
 const HOLD_MS: u64 = 1_000;
 
 /// A client that waits at most `patience_ms`. Clients of one weight and priority and without a
-/// flow are served as they come.
+/// flow are served in order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     pub key: u8,
@@ -19,7 +19,7 @@ pub struct Ask {
     pub flow: &'static str,
     pub weight: u16,
     pub priority: u8,
-    /// The number of its rules.
+    /// The index of its rules.
     pub rules: usize,
 }
 
@@ -38,7 +38,7 @@ pub enum Step {
     Delete(u8),
     Pause(u8, u64),
     Resume(u8),
-    /// A policy changes, though none of those used here.
+    /// A policy changes that no client here uses.
     Policy,
 }
 
@@ -56,17 +56,17 @@ impl Asker {
     }
 }
 
-/// An answer: who, when, and whether admitted.
+/// An answer: the client's number, the time, and whether the client is admitted.
 pub type Answer = (u64, u64, bool);
 
-/// Rules from which clients choose. Clients that do not queue have the last.
+/// Sets of rules. Each client has one of them; clients that do not queue have the last one.
 pub type RuleSets = Vec<Vec<Rule>>;
 
 pub fn rule_sets(lines: &[&str]) -> RuleSets {
     lines.iter().map(|line| ratelimit_core::testing::rules_of_line(line)).collect()
 }
 
-/// What a client would be told.
+/// How a client would be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     Passes(u32),
@@ -77,14 +77,14 @@ pub enum Look {
 /// What happened to a key.
 #[derive(Clone, Debug)]
 pub enum Happened {
-    /// Rules of this number consumed, for an asker of this number if one took a hold.
+    /// The rules with this index consumed. The number of the client follows if it took a hold.
     Consumed(usize, Option<u64>),
     Returned(Vec<Identity>),
     Changed,
 }
 
 impl Happened {
-    /// Tells a line.
+    /// Tells a line the cause.
     pub fn tell(&self, rules: &[Vec<Rule>], mut to: impl FnMut(Cause<'_>)) {
         match self {
             Self::Consumed(of, hold) => {
@@ -152,7 +152,7 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// Takes what a client asks for, which must pass.
+    /// Takes what a client asks for. Its rules must admit it.
     pub fn take(&mut self, asker: &Asker, now_us: u64) -> Happened {
         let admitted = self.check(asker, now_us, |limiter, check| {
             limiter.check(check, &mut Vec::new()).summary.verdict.code() == 0
@@ -163,7 +163,7 @@ impl<'a> Keys<'a> {
         Happened::Consumed(asker.ask.rules, hold)
     }
 
-    /// A step that changes a key; returns that key, and what happened to it.
+    /// Takes a step that changes a key. Returns the key, and what happened to it.
     pub fn change(&mut self, step: &Step, now_us: u64) -> Option<(u8, Happened)> {
         let (Step::Settle(key, _)
         | Step::Refund(key, _)

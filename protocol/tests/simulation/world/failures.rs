@@ -1,4 +1,4 @@
-//! What ends the primary, and what follows it.
+//! How the primary ends, and which server follows it.
 
 use super::{World, state};
 use crate::disk::Disk;
@@ -24,7 +24,7 @@ impl World {
         self.restart(keys, at);
     }
 
-    /// Another history of effects begins after this one.
+    /// Begins another history of effects after effect `at`.
     fn restart(&mut self, keys: Keyspace, at: usize) {
         self.states.truncate(at + 1);
         self.disk = Disk::rewritten(keys.snapshot(), at);

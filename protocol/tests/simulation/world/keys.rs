@@ -10,17 +10,17 @@ use ratelimit_protocol::waiting::Cause;
 use super::{MS_US, World, state};
 use crate::keyspace::{Propagated, propagated};
 
-/// Who is woken by an effect.
+/// Which waiting clients an effect wakes.
 #[derive(Clone, Debug)]
 pub(super) enum Woken {
-    /// A check by the rules of this number consumed, and perhaps took a hold.
+    /// A check by the rules with this index consumed, and perhaps took a hold.
     Consumed(usize, Option<u64>),
     Returned(Vec<Identity>),
     All,
 }
 
 impl World {
-    /// A key as a command that may change it finds it.
+    /// The value of a key for a command that may change it.
     pub(super) fn open(&mut self, key: u8) -> Limiter {
         self.expire(key);
         let mut limiter = self.primary.get(key);
@@ -31,7 +31,7 @@ impl World {
         limiter
     }
 
-    /// A key as a command that changes nothing finds it.
+    /// The value of a key for a command that changes nothing.
     pub(super) fn seen(&self, key: u8) -> Limiter {
         match self.primary.has_expired(key, self.wall_us) {
             true => Limiter::default(),
@@ -45,7 +45,7 @@ impl World {
             return;
         }
         let (limiter, none) = (self.primary.get(key), Limiter::default());
-        // A log lives as long as the rules need that consumed from it, so a longer one may see more.
+        // A log lives as long as its consuming rules need it. A rule of a longer period may see more.
         let sees_more = |rule: &Rule| rule.kind() == Kind::Log && rule.period_us() > 1_000 * MS_US;
         for (rules, _) in self.rules.iter().filter(|(rules, _)| !rules.iter().any(sees_more)) {
             let check = Check::new(rules, 1, self.wall_us);
@@ -56,7 +56,7 @@ impl World {
         self.commit(&vec![vec![key]], &Woken::All);
     }
 
-    /// Changes a key with an action that says whether it changed anything.
+    /// Changes a key. `change` returns whether it changed anything.
     #[expect(clippy::needless_pass_by_value, reason = "callers make it for this call")]
     pub(super) fn change(
         &mut self,
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Stores what an action has left of a key, and propagates the action.
+    /// Stores a key's value after an action, and propagates the action.
     pub(super) fn store(
         &mut self,
         key: u8,
@@ -89,7 +89,7 @@ impl World {
         self.commit(&propagated(key, self.wall_us, expiry, action, words), woken);
     }
 
-    /// Propagates an effect on a key, which wakes those who wait for it.
+    /// Propagates an effect on a key, and wakes the clients that wait for the key.
     pub(super) fn commit(&mut self, effect: &Propagated, woken: &Woken) {
         self.told.apply(effect);
         self.states.push(state(&self.told));

@@ -23,8 +23,8 @@ impl World {
         }
     }
 
-    /// Whether the first of another flow is denied, and when it was tried perhaps only by rules that
-    /// this one has too: consumption since then may have added others.
+    /// Whether the head of another flow may keep this client back: the head is denied by a rule that
+    /// the client has, too. Other rules may deny the head only since it was tried.
     fn may_be_kept_back(&self, waiter: &Waiter) -> bool {
         let rules = identities(&self.rules[waiter.ask.rules].0);
         let heads = self.line.heads(waiter.ask.key);
@@ -38,8 +38,8 @@ impl World {
         })
     }
 
-    /// Whether the first of another flow, of at least this priority, is denied, and only by rules
-    /// that this one has too.
+    /// Whether the head of another flow, of at least this priority, is denied only by rules that this
+    /// client has, too.
     fn is_kept_back(&self, waiter: &Waiter, priority: u8) -> bool {
         let rules = identities(&self.rules[waiter.ask.rules].0);
         let heads = self.line.heads(waiter.ask.key);
@@ -52,8 +52,8 @@ impl World {
         })
     }
 
-    /// Tests that one may be admitted: nobody of its flow waits before it, and nobody of a higher
-    /// priority keeps it back.
+    /// Tests that a client may be admitted: no client of its flow waits before it, and no head of a
+    /// higher priority keeps it back.
     pub(super) fn assert_turn(&self, waiter: &Waiter) {
         let heads = self.line.heads(waiter.ask.key);
         let own = heads.iter().find(|head| head.flow == waiter.flow);

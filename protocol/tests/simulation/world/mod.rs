@@ -26,7 +26,7 @@ use super::link::Replica;
 const START_US: u64 = 1_700_000_000_000_000;
 const MS_US: u64 = 1_000;
 const KEYS: u8 = 3;
-/// The most that a client waits.
+/// How long a client waits at most.
 const PATIENCE_MS: u64 = 20_000;
 /// The bounds of each key.
 const BOUNDS: Bounds = Bounds { max_states: 12, max_holds: 6 };
@@ -51,7 +51,7 @@ pub struct World {
     steady_us: u64,
     rules: Vec<(Vec<Rule>, Vec<String>)>,
     primary: Keyspace,
-    /// What the primary has propagated, applied as a replica applies it.
+    /// The keys after all propagated effects, applied as a replica applies them.
     told: Keyspace,
     /// The state after each effect.
     states: Vec<u64>,

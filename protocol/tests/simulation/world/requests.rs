@@ -1,4 +1,4 @@
-//! Checks: what a client asks for, how it looks before it is decided, and its decision.
+//! Checks: what a client asks for, how that would be decided, and its decision.
 
 use ratelimit_core::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Meta, Verdict};
 use ratelimit_protocol::effect::Action;
@@ -9,7 +9,7 @@ use super::{BOUNDS, MS_US, RULES, World};
 use crate::keyspace::propagated;
 use crate::line::Ask;
 
-/// How a request looks before it is decided.
+/// How a request would be decided.
 pub(super) enum Look {
     /// Its rules admit it, at this cost.
     Passes(u32),
@@ -33,7 +33,7 @@ impl World {
         Ask { key, rules, cost, up_to, hold: holds.then_some(self.requests) }
     }
 
-    /// Lets a function see the check that a request makes now.
+    /// Calls a function with the check that a request makes now.
     fn with_check<T>(&self, number: u64, ask: Ask, body: impl FnOnce(&Check<'_>) -> T) -> T {
         let id = ask.hold.map(|id| (id.to_string(), id.is_multiple_of(2)));
         let end_us = self.wall_us + 1_500 * MS_US;

@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Answers one whose deadline has come.
+    /// Answers a client whose deadline has come.
     fn run_out(&mut self, ticket: Ticket) {
         let waiter = self.line.queues.waiter(ticket).expect("in line");
         let passes = matches!(self.look(waiter.number, waiter.ask), Look::Passes(_));
@@ -102,7 +102,7 @@ impl World {
             self.line.queues.leave(ticket, None);
         }
         let allowed = self.check(waiter.number, waiter.ask) == Verdict::Allowed;
-        // A repeat overtakes those who wait, since it takes nothing.
+        // A repeat may overtake clients that wait, since it consumes nothing.
         let repeats = matches!(look, Look::Repeats);
         self.line.answered(&waiter, allowed && !repeats, self.steady_us);
     }
