@@ -98,14 +98,14 @@ unit: ## tests of the core, the protocol and the module that need no server
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
 	cargo test --locked --quiet --release --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
-# Each test runs several servers and mostly waits for them: as many at once on any machine.
-integration: export RUST_TEST_THREADS ?= 6
+# Tests wait for their turn to run servers (tests/integration/support/machine.rs), so there are more threads than turns.
+integration: export RUST_TEST_THREADS ?= 24
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
 	$(FETCH) chromium
 	$(INTEGRATION)
 
 # Servers of your own instead: RATELIMIT_MORE='redis-7.4=/opt/redis-server'. Some tests are of one server of the test matrix.
-integration-more: export RUST_TEST_THREADS ?= 6
+integration-more: export RUST_TEST_THREADS ?= 24
 integration-more: build faulty fetch ### tests on servers of more versions, or on yours (RATELIMIT_MORE='redis-7.4=/opt/redis-server', TESTS=command::)
 	more="$${RATELIMIT_MORE:-$$(scripts/fetch.py servers-more)}" && RATELIMIT_MORE=$$more \
 		RATELIMIT_ONLY=$$(sed -E 's/=[^ ]*//g' <<<$$more) $(INTEGRATION) $(TESTS) $(foreach room,clients docs examples,--skip $(room)::)

@@ -38,6 +38,18 @@ pub fn put(to: &mut Vec<u8>, item: &impl Encode) {
     debug_assert!(written.is_ok(), "a type bincode cannot encode");
 }
 
+/// Appends bytes as an item: their length, then what `write` appends.
+pub fn put_bytes(to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = to.len();
+    to.push(0);
+    write(to);
+    let length = to.len().saturating_sub(start).saturating_sub(1);
+    // Most lengths take the one byte that was left for them.
+    let mut head = [0; 9];
+    let taken = bincode::encode_into_slice(length, &mut head, CONFIG).unwrap_or_default();
+    to.splice(start..=start, head.into_iter().take(taken));
+}
+
 /// Concatenates items.
 pub fn save_items<T: Encode>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -4,7 +4,9 @@
 pub(crate) mod form;
 
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, MS_US, Name, SECOND_US};
-pub(crate) use form::{SavedDetail, each_item, load_items, load_text, put, save_items, take};
+pub(crate) use form::{
+    SavedDetail, each_item, load_items, load_text, put, put_bytes, save_items, take,
+};
 
 /// The version written, and the only one that exists.
 pub const VERSION: u8 = 1;

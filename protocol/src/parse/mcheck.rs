@@ -119,15 +119,10 @@ const MCHECK: &str = "COST, META, HOLD, AT, FULL, ANY or a rule such as 20/1m";
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
 fn require_different(keys: &mut [Option<&[u8]>]) -> Parsed<()> {
-    keys.sort_unstable_by(|one, other| tail(*one).cmp(&tail(*other)).then_with(|| one.cmp(other)));
-    let same = |pair: &[Option<&_>]| matches!(pair, [one, other] if tail(*one) == tail(*other) && one == other);
+    keys.sort_unstable();
+    let same = |pair: &[Option<&_>]| matches!(pair, [one, other] if one == other);
     let key = keys.windows(2).find(|pair| same(pair)).and_then(|pair| *pair.first()?);
     key.map_or(Ok(()), |key| Err(ParseError::SameKey { key: Excerpt::new(key) }))
-}
-
-/// The last bytes of a key, in which keys differ more often than in their first ones.
-fn tail(key: Option<&[u8]>) -> Option<&[u8; 4]> {
-    key.and_then(<[u8]>::last_chunk)
 }
 
 #[cfg(test)]
@@ -195,6 +190,7 @@ mod tests {
             ("65 a 20/m", "numkeys is '65', expected an integer 1..64"),
             ("3 a b", "wrong number of arguments"),
             ("3 a b 20/m", "wrong number of arguments"),
+            ("3 user:12 b user:12 20/m", "key 'user:12' is given twice, expected each key once"),
             ("2 a a 20/m", "key 'a' is given twice, expected each key once"),
             (
                 "2 a b c 20/m",

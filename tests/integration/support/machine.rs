@@ -1,37 +1,87 @@
 //! How tests share the machine. A test that other load would spoil can have it alone.
 //!
 //! The test harness runs each test in a thread, and that thread starts the servers of the test. A test
-//! shares the machine from its first server until its thread ends.
+//! shares the machine from its first server until its thread ends. `RUST_TEST_THREADS` is larger than
+//! [`AT_ONCE`], so that tests which wait for their turn keep no other test from running.
 
 use std::cell::RefCell;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
-static MACHINE: RwLock<()> = RwLock::new(());
+/// How many tests run servers at once.
+const AT_ONCE: usize = 8;
+
+struct Machine {
+    sharing: usize,
+    waiting_to_share: usize,
+    is_taken: bool,
+}
+
+static MACHINE: Mutex<Machine> =
+    Mutex::new(Machine { sharing: 0, waiting_to_share: 0, is_taken: false });
+static CHANGED: Condvar = Condvar::new();
 
 enum Held {
-    Shared { _guard: RwLockReadGuard<'static, ()> },
-    Alone { _guard: RwLockWriteGuard<'static, ()> },
+    Shared,
+    Alone,
 }
 
 thread_local! {
-    /// The lock of this thread's test, released when the thread ends.
+    /// What this thread's test has, released when the thread ends.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// Waits while another test has the machine alone, then shares it until this test ends.
+/// Waits while another test has the machine alone or enough tests share it, then shares it until this
+/// test ends. A thread without a name belongs to a test that runs already, so it is let in at once.
 pub fn share() {
     HELD.with_borrow_mut(|held| {
-        held.get_or_insert_with(|| Held::Shared {
-            _guard: MACHINE.read().unwrap_or_else(PoisonError::into_inner),
+        held.get_or_insert_with(|| {
+            let is_test = thread::current().name().is_some();
+            let mut machine = machine();
+            machine.waiting_to_share += 1;
+            let mut machine = wait_while(machine, |machine| {
+                machine.is_taken || is_test && machine.sharing >= AT_ONCE
+            });
+            machine.waiting_to_share -= 1;
+            machine.sharing += 1;
+            Held::Shared
         });
     });
 }
 
-/// Waits until no other test has a server. Until this test ends, no other test can start one.
+/// Waits until no other test has a server or waits to start one. Until this test ends, no other test
+/// can start a server.
 pub fn alone() {
     HELD.with_borrow_mut(|held| {
         *held = None;
-        let guard = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-        *held = Some(Held::Alone { _guard: guard });
+        let mut machine = wait_while(machine(), |machine| {
+            machine.is_taken || machine.sharing + machine.waiting_to_share > 0
+        });
+        machine.is_taken = true;
+        *held = Some(Held::Alone);
     });
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut machine = machine();
+        match self {
+            Self::Shared => machine.sharing -= 1,
+            Self::Alone => machine.is_taken = false,
+        }
+        CHANGED.notify_all();
+    }
+}
+
+fn machine() -> MutexGuard<'static, Machine> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait_while(
+    machine: MutexGuard<'static, Machine>,
+    condition: impl Fn(&Machine) -> bool,
+) -> MutexGuard<'static, Machine> {
+    CHANGED
+        .wait_while(machine, |machine| condition(machine))
+        .unwrap_or_else(PoisonError::into_inner)
 }

@@ -90,6 +90,9 @@ const MOST_OWED: u128 = 1 << 80;
 /// The holds, if any, and a track for each state that they were charged on. Takes time and memory
 /// in proportion to the bytes, except for sorting.
 pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, DecodeError> {
+    if saved.is_empty() {
+        return Ok(None);
+    }
     let mut holds = Holds::default();
     // Of each charge with a least debt: its track, its rank, that debt, and the indexes of its hold
     // and of the charge.
@@ -126,7 +129,7 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
         }
     }
     holds.fill(loaded);
-    Ok((!holds.is_empty()).then_some(holds))
+    Ok(Some(holds))
 }
 
 /// True if each charge of a hold is on a different state.

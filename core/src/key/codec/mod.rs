@@ -29,8 +29,8 @@ use super::{
 use crate::algorithm::{Meter, State};
 use crate::rule::{Kind, MAX_PERIOD_US, MAX_UNITS, Name};
 use crate::saved::{
-    DecodeError, VERSION, check_time, load_items, load_name, load_text, put, save_items, take,
-    within,
+    DecodeError, VERSION, check_time, load_items, load_name, load_text, put, put_bytes, save_items,
+    take, within,
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::num::NonZeroU64;
@@ -48,15 +48,19 @@ type SavedPause<'a> = (u64, u64, &'a [u8]);
 /// The end, and the name of the policy.
 type SavedPlan<'a> = (Option<u64>, &'a str);
 
+/// What the payload of a key with one state takes at most, unless it is a log or has a long name.
+const USUAL_BYTES: usize = 64;
+
 /// Encodes a limiter in its saved form.
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
-    let states = save_states(limiter.states());
+    let mut payload = Vec::with_capacity(USUAL_BYTES);
+    payload.push(VERSION);
+    put_bytes(&mut payload, |payload| save_states(limiter.states(), payload));
     let standing = limiter.standing().map(save_standing);
     let history = limiter.history().map(save_history);
     let holds = limiter.holds().map(save_holds).unwrap_or_default();
     let bans = limiter.bans().map(|count| (count.bans, count.forgotten_us, count.span_us));
-    let mut payload = vec![VERSION];
-    put(&mut payload, &(states, standing, history, holds, bans));
+    put(&mut payload, &(standing, history, holds, bans));
     let (pause, plan) = (limiter.pause(), limiter.plan());
     if pause.is_some() || plan.is_some() {
         put(&mut payload, &pause.map(|it| (it.until_us, it.length_us, &*it.reason)));
@@ -96,13 +100,11 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 
-fn save_states(states: &[State]) -> Vec<u8> {
-    let mut bytes = Vec::new();
+fn save_states(states: &[State], payload: &mut Vec<u8>) {
     for state in states {
-        put(&mut bytes, &state.name().as_ref().map(Name::as_str));
-        state.meter().save(&mut bytes);
+        put(payload, &state.name().as_ref().map(Name::as_str));
+        state.meter().save(payload);
     }
-    bytes
 }
 
 /// The states of a limiter, each as its algorithm saves it. They are not counted first, because the
@@ -111,7 +113,12 @@ fn load_states(mut saved: &[u8]) -> Result<Vec<State>, DecodeError> {
     let mut states = Vec::new();
     while !saved.is_empty() {
         let state = load_state(&mut saved)?;
-        states.try_reserve(1).map_err(|_| DecodeError::NoMemory(states.len()))?;
+        // Most keys have one state.
+        let reserved = match states.is_empty() {
+            true => states.try_reserve_exact(1),
+            false => states.try_reserve(1),
+        };
+        reserved.map_err(|_| DecodeError::NoMemory(states.len()))?;
         states.push(state);
     }
     states.shrink_to_fit();

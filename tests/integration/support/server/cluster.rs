@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,6 @@ static TURN: Mutex<()> = Mutex::new(());
 pub struct Cluster {
     flavor: Flavor,
     nodes: Vec<Server>,
-    _turn: MutexGuard<'static, ()>,
 }
 
 /// A node as the cluster sees it.
@@ -69,6 +68,8 @@ pub fn on_all(body: impl Fn(&mut Cluster)) {
 
 /// Runs a test as [`on_all`] does, on nodes that `configure` configures.
 pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Cluster)) {
+    // If a test panicked with the lock, it left nothing that could disturb the next.
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let rounds = env::var("RATELIMIT_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number"));
     let passes = |flavor: Flavor| {
         let mut cluster = Cluster::start(flavor, &configure);
@@ -90,8 +91,6 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Cl
 impl Cluster {
     /// Starts the servers, joins them, and waits until all agree.
     fn start(flavor: Flavor, configure: impl Fn(Builder) -> Builder) -> Self {
-        // If a test panicked with the lock, it left nothing that could disturb the next.
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let start_node = || {
             let timeout = IMPATIENCE.as_millis().to_string();
             configure(flavor.builder())
@@ -104,7 +103,7 @@ impl Cluster {
                 .start()
         };
         let nodes: Vec<_> = (0..NODES).map(|_| start_node()).collect();
-        let cluster = Self { flavor, nodes, _turn: turn };
+        let cluster = Self { flavor, nodes };
         let addresses: Vec<_> = cluster.nodes.iter().map(address).collect();
         let mut create = vec!["create"];
         create.extend(addresses.iter().map(String::as_str));
