@@ -73,7 +73,7 @@ def put(source, target):
 
 @contextlib.contextmanager
 def new_home(name, version=None):
-    """A folder that becomes .cache/NAME once it is filled. It is then of this version for `is_version`."""
+    """A folder that becomes .cache/NAME once it is filled. `is_version` then confirms this version."""
     with Scratch() as scratch:
         folder = scratch / name
         folder.mkdir(parents=True)

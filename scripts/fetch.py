@@ -14,20 +14,20 @@
     redis-cell          the module that CL.THROTTLE comes from, to compare with
     throttlecrab        a server of rate limits, to compare with
     redis-benchmark     the load of the benchmarks
-    valgrind            what counts their instructions
+    valgrind            what counts the instructions for the benchmarks
     gdb                 what reads the stacks of a server that does not answer
     chromium            a browser for tests, and playwright, which drives it
-    playwright          this alone
+    playwright          only playwright, without the browser
     rich                what scripts/rl-top draws its screen with
     envoy               a proxy, in front of the service of clients/envoy
     zizmor              what looks for weak spots in the workflows
-    pyte                the terminal in which a test looks at it
-    pyyaml              what scripts/workflows reads them with
+    pyte                the terminal in which a test runs scripts/rl-top
+    pyyaml              what scripts/workflows reads the workflows with
     podman-compose      what runs packaging/docker/compose.yaml without Docker
     zigbuild            what links against an old glibc, for releases
     prometheus          prometheus, promtool and redis_exporter, for the tests of alerts
     grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
-    plots               matplotlib, which draws their results
+    plots               matplotlib, which draws the results of the benchmarks
     arm64               what builds and tries the module for arm64 on another processor
     musl                what builds and tries the module for Alpine's C library on another Linux
     cargo-fuzz          a subcommand of cargo, for fuzzing
@@ -112,7 +112,7 @@ WHEELS = {
         "six==1.17.0",
     ],
 }
-# Their folders, where these are called otherwise.
+# The folders whose names differ from the names of their packages.
 FOLDERS = {"redis-py": "python", "grafana-sdk": "grafana"}
 
 
@@ -248,8 +248,9 @@ def digest(*files):
 
 
 def clients_python():
-    """The packages that clients/python/requirements.txt pins, and beside them the sources of `limits`, which have its own
-    tests, the wheel of redis-py, which an empty environment needs, and what older.txt pins, a folder each."""
+    """The packages that clients/python/requirements.txt pins. Beside them, in a folder each: the sources
+    of `limits` with its tests, the wheel of redis-py for an empty environment, and the packages that
+    older.txt pins."""
     pins, older = (ROOT / "clients/python" / name for name in ("requirements.txt", "older.txt"))
     home = CACHE / "clients-python"
     version = digest(pins, older)

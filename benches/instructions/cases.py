@@ -52,7 +52,7 @@ def held(id, *rules):
 
 
 def on_holds(name, *rules):
-    """Takes a hold and settles it, in turns, while the key has another hold."""
+    """Alternately takes and settles a hold, while the key has another hold."""
     ids = [f"hold:{number:011}" for number in range(CALLS)]
     calls = [call for id in ids for call in (held(id, *rules), ["RL.SETTLE", "key", id])]
     return Case(name, calls, None, [held("another", *rules), *calls[:WARM_UP]])

@@ -7,8 +7,8 @@ still varies: each start has a new hash seed, so dictionaries collide more or le
 So the module's own instructions are also counted separately: they vary only with how often the clock makes a key's
 expiry move. The result is the least count of several servers.
 
-Ends with 1 if the module's own part of a call grew by more than the tolerance, a fraction of the whole call. Another
-processor may choose other variants of memcpy and the like, so compare only with a baseline from a similar machine.
+Ends with 1 if the module's own part of a call grew by more than the tolerance, which is a fraction of the whole call.
+Another processor may choose other variants of memcpy and the like, so compare only with a baseline from a similar machine.
 """
 
 import argparse

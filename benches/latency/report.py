@@ -68,7 +68,7 @@ def cells(row):
     yield ", ".join(f"{name} {worst:.0f} ms" for name, worst in row["events_ms"].items())
 
 
-COLUMNS = ["", "a second", "p50 µs", "p99 µs", "p99.9 µs", "worst µs", "p50 of INCR", "p99 of INCR", "p99.9 of INCR"]
+COLUMNS = ["", "a second", "p50 µs", "p99 µs", "p99.9 µs", "worst µs", "p50 ÷ INCR's", "p99 ÷ INCR's", "p99.9 ÷ INCR's"]
 COLUMNS += ["server's µs", "load late µs", "preempted", "bytes to a replica", "the server's own slow tasks"]
 
 

@@ -193,7 +193,7 @@ def timed(sender, command, send_all):
 
 
 def taking_and_settling(sender, holds, rule):
-    """A few calls settle live holds, then as many calls take holds, in turns."""
+    """Alternates between a few calls that settle live holds and as many calls that take holds."""
     order, ids, next_id = random.Random(1), list(range(holds)), holds
     sender.send([("RL.CHECK", ONE_KEY, "HOLD", id_of(id), "EX", LAST_S, rule) for id in ids], 0)
     sender.server.client.config_resetstat()

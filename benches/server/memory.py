@@ -1,11 +1,12 @@
 """Bytes per key: how much each of 100,000 keys with names of 14 bytes adds to used_memory.
 
 This includes the name, the entries in the tables of keys and of expiries, and the growth of these tables, which any key
-costs. Each kind has a new server, and is measured when the tables have stopped growing: a growing table is there twice.
+costs. Each kind has a new server, and is measured when the tables have stopped growing: a growing table is in memory
+twice.
 
 The server shares the numbers below 10,000 between values, so a plain counter costs only its entry. Our log is filled by
-60 rounds of checks, or filled once and copied with its reserve, which counts as well. Lists and sorted sets have no
-reserve: they are filled once and copied.
+60 rounds of checks, or filled once and copied with its spare capacity, which counts as well. Lists and
+sorted sets have no spare capacity: they are filled once and copied.
 
 Bytes per hold: how much each hold adds, on 10 keys with 10,000 holds each, with ids of 16 bytes.
 """

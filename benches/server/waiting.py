@@ -8,9 +8,9 @@ workers that got a slot, and the longest wait. In a fair line the longest wait i
 seconds.
 
 **Handover.** Two clients pass a slot to each other. This measures the time from the RL.SETTLE of one client to the
-reply to the RL.WAIT of the other, including both ways over the loopback. It measures this alone; with ten thousand
-clients in line, in one flow or in a thousand; and behind two hundred flows whose own limits are reached, so that each
-flow is passed over.
+reply to the RL.WAIT of the other, including both ways over the loopback. It does so with no other
+clients; with ten thousand clients in line, in one flow or in a thousand; and behind two hundred flows
+that have reached their own limits, so that each flow is passed over.
 
 **Idle.** Ten thousand clients wait for a thousand keys whose slots are taken, and nothing happens. This measures the
 work of the server's core, compared with its work for ten thousand idle connections.
@@ -195,8 +195,8 @@ def measure_workers(server, way):
 
 
 def measure_handover(server, passed_over=0):
-    """Milliseconds from the release of a slot until the next client has it, with `passed_over` flows in front of the
-    client whose own limits deny them."""
+    """Milliseconds from the release of a slot until the next client has it, with `passed_over` flows in
+    front of it, which their own limits deny."""
     flows = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(passed_over)]
     for number, client in enumerate(flows):
         own = f"slots:1,name={number}"

@@ -28,8 +28,8 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Decides a request whose rules are in the buffers. Tries the fast path here, because one call that
-/// tries both paths costs 160 instructions more.
+/// Decides a request whose rules are in the buffers. Tries the fast path here, because a single engine
+/// function that tries both paths costs 160 instructions more.
 #[inline(always)]
 pub fn decide(
     call: &Call<'_>,

@@ -43,7 +43,7 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
         opened.changed(Action::Renew { id, end_us }, cause, EffectArgs::default);
         metrics::HOLDS_RENEWED.add(1);
     }
-    // A worker on an exempt key has no hold, and may go on.
+    // Checks of an exempt key take no hold, so its workers have none to renew, and may go on.
     let standing = opened.key.value().and_then(|limiter| limiter.standing_at(opened.at_us));
     let is_exempt = standing.is_some_and(|standing| standing.kind == Standing::Exempt);
     call.reply_integer((renewed || is_exempt).into());

@@ -3,8 +3,8 @@
 //! A handler reads from top to bottom: parse, open, decide, store, propagate, signal, reply. It does
 //! no arithmetic on units: [`ratelimit_core::check`] computes them. RL.CHECK and RL.THROTTLE open
 //! the key before they parse, so that the value is prefetched meanwhile. RL.CHECK is three functions:
-//! `check` opens and parses; `decide` tries the fast path and does the rest; `general` decides if the
-//! fast path does not. RL.WAIT calls `decide`, too.
+//! `check` opens and parses; `decide` tries the fast path, then stores, propagates and replies;
+//! `general` decides if the fast path does not. RL.WAIT calls `decide`, too.
 //!
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide

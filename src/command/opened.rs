@@ -80,8 +80,8 @@ impl<'c> Opened<'c> {
         self.changed(Action::Lapse, Cause::Returned(&held), EffectArgs::default);
     }
 
-    /// The states of the key that `of` selects, to tell the clients that wait for it. Empty if no client
-    /// waits.
+    /// The states that `of` selects in the value of the key, for the clients that wait for the key.
+    /// Empty if no client waits.
     pub fn states(&self, of: impl FnOnce(&Limiter) -> Vec<Identity>) -> Vec<Identity> {
         let limiter = self.key.value().filter(|_| line::is_in_use());
         limiter.map(of).unwrap_or_default()

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The module reads the key's plan while it parses the rules, and only if a rule asks for the plan. If
-//! the plan names an unknown policy, the default decides: a seller's slip must not stop a customer.
+//! the plan names an unknown policy, the default decides: an operator's mistake must not stop a
+//! customer.
 
 use crate::datatype::LIMITER;
 use crate::policy::Resolver;

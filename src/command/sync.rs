@@ -24,7 +24,8 @@ pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
         let mut opened = Opened::first(call, request.at_us)?;
         opened.lapse();
         let (at_us, mut consumed) = (opened.at_us, 0_i64);
-        // A rule can let one unit more pass at once than one check can cost, so this may take two.
+        // A rule can let one unit more pass at once than one check can cost, so this may take two
+        // effects.
         for _ in 0..2 {
             let mut units = Ok(0);
             opened.change(|limiter| {

@@ -22,8 +22,8 @@ use super::clock;
 
 /// The value of a key.
 pub trait KeyValue {
-    /// The allocation of the value that a command reads first, to be fetched early; any address if
-    /// the value does not store that one.
+    /// The address of the allocation that a command reads first, so that it can be prefetched. If the
+    /// value does not have that allocation, any address.
     fn first_allocation(&self) -> *const u8;
 }
 

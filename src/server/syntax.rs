@@ -72,7 +72,8 @@ fn list(words: &mut &[&str]) -> Vec<Param> {
     params
 }
 
-/// Takes a parameter or several alternatives. An alternative without a word has the word before it.
+/// Takes a parameter or several alternatives. An alternative without a word belongs to the word of the
+/// alternative before it.
 fn choice(words: &mut &[&str]) -> Param {
     let mut by_word: Vec<Vec<Param>> = Vec::new();
     loop {

@@ -24,13 +24,13 @@
 //! reset, unblock, unexempt, resume, unplan
 //! ```
 //!
-//! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0 that its expiry
-//! stays. `units` is the cost of rules without `cost=`; a rule whose cost the request gave by
-//! name has that cost in its text. `refund` is 1 if the charges come back when the hold lapses,
-//! else 0. A hold or a pause lasts from the effect's time until its end. `keep` is how many checks
-//! the history keeps; the text of `META` follows only if `keep` is given. `bans` is the key's count
-//! of bans, if it has one. The server makes, sends and frees each argument separately, so word and
-//! numbers are one argument, the head.
+//! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0 that its expiry does not
+//! change. `units` is the cost of rules without `cost=`; a rule whose cost the request gave by name has
+//! that cost in its text. `refund` is 1 if the charges come back when the hold lapses, else 0. A hold or
+//! a pause lasts from the effect's time until its end. `keep` is how many checks the history keeps; the
+//! text of `META` follows only if `keep` is given. `bans` is the key's count of bans, if it has one. The
+//! server makes, sends and frees each argument separately, so word and numbers are one argument, the
+//! head.
 //!
 //! # Versions
 //!
@@ -65,8 +65,8 @@ pub const VERSION: u64 = 1;
 /// The field of a head that holds the version.
 const VERSION_FIELD: &str = "v1";
 
-/// An effect, without the rules of a check or a refund and without the costs of a settlement by
-/// name: the writer has these as texts, and the reader returns them parsed.
+/// An effect. The rules of a check or a refund and the costs by name of a settlement are not in it: the
+/// writer has them as texts, and the reader returns them parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect<'a> {
     /// The time of the decision, in Unix microseconds.
@@ -107,7 +107,7 @@ pub enum Action<'a> {
     },
     /// `RL.REFUND`, or `RL.THROTTLE` with a negative quantity.
     Refund {
-        /// How many units each rule that comes with the effect gets back; without rules, each state.
+        /// How many units come back for each rule of the effect; if it has no rules, to each state.
         units: u32,
     },
     /// `RL.RESET` dropped every state and every hold.
@@ -347,7 +347,7 @@ impl Effect<'_> {
             }
             Action::Resume => limiter.resume(),
             Action::Plan { until_us, name } => {
-                // The reader has tested it.
+                // The reader has tested the name.
                 if let Some(name) = Name::new(name) {
                     limiter.set_plan(Some(Plan { name, until_us }));
                 }

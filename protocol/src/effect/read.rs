@@ -10,9 +10,9 @@ use crate::parse::{Limits, NoPolicies, ParseError, Settled};
 use ratelimit_core::key::{BanCount, Expiry, HoldRequest, Meta, Standing, Verdict};
 use ratelimit_core::rule::{Excerpt, NamedCost, Rule, digits};
 
-/// What errors expect where an effect ends too early.
+/// What errors say after 'expected' if an effect ends too early.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
-/// What errors expect in place of a superfluous field.
+/// What errors say after 'expected' if an effect has a field too many.
 const NO_FIELD: &str = "the effect to end before it";
 
 /// Why an effect cannot be read.
@@ -121,7 +121,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         Ok(Effect { at_us, expiry, action: self.action()? })
     }
 
-    /// Refuses another version.
+    /// Refuses every version but [`VERSION`].
     fn version(&mut self) -> Result<(), EffectError> {
         let given = self.required()?;
         match given.strip_prefix(b"v").and_then(digits) {

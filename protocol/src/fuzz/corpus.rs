@@ -1,5 +1,5 @@
-//! Runs every target on the inputs in its archive of fuzz/corpus. Inputs with a name once failed, reach
-//! much of the code or are plain examples; `make fuzz-keep` chose the others.
+//! Runs every target on the inputs in its archive of fuzz/corpus. A named input once failed, reaches
+//! much of the code, or is a plain example. `make fuzz-keep` chose the other inputs.
 
 use std::fs;
 use std::panic::catch_unwind;

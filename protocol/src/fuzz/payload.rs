@@ -15,7 +15,8 @@ const RULES: [&str; 4] = [
     "window:7/m,name=free bucket:7/m,name=x leaky:7/m,name=y fixed:7/m,name=z slots:7,name=pool",
 ];
 
-/// How many bytes of memory a value may take for each byte of its payload, and how many besides.
+/// A value may take this number of bytes of memory for each byte of its payload, and `BYTES_ANYWAY`
+/// more.
 const BYTES_A_BYTE: usize = 200;
 const BYTES_ANYWAY: usize = 1_000;
 

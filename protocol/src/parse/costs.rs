@@ -1,7 +1,7 @@
 //! What a check costs its rules.
 //!
 //! ```text
-//! COST n           the default cost: of each rule that has no other cost
+//! COST n           the default cost: that of each rule without another cost
 //! COST a..b        a range for the default cost: the check grants as much of it as passes
 //! COST name=n      the cost of the rules with this name
 //! ```
@@ -14,11 +14,11 @@ use super::error::{ParseError, Parsed, RuleArgError};
 use super::options::units;
 use ratelimit_core::rule::{Excerpt, Kind, Name, NamedCost, Rule, split};
 
-/// What errors expect as the value of a `COST` that may be a range.
+/// What errors say after 'expected' about the value of a `COST` that may be a range.
 const COST_OR_RANGE: &str = "an integer 0..1000000000, a range such as 1..100 or name=integer";
-/// What errors expect as the value of any other `COST`.
+/// What errors say after 'expected' about the value of any other `COST`.
 const COST: &str = "an integer 0..1000000000 or name=integer";
-/// What errors expect in place of a wrong range of costs.
+/// What errors say after 'expected' about a wrong range of costs.
 const A_RANGE: &str = "a range a..b with 1 <= a <= b <= 1000000000";
 
 /// The `COST`s of a request while they are read.

@@ -21,8 +21,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Allows everything that the parsers can read: for texts that a primary has tested against its
-    /// own settings, or that were saved under earlier settings.
+    /// Allows everything that the parsers can read. It is for texts that a primary has tested against
+    /// its own settings, and for texts that were saved under earlier settings.
     pub const ANY: Self = Self {
         max_rules: usize::MAX,
         max_log_entries: ratelimit_core::rule::MAX_UNITS as u64,

@@ -1,7 +1,7 @@
 //! `RL.MCHECK`: one check of several keys.
 //!
 //! The rules are one group for all keys, or one group per key, in the order of the keys. If one group
-//! for all keys asks for their plans, it is read again for each key.
+//! for all keys asks for the keys' plans, the parser reads it once per key.
 
 use super::check::{CheckRequest, expected, options_with};
 use super::costs::give_costs;
@@ -115,7 +115,7 @@ pub fn mcheck<'a>(
 }
 
 const MCHECK: &str = "COST, META, HOLD, AT, FULL, ANY or a rule such as 20/1m";
-/// What errors expect after a `NEXT`.
+/// What errors say after 'expected' if no rule follows a `NEXT`.
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
 fn require_different(keys: &mut [Option<&[u8]>]) -> Parsed<()> {

@@ -21,7 +21,8 @@ pub trait RuleResolver {
         self.policy(default)
     }
 
-    /// The next arguments are for the key with this index, at this time; `None`: the server's time.
+    /// Announces that the next arguments are for the key with this index, at this time; `None`: the
+    /// server's time.
     fn of_key(&mut self, _index: usize, _at_us: Option<u64>) {}
 
     /// Whether the request has named a policy.
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Texts so few that they repeat, but more than the cache has slots.
+    /// Few texts, so that they repeat, but more than the cache has slots.
     fn texts() -> impl Strategy<Value = Vec<String>> {
         let text = prop_oneof![
             (0..9u32, "[smhd]").prop_map(|(limit, unit)| format!("{limit}/{unit}")),

@@ -9,7 +9,7 @@ use ratelimit_core::rule::{Kind, Rule};
 
 /// How errors describe a rule.
 pub(crate) const A_RULE: &str = "a rule such as 20/1m";
-/// What errors expect after a rule.
+/// What errors say after 'expected' about an argument that follows a rule.
 pub(super) const RULES_COME_LAST: &str = "a rule such as 20/1m; options come before the rules";
 
 /// Takes arguments as long as they look like rules, and returns how many it took.

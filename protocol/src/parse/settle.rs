@@ -120,7 +120,7 @@ impl Options {
         (settled, self.costs.named)
     }
 
-    /// What errors expect after these options.
+    /// What errors say after 'expected' about an argument that follows these options.
     const fn expected(&self) -> &'static str {
         match (self.refund, self.costs.is_empty()) {
             (Some(()), _) => "AT",

@@ -77,7 +77,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 }
 
-/// What errors call the options for the end, of which one may be given.
+/// What errors call the options for the end. A request may have one of them.
 const ENDS: &str = "the end (EX, PX, EXAT, PXAT or FOR)";
 
 type ToEnd = fn(u64) -> Ends;

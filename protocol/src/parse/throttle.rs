@@ -4,8 +4,8 @@
 //! 15 30 60 1   is   RL.CHECK key COST 1 bucket:30/60s,burst=16,name=throttle
 //! ```
 //!
-//! The name keeps the state when the period changes, as in redis-cell, where all calls of a key use
-//! one bucket. A negative quantity gives units back, which redis-cell does without documenting it.
+//! Because of the name, the state stays when the period changes. In redis-cell, too, all calls of a key
+//! use one bucket. A negative quantity gives units back, which redis-cell does without documenting it.
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};

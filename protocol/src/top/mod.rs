@@ -55,15 +55,14 @@
 //! ```
 //!
 //! Without halving all counts are whole and the `+ 1` in 3 and 4 is not needed:
-//! `error <= N/k`, and a key with `f > N/k` has a counter. Proof: a denial adds one to at
-//! most one counter, and a new key takes its counter over, so the counts add up to at
-//! most `N`, and the smallest of `k` is at most `N/k`. No cell exceeds the smallest counter,
-//! which never decreases: a cell is incremented only while it is less, and is set to the
-//! smallest when a key is evicted. No cell is less than the denials of any of its keys: it gets
-//! the count of an evicted key, and one for each denial. That proves 1 and 4 for keys without a
-//! counter. When a new key gets a counter, its cell has reached the smallest, so the key had
-//! between 0 and that many denials. Its count is the smallest plus this denial, and its error
-//! is the smallest, which proves 1, 2 and 3.
+//! `error <= N/k`, and a key with `f > N/k` has a counter. Proof: a denial adds one to at most one
+//! counter, and a key that takes over a counter keeps its count. So the counts add up to at most `N`,
+//! and the smallest of `k` is at most `N/k`. No cell exceeds the smallest counter, which never
+//! decreases: a cell is incremented only while it is less, and is set to the smallest when a key is
+//! evicted. No cell is less than the denials of any of its keys: it gets the count of an evicted key,
+//! and one for each denial. That proves 1 and 4 for keys without a counter. When a new key gets a
+//! counter, its cell has reached the smallest, so the key had between 0 and that many denials. Its count
+//! is the smallest plus this denial, and its error is the smallest, which proves 1, 2 and 3.
 //!
 //! Halving preserves all four if counts and cells are rounded down, and errors up.
 //!

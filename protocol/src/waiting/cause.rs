@@ -5,7 +5,7 @@ use ratelimit_core::rule::{Identity, Rule};
 /// Why clients in line may pass.
 #[derive(Clone, Copy, Debug)]
 pub enum Cause<'a> {
-    /// A check consumed. A rule with the text of one of its rules admits no more than before.
+    /// A check consumed. A rule with the same text as a rule of that check admits no more than before.
     Consumed {
         /// The rules of the check.
         rules: &'a [Rule],

@@ -7,7 +7,7 @@ use ratelimit_core::rule::{Identity, identities};
 /// The denial of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// Milliseconds until the request may pass, unless its key changes before.
+    /// Milliseconds until the request may pass, unless its key changes earlier.
     pub wait_ms: u64,
     /// Milliseconds until fewer rules may deny the request.
     pub again_ms: u64,

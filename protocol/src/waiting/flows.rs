@@ -136,7 +136,7 @@ impl Flows {
         present.map_or(next, |present| present.start_of(flow, weight, next))
     }
 
-    /// The flow of the first head of a priority from this start on.
+    /// The flow of the first head of this priority whose start is `start` or later.
     fn first_from(&self, priority: u8, start: Start) -> Option<&Arc<Flow>> {
         let from = Turn::new(priority, start, Ticket(0));
         let (turn, flow) = self.heads.range(from..).next()?;

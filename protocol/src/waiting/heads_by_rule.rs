@@ -42,7 +42,7 @@ impl HeadsByRule {
         }
     }
 
-    /// The states of these rules that heads read by rules with other texts.
+    /// Of the states of these rules, those that heads read by rules with other texts.
     pub fn states_of_other_texts(&self, rules: &[Rule]) -> Vec<Identity> {
         let (mut states, mut reads, mut logs) = (Vec::new(), false, 0_usize);
         for rule in rules {

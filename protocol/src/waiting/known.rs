@@ -4,8 +4,8 @@ use super::rules::Entry;
 use ratelimit_core::rule::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many rules and states are known at most. While a line has something due, it does not call
-/// `forget`.
+/// How many rules and states are known at most. There must be a bound, because a line calls `forget`
+/// only when nothing is due.
 const MOST: usize = 4_096;
 
 /// What has changed, and what rules have denied, since all heads that may pass were tried.

@@ -92,8 +92,8 @@ impl Line {
         self.flows.len() < flows || self.flows.contains(flow)
     }
 
-    /// When the client in front of a client of this flow may pass. That is the head of the flow if it
-    /// was denied, otherwise the first head of the line.
+    /// When the client in front of a client of this flow may pass. The client in front is the head of
+    /// the flow if that was denied, otherwise the first head of the line.
     pub fn front_passes_us(&self, flow: &Flow, now_us: u64) -> u64 {
         let own = self.flows.head_of(flow).and_then(|turn| self.denials.of(turn));
         let front = own.or_else(|| self.denials.of(self.flows.heads().next()?));

@@ -26,8 +26,8 @@
 //! rules          its rules, as far as a line needs them
 //! cause          what changed a key
 //! denial         why a request is denied
-//! denials        what denies heads, until when, and which later heads that keeps back
-//! heads_by_rule  how many heads a rule has
+//! denials        what denies heads, until when, and which later heads a denial keeps back
+//! heads_by_rule  how many heads have a rule
 //! known          what tries have shown about rules
 //! turn           the order of flows
 //! present        where a flow that joins a line begins

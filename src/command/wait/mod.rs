@@ -111,7 +111,7 @@ fn waits_or_is_denied(
     Ok(true)
 }
 
-/// The time in this many milliseconds.
+/// The time that is `ms` milliseconds from now.
 fn after(ms: u64) -> u64 {
     clock::steady_us().saturating_add(ms.saturating_mul(1_000))
 }

@@ -83,7 +83,7 @@ fn an_asynchronous_connection_waits_up_to_its_response_timeout() {
 }
 
 #[test]
-fn a_timed_out_asynchronous_command_waits_until_dropped() {
+fn after_a_time_out_an_asynchronous_client_stays_in_line_until_its_connection_is_dropped() {
     let server = server();
     let mut c = server.connect();
     hold(&mut c, "k");

@@ -103,7 +103,7 @@ fn ask_in_rust(mut c: Connection) -> Seen {
             let reply: [i64; 5] = from_redis_value(reply.clone()).expect("five integers");
             if reply[0] == 0 {
                 // Valkey 9.1 reads its clock once for several commands, so the next TIME may repeat an
-                // older reading. Only a reading later than that is surely after the decision.
+                // older reading. Only a reading later than that one surely follows the decision.
                 let [next, rest @ ..] = &times_us[index + 1..] else { panic!("no time after") };
                 let after_us = rest.iter().find(|time| *time > next).copied();
                 seen.passes[index].push(Pass {

@@ -282,7 +282,7 @@ fn a_denial_charges_rules_that_count_all_under_every_key() {
         };
         assert_eq!(check("a b c", 1), [0, 1, 0, 0, HOUR_MS]);
         assert_eq!(check("a b c", 1), [1, 1, 0, HOUR_MS, HOUR_MS], "one unit was left in b");
-        // The wait is the one after the charge, which left no unit in b.
+        // The wait is computed after the charge, which left no unit in b.
         assert_eq!(check("a b c", 1), [1, 3, 0, DAY_MS, 3 * DAY_MS]);
         assert_eq!(check("a x c", 2)[3], -1, "a request that can never pass was charged");
         assert_eq!(check("a x c", 1)[0], 1);

@@ -71,7 +71,11 @@ fn a_paused_key_denies_every_check_until_it_is_resumed() {
         for line in ["RL.PAUSE k EX 5", "RL.EXEMPT k"] {
             let _: Value = ask(&mut c, line);
         }
-        assert_eq!(verdict(&mut c, "RL.CHECK k 10/h"), 0, "an exemption precedes a pause");
+        assert_eq!(
+            verdict(&mut c, "RL.CHECK k 10/h"),
+            0,
+            "an exemption takes precedence over a pause"
+        );
     });
 }
 
@@ -242,7 +246,7 @@ fn a_pause_of_one_key_leaves_no_trace_on_the_others() {
 }
 
 #[test]
-fn a_client_whose_deadline_comes_before_the_end_of_a_pause_is_denied_then() {
+fn a_client_whose_deadline_comes_before_the_end_of_a_pause_is_denied_at_the_deadline() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD a EX 3000 slots:1"), 0);

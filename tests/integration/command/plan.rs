@@ -166,7 +166,7 @@ fn each_of_several_keys_has_its_own_plan() {
 }
 
 #[test]
-fn a_block_an_exemption_and_a_pause_precede_a_plan_and_a_reset_keeps_it() {
+fn blocks_exemptions_and_pauses_take_precedence_over_a_plan_and_a_reset_keeps_it() {
     server::on_all(|server| {
         let mut c = server.connect();
         policies::set(&mut c, &POLICIES);

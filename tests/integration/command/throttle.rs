@@ -70,8 +70,8 @@ fn calls_take_units_until_none_are_left_and_then_get_a_wait() {
             ("k 4 24 86400 6", [1, 5, 1, NEVER, 14_400]),
             ("k 4 24 86400", [0, 5, 0, -1, 18_000]),
             ("k 4 24 86400", [1, 5, 0, 3_600, 18_000]),
-            // With another burst, the rate written differently, or another rate, the units
-            // stay.
+            // The units stay if the burst changes, if the rate is written differently, or if the rate
+            // changes.
             ("k 9 24 86400 0", [0, 10, 5, -1, 18_000]),
             ("k 1 24 86400 0", [1, 2, 0, 10_800, 18_000]),
             ("k 9 1 3600 0", [0, 10, 5, -1, 18_000]),

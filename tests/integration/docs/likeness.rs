@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! waits, TTLs, bytes     may differ by a tenth; times also by the time that the command took
-//! Unix times             the document has any, and the server's is within the last minute
+//! Unix times             the document may have any; the server's must lie within the last minute
 //! windows by the clock   the time left can be any that the window allows
 //! spans, ports, numbers of SLOWLOG: anything
 //! ```

@@ -157,8 +157,8 @@ fn a_truncated_payload_is_refused() {
 
 #[test]
 fn a_truncated_value_is_refused() {
-    // The version and the checksum follow the value. If at most these are cut, the server takes
-    // the last bytes of the value for them.
+    // A version and a checksum of together 10 bytes follow the value. If a cut removes no more than 10
+    // bytes, the server takes the last bytes of the value for them.
     const FOOTER: usize = 10;
     on_all_with_values(|server, c, values| {
         let cut = |from: usize, to: usize, dump: &Dump| -> Vec<Vec<u8>> {

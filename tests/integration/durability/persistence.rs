@@ -247,7 +247,7 @@ fn every_server_restores_dumps_of_every_other() {
             let pair = format!("{} to {}", from.flavor().name, to.flavor().name);
             let own = own_version(to);
             let mut c = to.connect();
-            // Dumps keep the names of their keys, so each source gets a database.
+            // Keys are restored under their own names, so each source gets its own database.
             let () = cmd("SELECT").arg(index + 1).query(&mut c).unwrap();
             for (key, value) in &before {
                 let dumped = dump(&mut source, key);

@@ -1,5 +1,5 @@
-//! Servers on two processors exchange their files: each loads what the other has saved, as the
-//! same bytes. `make test-arm64` runs this test; it needs servers of both processors.
+//! Servers on two processors exchange their files: each loads what the other has saved, and then holds
+//! the same bytes. `make test-arm64` runs this test; it needs servers of both processors.
 
 use std::collections::BTreeMap;
 

@@ -234,8 +234,8 @@ impl Trial<'_> {
     }
 
     /// Kills the second gateway during two streams. One client then sends its call again to the
-    /// first gateway, where it finds its hold. Returns the calls that are not sent again: they
-    /// lapse.
+    /// first gateway, where the call repeats its hold. Returns the calls that are not sent again: their
+    /// holds lapse.
     fn kill(&self, first: &Program, second: Program) -> Vec<String> {
         let mut c = self.server.connect();
         eventually("only the limits of the day to count charges", || {

@@ -2,8 +2,8 @@
 //! and then. One of them is killed, and the upstream counts requests.
 //!
 //! The upstream refuses what exceeds its limits, and logs what it saw. Requests can arrive
-//! late, so the workers' period is longer than the upstream's: 5 a second for 5 in 0.3
-//! seconds.
+//! late, so the workers' period is longer than the upstream's: they send at most 5 requests in a second,
+//! and it allows 5 in 0.3 seconds.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -28,7 +28,8 @@ const RULES: [&str; 2] = ["slots:3", "5/s"];
 const BIG: (usize, usize) = (40, 10);
 const SMALL: (usize, usize) = (6, 2);
 const JOBS: usize = BIG.0 + SMALL.0;
-/// The most jobs of `big` between two of `small`. Without turns, all waiting jobs of `big` can come.
+/// The most jobs of `big` between two of `small`. Without turns, all waiting jobs of `big` could come
+/// between them.
 const BETWEEN: usize = 5;
 /// The upstream answers each n-th request with 429, and refuses all requests for some seconds.
 const STOP_EVERY: u64 = 20;

@@ -1,7 +1,7 @@
 //! What a failover loses. Replication is asynchronous, so a promoted replica may lack calls that its
 //! primary had answered, and no order explains the replies of both. The documents promise that it
 //! lacks only the last calls, and no call that `WAIT` confirmed. So the checker looks for an order
-//! of the primary's calls, and for a cut in this order: the replica goes on from the state there.
+//! of the primary's calls, and for a cut in this order, from whose state the replica goes on.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -49,8 +49,8 @@ enum Step {
     /// The replica receives no call after this step. The number is that of the confirmed calls before
     /// it.
     Cut(usize),
-    /// The replica takes over. The search writes here the loss of each order that it tries. The last
-    /// one is that of the order it finds.
+    /// The replica takes over. The search writes here the loss of each order that it tries. What it
+    /// writes last is the loss of the order that it finds.
     Promotion(Rc<RefCell<Loss>>),
 }
 

@@ -15,7 +15,7 @@ struct Key {
     primary: Limiter,
     replica: Limiter,
     now_us: u64,
-    /// The server's clock. The expiry counts from it if it is later than `now_us`.
+    /// The server's clock. The expiry is counted from this or from `now_us`, whichever is later.
     server_us: u64,
 }
 

@@ -50,7 +50,7 @@ fn each_action_of_a_hold_is_read_and_written() {
 }
 
 #[test]
-fn the_longest_head_of_a_hold_is_whole() {
+fn the_longest_head_of_a_hold_is_not_cut_off() {
     let end_us = MAX_TIME_US + MAX_PERIOD_US;
     let hold = HoldRequest { id: b"", end_us, refund: true };
     let meta = Some(Meta { keep: u32::MAX, text: b"" });

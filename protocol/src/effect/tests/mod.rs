@@ -101,7 +101,7 @@ fn head(effect: &Effect<'_>) -> String {
 }
 
 #[test]
-fn the_longest_head_is_whole() {
+fn the_longest_head_is_not_cut_off() {
     let (forgotten_us, span_us) = (MAX_FORGOTTEN_US, MAX_SPAN_US);
     let count = BanCount { bans: u32::MAX, forgotten_us, span_us };
     for (action, end) in [

@@ -110,7 +110,8 @@ pub fn peek<'a>(
     Reader { limits, resolver, rules, may_change: false, options: PEEK }.read(args)
 }
 
-/// Reads a request, which may or may not change its key. `options` is what errors expect at its start.
+/// Reads a request, which may or may not change its key. `options` is what errors say after 'expected'
+/// at its start.
 struct Reader<'r, R> {
     limits: &'r Limits,
     resolver: &'r mut R,
@@ -165,8 +166,8 @@ impl<R: RuleResolver> Reader<'_, R> {
     }
 }
 
-/// Whether a text may be an option. The test is quick, because most checks have no options: a rule
-/// that begins with a letter is longer than any option's name.
+/// Whether a text may be an option. It compares only the length and the first byte, because most checks
+/// have no options: every rule that begins with a letter is longer than any option's name.
 fn may_be_option(text: &[u8]) -> bool {
     text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
 }
@@ -212,7 +213,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     Ok((request, costs.named))
 }
 
-/// What errors expect after these rules, in a request that begins with these options.
+/// What errors say after 'expected' when a request has these rules so far, and may begin with `options`.
 pub(super) const fn expected(rules: &[Rule], options: &'static str) -> &'static str {
     if rules.is_empty() { options } else { RULES_COME_LAST }
 }

@@ -74,7 +74,7 @@ fn a_newcomer_gets_no_credit_for_the_past() {
 }
 
 #[test]
-fn the_largest_costs_count() {
+fn costs_near_the_maximum_do_not_overflow() {
     let mut line = Line::EMPTY;
     line.join("a", 1, 0, u32::MAX, 2);
     line.join("b", 1, 0, u32::MAX / 2, 5);

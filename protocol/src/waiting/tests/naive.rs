@@ -24,13 +24,13 @@ struct Heads {
     woken: BTreeSet<u64>,
     /// The turn up to which due heads are tried before the woken heads.
     last: Option<Turn>,
-    /// The denied heads that were woken since no head was due.
+    /// The denied heads that were woken since there was last no head due.
     recalled: BTreeSet<u64>,
-    /// The heads whose rules were not read since a policy changed.
+    /// The heads whose rules have not been read since a policy changed.
     unread: BTreeSet<u64>,
     /// What tries have shown: a rule, the least cost that it denies, and until when.
     known: Vec<(Rule, u32, u64)>,
-    /// What happened since no head was due.
+    /// What happened since there was last no head due.
     returned: BTreeSet<Identity>,
     changed: bool,
 }

@@ -252,7 +252,7 @@ fn equal_rules_are_shared_until_the_last_of_them_leaves() {
 }
 
 #[test]
-fn a_change_of_the_key_has_the_rules_of_its_plan_read_again() {
+fn rules_of_a_plan_are_read_again_after_a_change_of_the_key() {
     let mut queues: Queues<char> = Queues::EMPTY;
     let planned = |flow| Request { by_plan: true, ..request(flow, 0, "9/s") };
     let first = queues.join(place("k", 0), request("a", 0, "9/s"), 90_000, 1, 'a');

@@ -1,5 +1,5 @@
 //! Callers with different rules share a key's log while holds on it end. No rule admits more
-//! than its limit, and units that come back are gone for every rule.
+//! than its limit, and units that come back no longer count for any rule.
 
 use super::{Example, play_each};
 use crate::support::client::{ask, exists};
