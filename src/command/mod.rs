@@ -232,7 +232,7 @@ static TABLE: [Command; 32] = [
         handler: on_command(sync::sync),
         flags: c"write fast deny-oom",
         tips: CLOCK,
-        summary: c"Consumes what leaves a rule no more than an upstream says remains.",
+        summary: c"Lowers what remains of a rule to what an upstream says remains.",
         complexity: c"O(S) with S states; a log adds O(log N) with N requests in its window.",
         ..USUAL
     },

@@ -22,7 +22,7 @@ use redis::{Connection, cmd, from_redis_value, pipe};
 
 use crate::support::server::{self, Builder, Server, eventually};
 
-/// More units than any round consumes.
+/// A limit that no round uses up.
 const LIMIT: u64 = 100_000;
 /// A rule of each algorithm. No unit comes back within a round.
 const RULES: [&str; 5] = [

@@ -31,7 +31,7 @@ const JOBS: usize = BIG.0 + SMALL.0;
 /// The most jobs of `big` between two of `small`. Without turns, all waiting jobs of `big` could come
 /// between them.
 const BETWEEN: usize = 5;
-/// The upstream answers each n-th request with 429, and refuses all requests for some seconds.
+/// The upstream answers each n-th request with 429, and then refuses all requests for some seconds.
 const STOP_EVERY: u64 = 20;
 const STOP_S: u64 = 2;
 /// How long the upstream takes for a request: long enough that all slots are taken, and so short

@@ -3,7 +3,7 @@
 use super::timed::{self, SPAN_MS};
 use crate::support::client::START_US;
 
-/// The keys of a history.
+/// How many keys a history has.
 pub const KEYS: usize = 2;
 
 /// How long a hold lasts, in days.

@@ -2,8 +2,8 @@
 //!
 //! The server forgets consumption when keys are deleted and, in part, when a replica takes
 //! over. So time is cut into periods, during which keys only fill as the rules allow. A request
-//! counts only if it was sent and answered in one period. To ignore other requests can hide a
-//! fault, but cannot invent one.
+//! counts only if it was sent and answered in one period. Ignoring the other requests can hide a fault,
+//! but cannot invent one.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

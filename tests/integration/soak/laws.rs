@@ -144,7 +144,7 @@ fn at(times_us: &[i64]) -> Vec<Admission> {
 }
 
 #[test]
-fn one_unit_too_many_is_a_breach_and_exactly_the_limit_is_none() {
+fn one_unit_too_many_is_a_breach_and_exactly_the_limit_is_not() {
     let window_us = 1_000;
     let (limit, burst, units) = (3, 3, 3);
     for (law, right, wrong) in [

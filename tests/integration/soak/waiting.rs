@@ -279,7 +279,8 @@ fn pause_or_resume(stage: &Stage, c: &mut Connection, random: &mut fastrand::Rng
     }
 }
 
-/// Another caller takes more units than clients in line can wait for, and gives some back.
+/// Another caller, whose burst is larger than that of the clients in line, takes units from their bucket
+/// and gives some back.
 fn consume_beside_the_line(c: &mut Connection, random: &mut fastrand::Rng) {
     let (key, id) = (format!("rate{}", random.usize(..KEYS)), random.u64(..));
     let (cost, burst) = (random.u32(1..20), 20);

@@ -12,7 +12,7 @@ use redis::{Connection, cmd};
 
 use crate::support::server::Builder;
 
-/// `RDB_TYPE_MODULE_2`, the first byte of such a `DUMP`.
+/// `RDB_TYPE_MODULE_2`, the first byte of a `DUMP` of a module's value.
 const MODULE_VALUE: u8 = 7;
 const A_STRING: u64 = 5;
 const THE_END: u64 = 0;

@@ -8,7 +8,7 @@ use redis::{Connection, Pipeline, Value, cmd, from_redis_value, pipe};
 
 use crate::support::client::{ask, remaining};
 
-/// More units than any test consumes.
+/// A limit that no test uses up.
 const LIMIT: i64 = 100_000;
 /// Under these rules, a settlement gives all units back, and no unit comes back by itself.
 const RULES: [&str; 6] = [

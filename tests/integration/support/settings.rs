@@ -189,7 +189,7 @@ impl Setting {
         }
     }
 
-    /// The allowed values, as the module's log names them for an argument.
+    /// The allowed values, as the log states them when a `loadmodule` argument is wrong.
     pub fn expected(&self) -> String {
         match &self.values {
             Integer(range) => format!("expected {}..{}", range.start(), range.end()),

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The module and the script answer each call one after the other, in one pipeline. Each key expires
-//! when nothing in it matters any more, or later by at most an eighth of the longest window, or a
-//! second. Another test checks the waits of the script alone.
+//! when nothing in it matters any more, or later: by up to an eighth of the longest window, or up to a
+//! second if that is longer. Another test checks the waits of the script alone.
 
 mod lives;
 

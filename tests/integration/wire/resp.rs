@@ -29,9 +29,9 @@ pub enum Reply {
     Verbatim,
 }
 
-/// More nesting than any reply has.
+/// A depth of nesting that no reply reaches.
 const DEEPEST: usize = 32;
-/// More elements or bytes than any reply has.
+/// A number of elements or bytes that no reply reaches.
 const MOST: i64 = 1 << 30;
 
 /// Adds a command to what will be sent.

@@ -6,22 +6,22 @@ use redis::{Cmd, Connection};
 
 use crate::support::client::{START_US, command};
 
-/// The most rules of a check, by the default settings.
+/// How many rules a check may have at most, under the default settings.
 pub const RULES: usize = 32;
-/// The most states of a key.
+/// How many states a key may have at most.
 pub const STATES: usize = 256;
-/// The most holds of a key.
+/// How many holds a key may have at most.
 pub const HOLDS: usize = 10_000;
-/// The most rules of each hold, if a key has as many holds as it may.
+/// How many rules each hold may have, if the key has as many holds as possible.
 pub const RULES_OF_HOLD: usize = 4;
-/// The most requests in a log.
+/// How many requests a log may have at most.
 pub const ENTRIES: usize = 100_000;
 
 /// A time at which all holds that [`holds`] takes with `REFUND` have ended.
 pub const LAPSED_US: u64 = START_US + 3_600_000_000;
 
-/// The most arguments that the checks of one call of a script have together: few enough for the
-/// call to end in time on a busy machine.
+/// How many arguments the checks in one call of a script have together at most: few enough for the call
+/// to end in time on a busy machine.
 const AT_ONCE: usize = 4_000;
 
 /// Runs a check repeatedly, each time one step of time later. The argument `{n}` becomes the
@@ -166,8 +166,8 @@ pub fn orphans(c: &mut Connection, key: &str) {
     }
 }
 
-/// Gives a key nearly as many states as it may have, and returns more rules, which all holds of the
-/// key can be on.
+/// Gives a key nearly as many states as it may have, and returns a few more rules, which each of its
+/// holds can have.
 pub fn rules_of_holds(c: &mut Connection, key: &str, rule: &str) -> Vec<String> {
     states(c, key, STATES - RULES, rule, 1, 1);
     named(rule, STATES - RULES, RULES_OF_HOLD)

@@ -227,7 +227,7 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
 }
 
 const KEYS: usize = 64;
-/// The most flows of a line.
+/// How many flows a line may have at most.
 const FLOWS: usize = 1_024;
 
 /// The start of an `RL.MCHECK` with as many keys as possible.

@@ -31,7 +31,8 @@ pub const SLOTS: u16 = 16_384;
 /// How long a node may fail to answer before the others declare it dead. Long, so that no node
 /// fails over only because the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// This limit while the cluster forms, and after a node was killed: shorter, to save time.
+/// Replaces [`PATIENCE`] while the cluster forms and after a node was killed. It is shorter, to save
+/// time.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a call of redis-cli may take.
@@ -59,9 +60,9 @@ pub struct Node {
 }
 
 /// Runs a test on a cluster of each server, one after the other, `RATELIMIT_ROUNDS` times
-/// (default 1). Each round has a new cluster: in Redis, a replica that is elected a second time
-/// shortly after the first still counts the votes of the first. After all servers have run, a
-/// panic names those that failed. A server whose node crashed fails even if `body` passed.
+/// (default 1). Each round has a new cluster: in Redis, a replica that is elected twice within a short
+/// time still counts the votes of the first election. After all servers have run, a panic names those
+/// that failed. A server whose node crashed fails even if `body` passed.
 pub fn on_all(body: impl Fn(&mut Cluster)) {
     on_all_with(|builder| builder, body);
 }

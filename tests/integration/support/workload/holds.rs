@@ -1,5 +1,4 @@
-//! Random holds: a few ids, so that they occur again, that last about as long as the rules' windows,
-//! short or long.
+//! Random holds. Their few ids recur; they last about as long as a short or a long window.
 
 use redis::Cmd;
 

@@ -2,7 +2,7 @@
 
 use super::{Form, Generator, Words, junk};
 
-/// More rules or other words than any setting allows.
+/// A number of rules, or of other words, that no setting allows.
 const MANY: usize = 1_100;
 /// The longest wait in line.
 const WAIT_MS: u128 = 25;
