@@ -72,8 +72,8 @@ counters! {
         WAITS_ADMITTED = c"waits_admitted";
         /// Clients that waited until their deadlines.
         WAITS_EXPIRED = c"waits_expired";
-        /// Clients that waited until their key was blocked, its slot was not served, or their request
-        /// could never pass.
+        /// Clients that waited until their key was blocked, until its slot was no longer served, or
+        /// until their request could never pass.
         WAITS_REFUSED = c"waits_refused";
     }
     LAST {

@@ -94,7 +94,7 @@ struct OpenKey<'c, T> {
     change: KeyChange,
 }
 
-/// The change of an open key, which decides how it is closed and which expiry it has.
+/// How an open key was changed. This decides how the key is closed and which expiry it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyChange {
     None,

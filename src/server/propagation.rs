@@ -19,9 +19,9 @@
 //!                           | loading                 | loaded: backlog, replicas, AOF?
 //! ```
 //!
-//! Propagation counts as needed wherever this may not hold: in a cluster, whose slots can migrate;
-//! on future versions of the server; and where the server does not answer the question or report
-//! these events.
+//! Propagation counts as needed wherever a receiver might appear unnoticed all the same: in a cluster,
+//! whose slots can migrate; on future versions of the server; and where the server does not answer the
+//! question or report these events.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};

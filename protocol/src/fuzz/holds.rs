@@ -7,9 +7,9 @@ use ratelimit_core::testing::laws::holds::replica::stay_equal;
 use ratelimit_core::testing::laws::holds::returned::returns_once;
 use ratelimit_core::testing::laws::traffic::Clock;
 
-/// After how many steps the replica loads what the primary saves.
+/// The replica loads what the primary saves at every third step.
 const RESYNC: usize = 3;
-/// After how many steps the primary loads what it saves.
+/// The primary loads what it saves at every fifth step.
 const RESTART: usize = 5;
 
 pub fn run(data: &[u8]) {

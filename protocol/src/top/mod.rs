@@ -56,8 +56,8 @@
 //!
 //! Without halving all counts are whole and the `+ 1` in 3 and 4 is not needed:
 //! `error <= N/k`, and a key with `f > N/k` has a counter. Proof: a denial adds one to at most one
-//! counter, and a key that takes over a counter keeps its count. So the counts add up to at most `N`,
-//! and the smallest of `k` is at most `N/k`. No cell exceeds the smallest counter, which never
+//! counter, and a key that takes over a counter keeps the counter's count. So the counts add up to at
+//! most `N`, and the smallest of `k` is at most `N/k`. No cell exceeds the smallest counter, which never
 //! decreases: a cell is incremented only while it is less, and is set to the smallest when a key is
 //! evicted. No cell is less than the denials of any of its keys: it gets the count of an evicted key,
 //! and one for each denial. That proves 1 and 4 for keys without a counter. When a new key gets a
@@ -88,8 +88,8 @@
 //!   by an unknown amount. Here `count - error` is certain.
 //! - Weights that grow with time, instead of halving: then an increment can move a counter past
 //!   larger ones, not only past its equals.
-//! - A list of the groups of equals, as in the paper: it always knows the first equal, but with
-//!   about a hundred counters maintaining it costs more than the searches it saves.
+//! - A list of the groups of equals, as in the paper: it always knows the first equal, but with about a
+//!   hundred counters the upkeep of the list costs more than the searches that it saves.
 //! - Exact counts: an attacker who makes up keys would decide how much memory they take.
 
 use foldhash::fast::RandomState;

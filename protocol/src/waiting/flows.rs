@@ -88,9 +88,9 @@ impl Flows {
         (flow, turn)
     }
 
-    /// Removes a client. `admitted` is its cost if it is admitted: if the client was a head, the start
-    /// of its flow grows by it. Returns the client, and the turn of the flow's next head if the client
-    /// was the head.
+    /// Removes a client. `admitted` is the client's cost if it is admitted. If such a client was a head,
+    /// the start of its flow grows by the cost. Returns the client, and the turn of the flow's next head
+    /// if the client was the head.
     pub fn leave(
         &mut self,
         flow: &Arc<Flow>,

@@ -127,8 +127,8 @@ impl Line {
         flow
     }
 
-    /// Removes a client, and returns its rules. `admitted` is its cost if it was admitted: then the
-    /// turn of its flow passes on.
+    /// Removes a client, and returns its rules. `admitted` is its cost if it was admitted; its flow then
+    /// gets a later turn.
     pub fn leave(
         &mut self,
         flow: &Arc<Flow>,

@@ -16,9 +16,9 @@
 //!    than the last synced effect. So under `appendfsync always` no acknowledged effect is lost.
 //! 3. A client in line is answered once, by its deadline, unless it gives up. In a flow, clients are
 //!    admitted in order of arrival. The head of a flow passes as soon as its rules admit it, unless
-//!    the clock has jumped or another head keeps it back. A denied head may keep back a head of the same
-//!    priority that has all rules which deny the first, and must keep back a head of a lower priority
-//!    that has all of them. A repeat of a live hold waits for nobody.
+//!    the clock has jumped or another head keeps it back. A denied head keeps back heads that have all
+//!    rules which deny it: it must keep back those of a lower priority, and may keep back those of its
+//!    own priority. A repeat of a live hold waits for nobody.
 //! 4. Only the primary deletes a key that has expired, and it propagates the deletion. The value of an
 //!    expired key decides nothing.
 //!

@@ -1,7 +1,7 @@
 //! What a failover loses. Replication is asynchronous, so a promoted replica may lack calls that its
 //! primary had answered, and no order explains the replies of both. The documents promise that it
 //! lacks only the last calls, and no call that `WAIT` confirmed. So the checker looks for an order
-//! of the primary's calls, and for a cut in this order, from whose state the replica goes on.
+//! of the primary's calls, and for a cut in this order: the replica goes on from the state at the cut.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -45,8 +45,8 @@ pub const RULES: [Rule; COUNT] = [
     rule("leaky:6/21s,queue=4", Counts::Leaky, 6, 21_000, 5),
 ];
 
-/// All times are within twice the shortest period. A check that adds a state drops the states that have
-/// not mattered for longer than that.
+/// All times lie within twice the shortest period, because a check that adds a state drops the states
+/// that have not mattered for a longer time.
 pub const SPAN_MS: i64 = 40_000;
 
 /// What one rule of a key was charged: times and units, oldest first.

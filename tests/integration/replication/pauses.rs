@@ -56,7 +56,7 @@ impl Waiter {
     }
 }
 
-/// Clients in line: for a rate, for a slot whose hold lapses, and one with a deadline.
+/// Clients in line: two for a rate, two for a slot whose hold lapses, and one with a deadline.
 struct Line {
     /// One request passes in 1000 s, and the last has just passed.
     rate: [Waiter; 2],

@@ -51,7 +51,7 @@ impl Law {
     }
 }
 
-/// The units, which are too many, and the time around which they were admitted.
+/// The number of units, which exceeds the limit, and the time around which they were admitted.
 type Breach = Option<(i64, i64)>;
 
 fn log(sorted: &[Admission], limit: i64, window_us: i64) -> Breach {

@@ -16,7 +16,7 @@ use crate::support::settings::{SETTINGS, config_set};
 /// How much memory may differ: server tables that grow by doubling, and buffers.
 pub const SLACK: f64 = 192.0 * 1024.0;
 /// How long the server may take to free memory in the background, on a machine that is busy with
-/// other tests. What leaks stays for good.
+/// other tests. Leaked memory is never freed.
 const FREEING: Duration = Duration::from_secs(20);
 
 /// Deletes everything that clients made the server hold.

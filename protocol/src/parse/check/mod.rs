@@ -166,8 +166,8 @@ impl<R: RuleResolver> Reader<'_, R> {
     }
 }
 
-/// Whether a text may be an option. It compares only the length and the first byte, because most checks
-/// have no options: every rule that begins with a letter is longer than any option's name.
+/// Whether a text may be an option. Most checks have no options, so this test is quick. It relies on the
+/// fact that a rule which begins with a letter is longer than any option's name.
 fn may_be_option(text: &[u8]) -> bool {
     text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
 }

@@ -24,13 +24,13 @@ struct Heads {
     woken: BTreeSet<u64>,
     /// The turn up to which due heads are tried before the woken heads.
     last: Option<Turn>,
-    /// The denied heads that were woken since there was last no head due.
+    /// The denied heads that were woken since the last time without a due head.
     recalled: BTreeSet<u64>,
     /// The heads whose rules have not been read since a policy changed.
     unread: BTreeSet<u64>,
     /// What tries have shown: a rule, the least cost that it denies, and until when.
     known: Vec<(Rule, u32, u64)>,
-    /// What happened since there was last no head due.
+    /// What happened since the last time without a due head.
     returned: BTreeSet<Identity>,
     changed: bool,
 }

@@ -105,8 +105,8 @@ pub fn block(c: &mut Connection, key: &str) {
     let () = command("RL.BLOCK").arg(key).arg(&["REASON", &text]).query(c).expect("OK");
 }
 
-/// Makes a key with this many holds, each on these rules, whose charges come back when they
-/// lapse. Taking ten thousand holds takes 0.4 s.
+/// Makes a key with this many holds, each on these rules. The charges of a hold come back when it
+/// lapses. Taking ten thousand holds takes 0.4 s.
 pub fn holds(c: &mut Connection, key: &str, count: usize, rules: &[String]) {
     let hold = words("HOLD {n} EX 300 REFUND");
     repeat(c, key, count, 40, &[&hold[..], rules].concat());
