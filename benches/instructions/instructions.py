@@ -26,7 +26,8 @@ from started import MODULE, ROOT, redis, started  # noqa: E402
 
 BASELINE = Path(__file__).resolve().parent / "baseline.json"
 VALGRIND = ROOT / ".cache/valgrind/valgrind"
-# Counting starts and stops with a handler of the module. PING has no such handler, so it separates the cases.
+# Only instructions inside a handler of the module are counted. Each PING ends a profile and is not
+# counted itself, so PINGs separate the cases.
 CALLGRIND = [
     VALGRIND.as_posix(),
     "--tool=callgrind",

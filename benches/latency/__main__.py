@@ -33,7 +33,7 @@ def arguments():
     add("--seconds", type=float, default=2, help="how long each row is measured at each rate (default: %(default)s)")
     add("--rates", default=RATES, help="requests a second, 0: as fast as replies come (default: %(default)s)")
     add("--scene-rate", type=int, default=10_000, help="requests a second, except in `alone` (default: %(default)s)")
-    add("--connections", type=int, default=50, help="without pipelines (default: %(default)s)")
+    add("--connections", type=int, default=50, help="how many connections, without pipelines (default: %(default)s)")
     add("--only", metavar="PATTERN", help="measure only INCR, and the lines of --list that match this regular expression")
     add("--list", action="store_true", help="show what is measured and measure nothing")
     add("--name", default="latency", help="name of the results: target/bench/NAME.json and NAME.md (default: %(default)s)")

@@ -5,9 +5,9 @@ settles it. The script for reservations keeps a counter, a hash and a sorted set
 
 **As holds grow.** The time of each command on a key with 10 holds, and on one with 10,000.
 
-Both parts measure the server's time. The first part measures all time of its core, as for other rows, and the ratio to
-INCR sent in the same way. The second part measures the time inside the command, by the server's own count (`INFO
-commandstats`). Every reply is checked.
+Both parts measure the server's time. The first part measures the time that the server's core works, as for other rows,
+and compares it with INCR sent in the same way. The second part measures the time inside the command, by the server's
+own count (`INFO commandstats`). Every reply is checked.
 """
 
 import random
@@ -27,7 +27,7 @@ PIPELINE = 100
 LAST_S = 3600
 
 NUMBERS_OF_HOLDS = [10, 10_000]
-# The calls of each command on a key of the second part.
+# How many times the second part calls each command on a key.
 CALLS = 10_000
 
 T0_US = 1_800_000_000_000_000

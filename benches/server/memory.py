@@ -119,7 +119,7 @@ def used_at_rest(server):
             return used
         before = used
         time.sleep(0.3)
-    raise Failed(f"used_memory does not come to rest, last {before}")
+    raise Failed(f"used_memory keeps changing, it was {before} last")
 
 
 def measure(name, core, kind):

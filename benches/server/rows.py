@@ -20,7 +20,7 @@ NATIVE, FLOOR, OURS, REDIS_CELL, LUA = "native", "C floor", "ours", "redis-cell"
 
 ALLOWED, LIMITED = 0, 1
 
-# Lua takes several times as long, and its rows do not need the precision.
+# Lua takes several times as long, and its rows do not need that precision.
 LUA_SHARE = 0.25
 
 

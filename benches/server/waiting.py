@@ -183,7 +183,7 @@ def measure_workers(server, way):
     busy, called = cpu_s(server) - busy, calls(server) - called
     jobs = len(pool.waits)
     if not jobs:
-        raise Failed(f"{way.name}: no job got done")
+        raise Failed(f"{way.name}: no job was done")
     return {
         "jobs_a_second": jobs / MEASURED_S,
         "of_the_slots": jobs / MEASURED_S * JOB_S / SLOTS,
@@ -295,7 +295,7 @@ OTHERS = {
     Other("handing a slot over", "waiting handover"): measure_handover,
     Other("the same, 10,000 in line", "waiting handover"): partial(measure_handover_in_line, flows=1),
     Other("the same, 10,000 in line in 1,000 flows", "waiting handover"): partial(measure_handover_in_line, flows=1_000),
-    Other("the same, past 200 flows at limits of their own", "waiting handover"): partial(measure_handover, passed_over=200),
+    Other("the same, past 200 flows at their own limits", "waiting handover"): partial(measure_handover, passed_over=200),
     Other("10,000 waiters on 1,000 keys", "waiting idle"): measure_idle,
 }
 

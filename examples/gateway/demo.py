@@ -74,8 +74,8 @@ def main():
 def play(redis, gateway, line):
     Call(gateway).show("The plan free has too few tokens for a call of 100 in and at most 500 out").answer()
     redis.execute_command("RL.PLAN", "llm:t7", "pro")
-    Call(gateway).show("The plan pro has: it is charged as 600 until it ends. A key of the model that is busy pauses").answer()
-    show_limits(redis, "It took 100 and 20, so 480 came back")
+    Call(gateway).show("The plan pro has enough, and is charged 600 until the call ends. A busy key of the model pauses").answer()
+    show_limits(redis, "The call used 100 and 20 tokens, so 480 came back")
     call = Call(gateway).show("A client hangs up early")
     call.hang_up()
     show_limits(redis, "It is charged for the tokens that were made until then")
@@ -86,7 +86,7 @@ def play(redis, gateway, line):
         del long
         show_limits(redis, "The second gateway was killed with SIGKILL: its calls still hold what they took")
         time.sleep(3)
-        show_limits(redis, "3 s later their leases have ended: the slots are free, what the dead calls held has come back")
+        show_limits(redis, "3 s later their leases have ended: the slots are free, and what the dead calls held has come back")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from running import running, serving  # noqa: E402  from examples
 # The jobs and workers of each tenant. The first floods the line.
 TENANTS = {"big": (160, 40), "small": (40, 2)}
 JOBS = sum(jobs for jobs, _ in TENANTS.values())
-# After how many requests the service wants no more for two seconds.
+# After this number of requests the service wants no more for two seconds.
 STOP_EVERY = 80
 LEASE_MS = 4_000
 # The service allows 4 at once and 20 a second. The longer period tolerates requests that arrive up to 200 ms late.

@@ -70,7 +70,8 @@ static int64_t whole_ms(int64_t us) {
     return (us + 999) / 1000;
 }
 
-/* Opens a key to change it, and creates it if it is missing. NULL: it has another type; the error is replied. */
+/* Opens a key to change it, and creates it if it is missing. If it has another type, replies
+ * the error and returns NULL. */
 static State *open_state(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey **key) {
     *key = RedisModule_OpenKey(ctx, name, REDISMODULE_READ | REDISMODULE_WRITE);
     if (RedisModule_ModuleTypeGetType(*key) == state_type) return RedisModule_ModuleTypeGetValue(*key);
@@ -176,7 +177,7 @@ static int64_t entry(const State *state, uint32_t index) {
 }
 
 /* How many entries are not after a time. Starts from a guess for evenly spaced entries, which the measured logs have.
- * From there the way is short, and reads fewer places of the ring than bisection. */
+ * From there it reads fewer places of the ring than bisection would. */
 static uint32_t count_until(const State *state, int64_t time_us) {
     if (!state->length || time_us < entry(state, 0)) return 0;
     const uint32_t last = state->length - 1;

@@ -5,7 +5,7 @@ use crate::waiting::{Cause, Due, HoldId, MOST_STEPS, Queues, Request, Ticket};
 use ratelimit_core::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use ratelimit_core::testing::rules_of_line;
 
-/// Flows with one client each, which has the rules of one line. All its rules deny it.
+/// A flow and its only client for each line of rules. All rules of the line deny the client.
 fn denied_by_all(lines: &[&str]) -> Queues<char> {
     let mut queues = Queues::EMPTY;
     for (number, line) in lines.iter().enumerate() {
