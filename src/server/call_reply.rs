@@ -116,7 +116,7 @@ pub(super) const READING: &CStr = c"v";
 /// Calls a command. The server tests that this node serves its key.
 ///
 /// # Errors
-/// The command's; [`CommandError::Whole`] if another node serves the key's slot or the
+/// The error of the command, or [`CommandError::Whole`] if another node serves the key's slot or the
 /// cluster is down.
 ///
 /// # Safety

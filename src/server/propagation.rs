@@ -44,7 +44,7 @@ pub fn assume_needed() {
     NEEDED.store(true, Ordering::Relaxed);
 }
 
-/// True if the module must not replicate, not even to the AOF only: while clients are paused, and
+/// True if the module must not replicate, not even to the AOF alone: while clients are paused, and
 /// while a server hands over to its replica. If the module replicated then, the server would abort.
 pub fn must_not_replicate() -> bool {
     // SAFETY: it takes nothing and reads a flag.

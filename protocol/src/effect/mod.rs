@@ -29,15 +29,15 @@
 //! that cost in its text. `refund` is 1 if the charges come back when the hold lapses, else 0. A hold or
 //! a pause lasts from the effect's time until its end. `keep` is how many checks the history keeps; the
 //! text of `META` follows only if `keep` is given. `bans` is the key's count of bans, if it has one. The
-//! server makes, sends and frees each argument separately, so word and numbers are one argument, the
-//! head.
+//! server makes, sends and frees each argument separately, so the word and its numbers form one
+//! argument, the head.
 //!
 //! # Versions
 //!
 //! Append-only files and replication streams outlive the module that wrote them, so later
-//! modules read every released version; `tests/fixtures/effects` holds files of each. A change
-//! of this text, and every addition to the text of rules, is a new version: an older module
-//! must stop at it, not misread it.
+//! modules read every released version; `tests/fixtures/effects` holds files of each. Each change of the
+//! text of effects or of rules needs a new version, so that an older module stops at it instead of
+//! misreading it.
 //!
 //! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word` and the numbers'
 //! ranges from `fields`. Property tests read back what is written, for every command and with each

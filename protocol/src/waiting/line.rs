@@ -182,8 +182,8 @@ impl Line {
     /// Makes the woken heads due. Returns false if no head is to be tried.
     fn begin_wake(&mut self) -> bool {
         if !self.has_due() {
-            // This forgets why heads were woken. So a woken head that is still kept back loses its
-            // denial, and is tried once nothing keeps it back.
+            // The beginning of a wake forgets why heads were woken. So a woken head that is still kept
+            // back loses its denial, and is tried once nothing keeps it back.
             for turn in std::mem::take(&mut self.recalled) {
                 if self.due.contains(&turn) {
                     self.denials.forget(turn);

@@ -324,8 +324,8 @@ impl<W> Queues<W> {
         Some(Due::More)
     }
 
-    /// Takes the next step of a line. If that gives something to do, plans the following step for now,
-    /// so that other lines come before it.
+    /// Takes the next step of a line. If the step gives something to do, plans the next step of the line
+    /// for the present time, so that other lines come first.
     fn step(&mut self, place: &Arc<Place>) -> Option<Due> {
         let line = self.lines.get_mut(place)?;
         line.catch_up(self.seen, self.now_us);

@@ -3,8 +3,8 @@
 //! Eight Rust clients and four redis-py processes (`hammer.py`) hammer each key for six
 //! seconds. For each request that passed, a client records the server's time before and after
 //! it. The decision happened between the two, so a pass is a violation only if both times break
-//! a rule. Each client also records the periods in which it sent requests without a pause:
-//! capacity does not count as lost while the machine stood still.
+//! a rule. Each client also records the periods in which it sent requests without a pause, so that
+//! capacity left unused while the machine stood still does not count as lost.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Range;

@@ -157,7 +157,7 @@ fn a_truncated_payload_is_refused() {
 
 #[test]
 fn a_truncated_value_is_refused() {
-    // A version and a checksum of together 10 bytes follow the value. If a cut removes no more than 10
+    // A version and a checksum, 10 bytes in all, follow the value. If a cut removes no more than 10
     // bytes, the server takes the last bytes of the value for them.
     const FOOTER: usize = 10;
     on_all_with_values(|server, c, values| {

@@ -12,10 +12,9 @@
 //! .script      the commands of the newest form, which a test sends again; .expected has those of older forms
 //! ```
 //!
-//! All times are in the year 2100, so that no key expires while a test runs. FROM 0.1.0-rc.1
-//! ON THESE FILES ARE NEVER EDITED, ONLY ADDED TO: a test that fails means that the code
-//! misreads users' data, and the code has to change. A change of the written form is a new
-//! version, with a new folder.
+//! All times are in the year 2100, so that no key expires while a test runs. FROM 0.1.0-rc.1 ON, THESE
+//! FILES ARE NEVER EDITED; NEW ONES ARE ADDED. A test that fails means that the code misreads users'
+//! data, and the code has to change. A change of the written form is a new version, with a new folder.
 
 mod player;
 mod recording;

@@ -22,7 +22,7 @@
 //!
 //! The lines with an arrow are executed in their order.
 //!
-//! FROM 0.1.0-rc.1 ON A PARAGRAPH IS NEVER EDITED; NEW ONES ARE ADDED. A test that fails means
+//! FROM 0.1.0-rc.1 ON, A PARAGRAPH IS NEVER EDITED; NEW ONES ARE ADDED. A test that fails means
 //! that the code misreads users' data, and the code has to change. A new version of the payload
 //! gets a new file, and a line in `AT_LEAST`.
 //!

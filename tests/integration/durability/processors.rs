@@ -14,8 +14,8 @@ use crate::support::holds;
 use crate::support::policies::{self, Policies};
 use crate::support::server::{self, Builder, Processor, Server};
 
-/// What a server holds: how keys decide, the bytes that `DUMP` gives of them and what `RL.INFO`
-/// shows, and the policies.
+/// What a server holds: the decisions of each key, the replies of `DUMP` and `RL.INFO` for it, and the
+/// policies.
 type Held = (Snapshot, BTreeMap<String, (Vec<u8>, Value)>, Policies);
 
 fn held(server: &Server, filler: &Filler) -> Held {

@@ -1,7 +1,7 @@
 //! Rules whose replies depend on the time that a call gives, as functions of a list of charges.
 //!
-//! Each rule is a formula of `docs/guide/rules.md` over all its charges, and a search finds its
-//! waits, so that little can be wrong.
+//! Each rule is a formula of `docs/guide/rules.md` over all its charges, and a search finds its waits.
+//! So there is little that can be wrong.
 
 use std::cmp::Reverse;
 

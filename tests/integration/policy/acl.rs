@@ -1,5 +1,5 @@
-//! Who can set policies, and how: by users, on replicas, without memory, in transactions and
-//! scripts.
+//! Who can set policies, and where: with which rights, on replicas, without free memory, in transactions
+//! and in scripts.
 
 use redis::{Connection, ConnectionLike, Value, cmd, pipe};
 

@@ -41,8 +41,8 @@ fn each_admission_reaches_the_replica_and_the_aof_once() {
                     waiters.push(wait_in_line(primary, &line));
                 }
             }
-            // On each key two clients are admitted, two are unblocked like at their deadline,
-            // and two go on waiting.
+            // On each key two clients are admitted, two are unblocked with the reply that they would get
+            // at their deadlines, and two go on waiting.
             for key in 0..KEYS {
                 for id in ["a", "b"] {
                     assert_eq!(ask::<i64>(&mut c, &format!("RL.SETTLE k{key} {id}")), 1);

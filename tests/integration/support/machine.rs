@@ -2,7 +2,7 @@
 //!
 //! The test harness runs each test in a thread, and that thread starts the servers of the test. A test
 //! shares the machine from its first server until its thread ends. `RUST_TEST_THREADS` is larger than
-//! [`AT_ONCE`], so that tests which wait for their turn keep no other test from running.
+//! [`AT_ONCE`], so that tests which wait for their turn do not keep other tests from running.
 
 use std::cell::RefCell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -30,8 +30,7 @@ fn repeat(c: &mut Connection, key: &str, times: usize, step_us: u64, args: &[Str
     repeat_for(c, key, 0..times, step_us, args);
 }
 
-/// Runs the checks with these numbers; the number is also the number of time steps after the
-/// start.
+/// Runs the checks with these numbers. A check's number is also its time, in steps after the start.
 fn repeat_for(c: &mut Connection, key: &str, numbers: Range<usize>, step_us: u64, args: &[String]) {
     let script = "local start, step = tonumber(ARGV[3]), tonumber(ARGV[4])
         local args, number = {unpack(ARGV, 5)}, nil

@@ -18,7 +18,7 @@ fn used(c: &mut Connection) -> f64 {
     info(c, "memory", "used_memory")
 }
 
-/// Compares a row with how much memory `make` adds for each of `things` things. The server
+/// Compares a row with the memory that `make` adds for each of the `things` that it makes. The server
 /// shrinks its own buffers only some seconds later.
 fn judge(
     table: &Table,
