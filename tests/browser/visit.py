@@ -11,9 +11,9 @@
     open URL               visits another page; a path means the same server
     screenshot FILE        saves what the page shows as a PNG
 
-A SELECTOR has the syntax of CSS or of playwright: 'text=Ask', 'role=button[name=Ask]'. It must match exactly one element.
-Exits with 0 if every step succeeded and no script of a page threw an error; else says which step failed, and what the
-page showed.
+A SELECTOR has the syntax of CSS or of playwright: 'text=Ask', 'role=button[name=Ask]'. It must match exactly one
+element. Exits with 0 if every step succeeded and no script of a page threw an error; else says which step failed, and
+what the page showed.
 `scripts/fetch.py chromium` brings the browser.
 """
 

@@ -13,8 +13,8 @@
 //! trail keep N until UNIX-US                                 its history, if any: oldest entry first
 //! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
 //! bans N until UNIX-US span US                               its count of bans, if any, and when it is forgotten
-//! hold "ID" until UNIX-MS units N [refund]                   its holds at the time of the first line with
-//!                                                            an arrow, the next to lapse first
+//! hold "ID" until UNIX-MS units N [refund]                   its holds at the time of the first line
+//!                                                            with an arrow, the next to lapse first
 //! at UNIX-US cost N rule RULE [RULE ...] -> VERDICT LIMIT REMAINING WAIT_MS RESET_MS
 //! check UNIX-US cost N rule RULE [RULE ...] -> the five integers of a check, which consumes
 //! settle UNIX-US ID [REFUND | COST N | COST NAME=N ...] -> 1 or 0
