@@ -40,9 +40,9 @@ pub struct RuleReport<'a> {
     /// How long until the rule lets the request pass, or until its turn under a `leaky` rule;
     /// `None`: never.
     pub wait: Option<Duration>,
-    /// How long until more units would pass; zero if nothing is consumed, `None`: never.
+    /// How long until more units would pass; zero if all units would pass now, `None`: never.
     pub next: Option<Duration>,
-    /// How long until nothing is consumed; `None`: never.
+    /// How long until everything consumed has come back; `None`: never.
     pub reset: Option<Duration>,
 }
 

@@ -38,7 +38,8 @@ pub struct Rules<const HELD: bool = false>(Box<[Rule]>);
 pub type HeldRules = Rules<true>;
 
 impl<const HELD: bool> Rules<HELD> {
-    /// The rules in the order given. [`Answer::Denied`](crate::Answer::Denied) counts them from 0.
+    /// The rules in the order given. The `rule` of [`Answer::Denied`](crate::Answer::Denied) is an
+    /// index into them.
     pub fn iter(&self) -> core::slice::Iter<'_, Rule> {
         self.0.iter()
     }

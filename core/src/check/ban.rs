@@ -15,8 +15,8 @@ pub struct Ban {
 
 impl Limiter {
     /// Blocks the key with the longest ban of the rules that deny, the first of equals. If some of
-    /// these rules count bans, the key's count of bans rises. The rule with the longest ban among
-    /// them decides when the key forgets the count.
+    /// these rules count bans, the key's count of bans rises. Of the rules that count, the one with
+    /// the longest ban decides when the key forgets the count.
     pub(super) fn ban(&mut self, check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
         let remembered = self.bans_at(check.now_us);
         let bans = remembered.map_or(0, |count| count.bans);

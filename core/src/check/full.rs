@@ -1,5 +1,5 @@
-//! What the reply to `FULL` shows of each rule. The short reply shows neither the reset nor the period
-//! of each rule, nor when the rule lets one more unit pass.
+//! What the reply to `FULL` shows of each rule. Only this reply has each rule's reset and period, and
+//! says when the rule lets one more unit pass.
 //!
 //! A rule with `r` units remaining has one more unit as soon as it admits a cost of `r + 1`. So the
 //! algorithms need no second formula: each reads its state with that cost.
@@ -22,8 +22,8 @@ pub struct RuleReport<'a> {
     pub decision: Decision,
     /// The period. With calendar months it is the length of the present month, with slots 0.
     pub period_ms: i64,
-    /// Until `remaining` is larger by at least one if nothing else happens; 0 if
-    /// nothing is consumed, -1: never.
+    /// Milliseconds until `remaining` has grown by at least one if nothing else happens; 0 if all
+    /// units remain, -1: never.
     pub next_ms: i64,
 }
 
@@ -70,8 +70,8 @@ impl Limiter {
         }
     }
 
-    /// A report on each rule that has decided: on none if a block or an exemption answered. Call
-    /// [`Self::fill_resets`] first, which fills in the resets.
+    /// A report on each rule that has decided; none if a block or an exemption answered. Call
+    /// [`Self::fill_resets`] first.
     pub fn rule_reports<'a, 'r>(
         &'a self,
         check: &'a Check<'r>,

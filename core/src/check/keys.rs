@@ -13,12 +13,14 @@
 //!
 //! The honest wait: a rule's wait is the least time after which the rule admits the cost if nothing
 //! else happens. The longest wait of the rules that deny is the wait of the check. Once a rule
-//! admits, it goes on admitting, with three exceptions. `later_denials` lengthens the wait by them:
+//! admits, it goes on admitting, with three exceptions. For these, `later_denials` lengthens the
+//! wait:
 //!
 //! - A rule ignores a state that lies more than a window ahead of the clock, and sees the state again
 //!   once the clock has come near it.
 //! - A pause that lies ahead of the clock comes back in the same way.
-//! - Where the check repeats a hold, no rule is evaluated before the hold ends.
+//! - On a key where the check repeats a hold, the rules are not evaluated before the hold ends, and
+//!   may deny then.
 //!
 //! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed, the
 //! check is granted the largest cost in the range that every rule without its own cost admits. This is
@@ -49,9 +51,9 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
     /// A pause of this key or of another key denies the check.
     paused: bool,
     decisions: Range<usize>,
-    /// Its change is only planned at first, and never made if one of the keys refuses the check. Its
-    /// summary is at first the answer of this key's block or exemption, and in the end that of all
-    /// keys.
+    /// The change in it is only planned at first, and never made if one of the keys refuses the
+    /// check. The summary in it is at first the answer of this key's block or exemption, and in the
+    /// end the answer of all keys.
     outcome: Outcome,
 }
 

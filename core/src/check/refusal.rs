@@ -101,8 +101,8 @@ impl Limiter {
         Ok(())
     }
 
-    /// Refuses another hold if the key has no room. Lapsed holds that are still stored do not count,
-    /// but are searched for only if the key has no room with them.
+    /// Refuses another hold if the key has no room. Lapsed holds that are still stored do not count.
+    /// They are searched for only if the key would be full with them.
     pub(crate) fn test_max_holds(&self, now_us: u64, max: usize) -> Result<(), Refusal> {
         let Some(holds) = self.holds() else { return Ok(()) };
         if holds.len() >= max && holds.alive(now_us) >= max {

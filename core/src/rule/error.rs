@@ -15,7 +15,7 @@ pub enum RuleError {
     /// No `/`, but words that mean a period, such as `5 per minute`.
     #[error("the period is missing, did you mean {}{limit}/{unit}?", prefix(*kind))]
     PeriodInWords { kind: Option<Kind>, limit: u32, unit: &'static str },
-    /// What precedes the first colon names no algorithm.
+    /// The text before the first colon is not the name of an algorithm.
     #[error("unknown algorithm {given}, {}", known_or(*meant))]
     UnknownAlgorithm { given: Excerpt, meant: Option<Kind> },
     /// An option that no rule has.

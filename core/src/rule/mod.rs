@@ -299,7 +299,7 @@ impl Rule {
         self.count_all || self.ban.is_some()
     }
 
-    /// A hash of all that decides: rules with equal hashes admit and deny a cost alike.
+    /// A hash of everything that decides: rules with equal hashes admit and deny a cost alike.
     pub fn hash_of_limit(&self, mut hasher: impl Hasher) -> u64 {
         // Lists every field: a new field does not compile until it is hashed or left out here.
         let Self {

@@ -61,7 +61,8 @@ pub fn check_window(us: u64) -> Result<(), DecodeError> {
     within(us <= MAX_WINDOW_US, "a window")
 }
 
-/// A window may start before the epoch, but no further from it than the latest time.
+/// A window may start before the epoch, but no further before it than the latest time lies after
+/// it.
 pub fn check_start(start_us: i64) -> Result<(), DecodeError> {
     within(start_us.unsigned_abs() <= MAX_TIME_US, "a window's start")
 }

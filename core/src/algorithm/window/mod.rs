@@ -60,7 +60,7 @@ struct CountsAt<'a> {
     index: u64,
     /// The ticks since its start.
     elapsed: u64,
-    /// The number of sub-intervals from the last one counted to this time.
+    /// The number of sub-intervals from the last request's to this one.
     shift: usize,
     counts: &'a [Uint48],
 }
@@ -179,7 +179,8 @@ impl Window {
         0
     }
 
-    /// Counts units but keeps the limit, since no rule consumes.
+    /// Counts units. Does not change the stored limit; if a rule consumes, the caller stores the
+    /// rule's.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) {
         let shift = self.counts_at(at_us).shift;

@@ -45,7 +45,8 @@ impl Key {
 /// While the rules do not change, the key expires soon after all of them have reset. It may be late by
 /// an eighth of the longest window, or by a second if that is more. Exceptions: `keep=N`, a block,
 /// counted bans, a limit of 0 (which never resets), and `count=all` on some log rules only. A log lives
-/// for the longest window after its newest entry, even if the rule of that window does not count it.
+/// for the longest window after its newest entry, even if the rule of that window does not count the
+/// entry.
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     let lives_longer = |rule: &Rule| match rule.params() {
         Params::Fixed(FixedParams { keep: 1.., .. }) => true,

@@ -20,7 +20,7 @@
 //! max_states       a key never holds more states than it may
 //! codec            decode(encode(x)) = x, and decoding is total
 //! expiry           expiry is never early, and a state that has ended is empty for every rule
-//! clock            steps of the clock neither lock out nor let a flood through
+//! clock            steps of the clock neither lock a client out nor let a flood through
 //! drift            nothing drifts in ten million requests
 //! examples         the worked examples of the documentation
 //! ```

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Finding the entries takes O(log n). Removing them moves the entries on one side, at most half of
-//! all. Units of many times are removed in one pass that copies the entries that stay.
+//! all. Units of many times are removed in one pass, which copies the remaining entries.
 
 use super::entries::{self, Width, at_width};
 use super::layout::{Newest, Series};

@@ -102,7 +102,7 @@ enum Step {
     PullBack(u64),
     /// Takes up to this number of units at the time of an entry.
     TakeAt(prop::sample::Index, u64),
-    /// Takes units at a time that may have no entry.
+    /// Takes units that have a given time; there may be no entry of that time.
     TakeNear(u64),
 }
 
@@ -268,7 +268,7 @@ proptest! {
 }
 
 #[test]
-fn entries_take_the_bytes_that_are_explained() {
+fn entries_have_the_size_that_explain_reports() {
     for span_us in [0, (1 << 32) - 1, 1 << 32, (1 << 40) - 1, 1 << 40, MAX_PERIOD_US] {
         assert_eq!(memory::log_entry(span_us), Width::for_span(span_us).bytes().into());
     }

@@ -252,7 +252,7 @@ fn grants_are_the_most_that_passes() {
     assert_eq!(key.grant(0.0, None, (1, 100), rule), [1, 250, 0, 60_000, 60_000, 0]);
     let mut key = self::key();
     assert_eq!(key.grant(0.0, Some(("j", 9.0)), (1, 10), "slots:8")[5], 8);
-    // A repeat answers what was granted.
+    // The answer to a repeat has the original grant.
     assert_eq!(key.grant(1.0, Some(("j", 9.0)), (5, 20), "slots:8")[5], 8);
 }
 

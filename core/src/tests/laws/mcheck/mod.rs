@@ -132,7 +132,7 @@ fn honest(keys: &Keys, asked: &Asked<'_>, now_us: u64, wait_ms: i64) -> TestCase
     Ok(())
 }
 
-/// Traffic in which some keys are exempt for good and no ban lasts.
+/// Traffic in which exemptions have no end, and each ban is lifted at once.
 fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
     let mut keys = Keys::default();
     for (call, turn) in scenario.calls() {
@@ -267,8 +267,8 @@ proptest! {
         honest_throughout(&scenario)?;
     }
 
-    /// Windows of similar length, on a clock that often returns to states that it had left too
-    /// far ahead.
+    /// Windows of similar length. The clock often steps back until states lie too far ahead of it,
+    /// and then comes near them again.
     #[test]
     fn the_wait_is_honest_on_a_reeling_clock(
         scenario in scenario(steady(alike(2), CALLS, Clock::Reels), alike(2))
