@@ -117,8 +117,9 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors [`HoldError::Refused`] if a live hold with this id was taken with another cost, or
-    /// if there are 50,000 holds. Nothing has changed then.
+    /// # Errors
+    /// [`HoldError::Refused`] if a live hold with this id was taken with another cost, or if there
+    /// are 50,000 holds. Nothing has changed then.
     pub fn hold<const HELD: bool>(
         &mut self,
         rules: &Rules<HELD>,

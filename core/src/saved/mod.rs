@@ -61,8 +61,7 @@ pub fn check_window(us: u64) -> Result<(), DecodeError> {
     within(us <= MAX_WINDOW_US, "a window")
 }
 
-/// A window may start before the epoch, but no further before it than the latest time lies after
-/// it.
+/// A window may start before the epoch, by at most [`MAX_TIME_US`].
 pub fn check_start(start_us: i64) -> Result<(), DecodeError> {
     within(start_us.unsigned_abs() <= MAX_TIME_US, "a window's start")
 }

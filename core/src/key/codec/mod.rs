@@ -108,8 +108,8 @@ fn save_states(states: &[State], payload: &mut Vec<u8>) {
     }
 }
 
-/// The states of a limiter, each as its algorithm saves it. No first pass counts them, because
-/// their list takes less memory than their own allocations.
+/// The states of a limiter, each as its algorithm saves it. No first pass counts them, because the
+/// list takes less memory than the allocations of the states in it.
 fn load_states(mut saved: &[u8]) -> Result<Vec<State>, DecodeError> {
     let mut states = Vec::new();
     while !saved.is_empty() {

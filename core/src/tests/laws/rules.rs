@@ -229,8 +229,7 @@ pub fn made_exact(rule: &Rule) -> Rule {
         spec = spec.with("refill", 0);
     }
     if spec.kind == Kind::Log {
-        // A log keeps at most [`MAX_UNITS`] units, so under that limit it has no room for an
-        // excess.
+        // A log keeps at most `MAX_UNITS` units, so under that limit it has no room for an excess.
         spec.limit = spec.limit.min(u64::from(MAX_UNITS / 2));
     }
     spec.validate().expect("a valid rule")
