@@ -14,7 +14,7 @@ named! {
     #[derive(Default)]
     pub enum Kind {
         #[default]
-        /// Keeps the times of what was admitted in the last period.
+        /// Keeps the times of the requests that were admitted in the last period.
         Log = "log",
         /// A sliding window counter.
         Window = "window",

@@ -92,8 +92,9 @@ impl Meter {
         each_meter!(self, it => it.consume(rule, at_us, cost));
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0:
-    /// such a refund is not propagated. A log gives back only entries within the window.
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
+    /// because a refund of 0 units is not propagated. A log gives back only entries within the
+    /// window.
     pub fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
         each_meter!(self, it => it.refund(window_us, at_us, units))
     }
@@ -139,7 +140,8 @@ impl Params {
         (self.kind(), each_params!(self, it => it.shape()))
     }
 
-    /// The most units that a rule of this limit, which is not 0, can ever let pass at once.
+    /// The most units that a rule with this limit can ever let pass at once. The limit must not be
+    /// 0.
     #[inline]
     pub(crate) fn capacity(self, limit: u32) -> u32 {
         each_params!(self, it => it.capacity(limit))

@@ -50,13 +50,13 @@ impl OpenWindow {
         self.after_start(self.into.get())
     }
 
-    /// When it ends, unless the calendar ends it.
+    /// When it ends by its period. The calendar may end it earlier.
     #[inline]
     pub const fn end_us(&self) -> u64 {
         self.after_start(self.period.get())
     }
 
-    /// True if `at_us` lies in it, unless the calendar ends it.
+    /// True if `at_us` lies within its period. The calendar may end it earlier.
     pub const fn holds(&self, at_us: u64) -> bool {
         since(self.start_us(), at_us) < self.period_us()
     }

@@ -1,7 +1,7 @@
 //! The state of a rule: a meter, and the name by which the rule finds it.
 //!
 //! A rule finds its state by its *identity*: its name if it has one, else its shape. The log is the
-//! exception: a key has one, for all log rules, whatever their names.
+//! exception: a key has one log, which all log rules read, whatever their names.
 //!
 //! A state outlives the rule that created it. The next call may bring another limit, which leaves
 //! the state as it is. Under a name the call may also bring another period, other options or another
@@ -11,7 +11,8 @@
 //!
 //! A state [ends](Meter::ends) when nothing in it counts any more for the rule that consumed last,
 //! as the rule was then. Until its end the state keeps the key alive; from then on every rule reads
-//! the state as empty. So a wait follows from the state and the time, even if the key lives longer.
+//! the state as empty. So a wait depends only on the state and the time, not on how long the key
+//! lives.
 //!
 //! ```text
 //! bucket:1/s,name=n   consumes    |==========)            until a second later

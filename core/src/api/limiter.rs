@@ -75,7 +75,7 @@ impl Limiter {
         Answer::new(&check, outcome.summary, &mut decisions)
     }
 
-    /// What each rule says of a request of `cost` units, in the order of the rules. Consumes
+    /// What each rule says about a request of `cost` units, in the order of the rules. Consumes
     /// nothing. Empty while an earlier denial bans the client (`ban=`), because no rule decides then.
     pub fn peek_all<'r, const HELD: bool>(
         &self,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-/// Rules read back from their text, which leaves out named costs.
+/// Parses the texts of rules, which leave out named costs.
 fn reread<const HELD: bool>(rules: &[Rule]) -> Rules<HELD> {
     let texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
     texts.join(" ").parse().expect("rules that fit")
@@ -164,7 +164,8 @@ proptest! {
         }
     }
 
-    /// Of any given rules, only rules that fit together become `Rules`, and these read back.
+    /// Any list of rules becomes `Rules` only if they fit together; the text of these parses to the
+    /// same `Rules`.
     #[test]
     fn rules_fit_together(rules in prop_oneof![
         vec(any_rule(), 0..6).boxed(), any_logs(4).boxed(), with_slots(vec(any_rule(), 1..4)).boxed(),
@@ -307,7 +308,7 @@ fn costs_are_bounded() {
 }
 
 #[test]
-fn a_configuration_holds_rules_as_their_text() {
+fn a_configuration_contains_rules_as_text() {
     use serde_core::de::value::{Error, StrDeserializer};
     use serde_core::de::{Deserialize, IntoDeserializer};
     use serde_core::ser::Serialize;

@@ -45,7 +45,7 @@ impl Limiter {
         Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, check.cost, Some(standing)) })
     }
 
-    /// A check of an empty key is decided as on an empty state.
+    /// Decides a check of an empty key as if the key had an empty state.
     fn check_untouched(
         &mut self,
         check: &Check<'_>,

@@ -20,7 +20,7 @@ pub struct RuleReport<'a> {
     pub cost: u32,
     /// What it decides, with its reset.
     pub decision: Decision,
-    /// The period. With calendar months it is the length of the present month, with slots 0.
+    /// The period. For calendar months it is the length of the present month; for slots it is 0.
     pub period_ms: i64,
     /// Milliseconds until `remaining` has grown by at least one if nothing else happens; 0 if all
     /// units remain, -1: never.
@@ -90,7 +90,7 @@ impl Limiter {
 }
 
 impl View<'_> {
-    /// When `remaining` is larger by at least one.
+    /// When `remaining` has grown by at least one.
     fn next(self, rule: &Rule) -> Moment {
         let (remaining, capacity) = (self.read(rule).remaining, rule.capacity());
         if capacity == 0 {
@@ -109,7 +109,7 @@ impl View<'_> {
     }
 }
 
-/// The length of a rule's window at a time: its period, or the days of that month.
+/// The length of a rule's window at a time: its period, or the length of the calendar month.
 fn window_us(rule: &Rule, at_us: u64) -> u64 {
     Meter::of_units(rule, at_us, 0).window_of(rule)
 }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_ends_only_a_pause_that_has_passed() {
+    fn a_refund_drops_a_pause_only_after_its_end() {
         let (mut limiter, rules) = (Limiter::default(), rules_of_line("10/m"));
         limiter.check(&Check::new(&rules, 3, NOW_US), &mut Vec::new());
         assert!(limiter.pause_until(NOW_US + SECOND_US, NOW_US, b""));

@@ -98,8 +98,8 @@ impl Limiter {
         seen
     }
 
-    /// The level of a rule's state before a check consumes from it, if the key has holds or the
-    /// check takes one.
+    /// The level of a rule's state before a check consumes from it; 0 if the key has no holds and
+    /// the check takes none.
     pub(super) fn level_before(&self, index: usize, rule: &Rule, check: &Check<'_>) -> u128 {
         if check.hold().is_none() && self.holds().is_none() {
             return 0;
@@ -218,8 +218,8 @@ impl Limiter {
         self.drop_closed();
     }
 
-    /// Drops what ended holds leave behind: their data in tracks, empty states, and the key's holds
-    /// once the last has ended.
+    /// Drops what ended holds leave behind: their data in tracks, empty states, and the list of
+    /// holds if it is empty.
     fn drop_closed(&mut self) {
         if let Some(holds) = self.holds_mut() {
             holds.compact_sparse();

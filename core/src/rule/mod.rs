@@ -55,7 +55,7 @@ pub const MAX_NAME: usize = 32;
 pub const MAX_RES: u8 = 60;
 /// The most past windows a fixed window can keep.
 pub const MAX_KEEP: u16 = 366;
-/// The furthest time zones from UTC, in minutes.
+/// How far a time zone may be from UTC, in minutes.
 pub const MAX_TZ_MIN: i16 = 14 * 60;
 
 named! {

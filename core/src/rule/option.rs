@@ -1,5 +1,5 @@
-//! The options of rules: those that only one algorithm takes, which its folder lists, and those that
-//! several algorithms take.
+//! The options of rules. This file lists the options that several algorithms take. The options that
+//! only one algorithm takes are listed in the algorithm's folder.
 
 use super::names::named;
 use super::{Kind, digits};

@@ -37,7 +37,7 @@ pub enum DecodeError {
     NoMemory(usize),
 }
 
-/// Refuses `what` as out of range unless it fits.
+/// Returns the error that `what` is out of range unless `fits`.
 pub fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
     if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
 }

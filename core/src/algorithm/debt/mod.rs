@@ -174,7 +174,8 @@ impl Debt {
         self.last_us = at_us;
     }
 
-    /// Lowers its own limit, which decides when the debt ends, to the limit of a hold's charge.
+    /// Lowers the stored limit to the limit of a hold's charge. The stored limit decides when the
+    /// debt ends.
     pub fn drain_no_faster_than(&mut self, limit: u32) {
         if limit > 0 {
             self.limit = self.limit.min(limit);
@@ -302,7 +303,7 @@ impl Held for Debt {
         self.set(self.owed().saturating_sub(fractions));
     }
 
-    /// Drains at the limit of the charge.
+    /// Drains the debt at the limit of the charge, then adds the excess.
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {
         self.add(excess.limit, at_us, excess.units, excess.most(self.capacity()));
         self.drain_no_faster_than(excess.limit);

@@ -237,7 +237,7 @@ impl Algorithm for FixedWithPast {
         self.fixed.read(rule, at_us, cost)
     }
 
-    /// Adds a window that has closed to the past ones.
+    /// If the window has closed, adds it to the past windows.
     fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         let closed = self.fixed.count_for(rule, at_us, cost);
         self.keep = rule.kept_windows();

@@ -306,12 +306,12 @@ impl Log {
         self.admitted.tidy();
     }
 
-    /// Until when a rule of the check that consumed last could see an entry.
+    /// When the newest entry leaves the longest window of the check that consumed last.
     fn latest_until_us(&self) -> u64 {
         self.last_us().saturating_add(self.needs().window_us)
     }
 
-    /// Until when any rule that consumed could see an entry.
+    /// When no rule that consumed can see an entry any more.
     pub fn matters_until_us(&self) -> u64 {
         let latest_us = self.latest_until_us();
         self.past_needs().iter().fold(latest_us, |until_us, past| until_us.max(past.until_us))

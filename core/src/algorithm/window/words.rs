@@ -20,7 +20,7 @@ use core::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowParams {
-    /// Sub-intervals a window, 1 ..= [`MAX_RES`].
+    /// The number of sub-intervals per window, 1 ..= [`MAX_RES`].
     pub res: u8,
 }
 

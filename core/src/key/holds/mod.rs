@@ -126,7 +126,7 @@ impl Holds {
         self.count_ended(now_us)..end
     }
 
-    /// When the hold of a rank in the lapse order lapses.
+    /// When the hold at this rank in the lapse order lapses.
     pub fn end_at(&self, rank: usize) -> Option<u64> {
         self.hold(self.by_end.get(rank)?.row).map(Hold::end_us)
     }

@@ -134,7 +134,7 @@ fn unblocked(limiter: &Limiter) -> Limiter {
     limiter
 }
 
-/// The time after a wait; `None` if it overflows the clock's numbers.
+/// The time after a wait; `None` if the time in microseconds overflows.
 fn later(now_us: u64, ms: i64) -> Option<u64> {
     let ms = u64::try_from(ms).ok().filter(|&ms| ms < 100_000_000_000_000)?;
     Some(now_us + ms * 1_000)

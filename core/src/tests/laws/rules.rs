@@ -22,7 +22,7 @@ pub fn limit() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Typical periods, the shortest one and the longest one.
+/// Typical periods, including the shortest and the longest.
 pub const PERIODS: [(u64, Unit); 13] = [
     (1, Unit::Millisecond),
     (7, Unit::Millisecond),

@@ -19,7 +19,7 @@ pub struct Take {
     pub units: u64,
 }
 
-/// Up to this number of takes move entries one take after another; more takes build a new series.
+/// Up to this number of takes are applied one after another. For more takes, a new series is built.
 const FEW_TAKES: usize = 128;
 
 impl Series {

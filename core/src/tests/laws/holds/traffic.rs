@@ -163,7 +163,7 @@ pub fn live_ids(limiter: &Limiter, now_us: u64) -> impl Iterator<Item = &'static
 }
 
 impl Length {
-    /// Commands give milliseconds. A long hold's length is stored in seconds.
+    /// Commands give lengths in milliseconds. A long hold's length is stored in seconds.
     fn end_us(self, now_us: u64, rules: &[Rule]) -> u64 {
         let window_us = rules.first().map_or(0, Rule::period_us);
         let length_us = window_us / 1_000 * self.mille + self.jitter_us;

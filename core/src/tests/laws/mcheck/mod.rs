@@ -215,7 +215,8 @@ proptest! {
                 expected.conclusion.summary.wait_ms = answered.conclusion.summary.wait_ms;
             }
             if [&answered, &expected].iter().all(|answered| answered.conclusion.summary.wait_ms == AGES_MS) {
-                // The waits overflow the clock's numbers, so any of them may be the longest.
+                // After these waits, the time in microseconds overflows, so any of them may be the
+                // longest.
                 expected.conclusion = answered.conclusion;
             }
             prop_assert_eq!(answered, expected, "{:?} {:?}", call, turn);
