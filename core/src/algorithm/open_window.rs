@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_panics() {
+    fn no_number_causes_a_panic() {
         for start_us in [i64::MIN, -1, 0, i64::MAX] {
             for last_us in [0, 1, u64::MAX] {
                 for period_us in [0, 1, Uint48::MAX, u64::MAX] {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_is_whole_in_the_first_windows_too() {
+    fn windows_that_start_before_the_epoch_have_the_full_period() {
         for rule in
             ["5/w", "fixed:5/w", "fixed:5/d,tz=+14:00", "fixed:5/d,align=first", "leaky:5/d"]
         {

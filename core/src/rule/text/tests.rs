@@ -252,7 +252,7 @@ fn integers_are_digits_only() {
 }
 
 #[test]
-fn options_may_be_given_once() {
+fn options_may_be_given_only_once() {
     for (kind, options) in [
         ("log", &["name=a", "count=allowed", "count=all", "cost=2", "ban=1m", "shadow"][..]),
         ("window", &["res=2"]),

@@ -117,7 +117,7 @@ fn a_limit_of_0_admits_only_a_cost_of_0() {
 
 /// The first request of a queue has its turn at once, and the next turns follow `W/L` apart.
 #[test]
-fn a_queue_gives_each_its_turn() {
+fn a_queue_gives_each_request_its_turn() {
     let spec = spec(Kind::Leaky, 2, 1, Unit::Second).with("queue", 3);
     let rules = [spec.validate().unwrap()];
     let mut limiter = Limiter::default();

@@ -183,7 +183,7 @@ proptest! {
 /// A rule with a limit of 0 never drains a debt, so its period cannot say when the debt ends. Such
 /// a rule is recorded if it is a shadow, or if its cost is 0 and the check takes a hold.
 #[test]
-fn a_limit_of_0_ends_no_debt_of_its_name() {
+fn a_limit_of_0_does_not_end_the_debt_of_its_name() {
     let id = HoldRequest { id: b"a", end_us: 2_000 * SECOND_US, refund: false };
     for full in
         ["bucket:5/h,name=n", "bucket:5/h,refill=interval,name=n", "leaky:1/h,queue=4,name=n"]

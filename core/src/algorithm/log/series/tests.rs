@@ -209,7 +209,7 @@ proptest! {
 
     /// A series behaves as a list of units with their times.
     #[test]
-    fn equals_a_list_of_units(steps in prop::collection::vec(step(), 1..120)) {
+    fn a_series_equals_a_list_of_units(steps in prop::collection::vec(step(), 1..120)) {
         let mut series = Series::default();
         let mut naive: Vec<u64> = Vec::new();
         let mut now = 10_000_000_000_000_000u64;

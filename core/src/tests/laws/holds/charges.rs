@@ -158,7 +158,7 @@ fn a_hold_of_0_slots_delays_no_reset() {
 }
 
 #[test]
-fn resets_foresee_the_lapses_of_sixteen_holds() {
+fn resets_foresee_the_lapses_of_up_to_sixteen_holds() {
     for (holds, reset_ms) in [(16, 9_000), (17, 60_000)] {
         let mut key = key();
         for n in 0..holds {

@@ -370,7 +370,7 @@ fn a_refund_to_the_rule_of_a_hold_keeps_its_charge() {
 }
 
 #[test]
-fn a_state_that_is_dropped_keeps_the_charges_on_others() {
+fn dropping_a_state_keeps_the_charges_on_other_states() {
     let (mut key, held, dropped) = (key(), "window:5/m,name=a", "bucket:5/m,name=b");
     key.hold(0.0, "a", 30.0, 3, held);
     key.check(0.0, 1, dropped);
