@@ -17,7 +17,7 @@ const TEXTS: [&str; 3] =
     ["20/m", "bucket:1000000/s,burst=40,name=api", "1/s 20/m 800/d fixed:10000/month"];
 /// The number of entries of a full log.
 const ENTRIES: [u32; 4] = [10, 100, 10_000, 100_000];
-/// The defaults of the settings.
+/// The defaults of `ratelimit.max-states` and `ratelimit.max-holds`.
 const BOUNDS: Bounds = Bounds { max_states: 256, max_holds: 10_000 };
 
 fn main() {
@@ -30,7 +30,7 @@ fn rules(texts: &str, limit: u32) -> Vec<Rule> {
     texts.split(' ').map(|text| Rule::from_text(text.as_bytes()).expect("a rule")).collect()
 }
 
-/// A limiter as full as an hour's limit allows, and the rules that check it. On average one
+/// A limiter that is as full as an hour's limit allows, and the rules of its checks. On average one
 /// unit comes back every `step_us`.
 struct Full {
     limiter: Limiter,

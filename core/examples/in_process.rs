@@ -25,7 +25,7 @@ fn main() -> Result<(), RulesError> {
             }
         }
     }
-    // A program does this now and then.
+    // A real program does this periodically.
     clients.retain(|_, limiter| !limiter.is_idle(now()));
     println!("{} clients are remembered", clients.len());
     Ok(())

@@ -42,7 +42,7 @@ pub fn narrow(n: u128) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// Whole milliseconds, rounded up, so that a caller never waits too short.
+/// Whole milliseconds, rounded up, so that no caller waits too briefly.
 pub fn millis_up(us: u64) -> u64 {
     us.div_ceil(1_000)
 }

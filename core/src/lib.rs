@@ -24,7 +24,7 @@
 //! hour of traffic pass in a loop.
 //!
 //! The crate is `no_std` and needs `alloc`. The feature `saved` adds the saved form of a key's value
-//! (`key::encode`, `key::decode`), and `serde` lets a configuration hold [`Rules`] as their text.
+//! (`key::encode`, `key::decode`), and `serde` lets a configuration contain [`Rules`] as text.
 //!
 //! Most programs need only the types at the crate's root. The modules are the engine below them, for
 //! this repository's other crates. The engine counts microseconds, and checks several keys at once.
@@ -77,15 +77,15 @@ pub mod rule;
 mod saved;
 #[cfg(feature = "testing")]
 pub mod testing {
-    //! What the tests and the fuzz targets of this repository's other crates use of the laws and the naive
-    //! models. This module can change in any release.
+    //! The laws and naive models that the tests and fuzz targets of this repository's other crates use.
+    //! This module can change in any release.
 
     pub use crate::key::parts;
     pub use crate::tests::{laws, naive, rules_of_line};
 }
 #[cfg(any(test, feature = "testing"))]
 #[allow(missing_docs, reason = "each file describes its law or model where it opens")]
-// The feature `testing` uses only a part of these tests; there the rest is dead code.
+// With the feature `testing`, only a part of these tests is used; the rest is then dead code.
 #[cfg_attr(not(test), allow(dead_code, unused_imports))]
 #[cfg_attr(
     not(test),

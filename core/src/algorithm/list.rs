@@ -14,7 +14,7 @@ named! {
     #[derive(Default)]
     pub enum Kind {
         #[default]
-        /// Keeps the times of what was admitted in the last period.
+        /// Keeps the times of the requests that were admitted in the last period.
         Log = "log",
         /// A sliding window counter.
         Window = "window",
@@ -145,8 +145,8 @@ impl Meter {
     }
 
     /// Converts the meter to the shape of a rule of its kind, with the rule's limit. A debt
-    /// converts exactly; another meter converts to its units that still count, all consumed at its
-    /// last time.
+    /// converts exactly. Any other meter is rebuilt from its units that still count, as if all had
+    /// been consumed at its last time.
     pub fn reshaped(&self, rule: &Rule) -> Self {
         let mut of_units = Self::of_units(rule, self.last_us(), self.consumed(self.last_us()));
         if let (Self::Debt(debt), Self::Debt(converted)) = (self, &mut of_units) {

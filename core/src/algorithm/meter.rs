@@ -1,4 +1,4 @@
-//! Calls the algorithm of a meter or of a rule's parameters, whichever it is.
+//! Dispatches calls on a meter, or on a rule's parameters, to their algorithm.
 
 use super::list::{each_meter, each_params};
 use super::{Algorithm, Details, Excess, Held, Meter, Moment, Params, Reading, Words};
@@ -69,8 +69,8 @@ impl Meter {
         each_meter!(self, it => it.fits(rule))
     }
 
-    /// When nothing counts any more for a rule of its shape; 0 if nothing counts at `at_us`. That
-    /// time may be ahead of the clock.
+    /// When nothing counts any more for a rule of its shape; 0 if nothing counts at `at_us`, which
+    /// may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
         let clears = each_meter!(self, it => it.clears(rule));
@@ -81,8 +81,8 @@ impl Meter {
         self.ends() <= Moment::At(at_us)
     }
 
-    /// Consumes for a rule of its shape at `at_us >= last_us`. A log consumed from here keeps only
-    /// what this rule needs, so no other rule may read it.
+    /// Consumes for a rule of its shape at `at_us >= last_us`. If the meter is a log, it then keeps
+    /// only what this rule needs, so no other rule may read it.
     #[inline(always)]
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         debug_assert!(self.has_shape_of(rule), "a rule of another shape");
@@ -92,8 +92,9 @@ impl Meter {
         each_meter!(self, it => it.consume(rule, at_us, cost));
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0:
-    /// such a refund is not propagated. A log gives back only entries within the window.
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
+    /// because a refund of 0 units is not propagated. A log gives back only entries within the
+    /// window.
     pub fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
         each_meter!(self, it => it.refund(window_us, at_us, units))
     }
@@ -103,9 +104,9 @@ impl Meter {
         each_meter!(self, it => it.take_off(level));
     }
 
-    /// Gives back up to `units` that were consumed at `stamp_us`. Only units come back that still count
-    /// at `at_us >= last_us`, are still in a log, or are kept for graphs. Returns how many, and
-    /// changes nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
+    /// Gives back up to `units` of those consumed at `stamp_us`: only units that are still in a log,
+    /// are kept for graphs, or still count at `at_us >= last_us`. Returns how many, and changes
+    /// nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
     ///
     /// A debt gets nothing back: it does not know when its units were consumed.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
@@ -120,7 +121,8 @@ impl Meter {
         }
     }
 
-    /// The text of the rule that consumed last, from what is stored here: a log stores no limit.
+    /// The text of the rule that consumed last, as far as the meter stores it: the text of a log
+    /// has no limit.
     pub fn rule(&self, name: Option<Name>) -> String {
         let (params, period_us) = (self.params(), self.period_us());
         match each_meter!(self, it => it.limit()) {
@@ -132,13 +134,14 @@ impl Meter {
 
 impl Params {
     /// The algorithm, and one number for the options that shape its state. Two rules without a name
-    /// read one state if their shapes and their periods are equal.
+    /// share a state if their shapes and their periods are equal.
     #[inline]
     pub(crate) fn shape(self) -> (Kind, u32) {
         (self.kind(), each_params!(self, it => it.shape()))
     }
 
-    /// The most units that a rule of this limit, which is not 0, can ever let pass at once.
+    /// The most units that a rule with this limit can ever let pass at once. The limit must not be
+    /// 0.
     #[inline]
     pub(crate) fn capacity(self, limit: u32) -> u32 {
         each_params!(self, it => it.capacity(limit))

@@ -105,7 +105,8 @@ pub(crate) trait Words: Copy {
         0
     }
 
-    /// The most units that a rule of this limit, which is not 0, can ever let pass at once.
+    /// The most units that a rule with this limit can ever let pass at once. The limit must not be
+    /// 0.
     fn capacity(self, limit: u32) -> u32 {
         limit
     }
@@ -154,8 +155,9 @@ pub(crate) trait Algorithm {
     }
 
     /// True if a rule can read the state as it is: both have the same shape and period. A named rule
-    /// that neither drains nor adds units reads any state of its algorithm, even of another period. A
-    /// reshaped state would no longer know when it ends.
+    /// that neither drains nor adds units reads any state of its algorithm, even of another period.
+    /// Such a rule does not reshape the state, because a reshaped state would no longer know when it
+    /// ends.
     #[inline]
     fn fits(&self, rule: &Rule) -> bool {
         let params = self.params();
@@ -190,8 +192,9 @@ pub(crate) trait Algorithm {
         self.ends()
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0:
-    /// such a refund is not propagated. `window_us` says how far back.
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
+    /// because a refund of 0 units is not propagated. A log gives back only entries of the last
+    /// `window_us`.
     fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64;
 
     /// The part of a report that only this algorithm has. `at_us` is `None` if the state's last time
@@ -252,9 +255,9 @@ pub(crate) trait Held {
     /// Lowers the level at its last time.
     fn take_off(&mut self, _level: u128) {}
 
-    /// Gives back up to `units` that were consumed at `stamp_us`. Only units come back that still count
-    /// at `at_us >= last_us`, are still in a log, or are kept for graphs. Returns how many, and
-    /// changes nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
+    /// Gives back up to `units` of those consumed at `stamp_us`: only units that are still in a log,
+    /// are kept for graphs, or still count at `at_us >= last_us`. Returns how many, and changes
+    /// nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
     fn give_back(&mut self, _stamp_us: u64, _at_us: u64, _units: u64) -> u64 {
         0
     }
@@ -264,7 +267,7 @@ pub(crate) trait Held {
     fn consume_excess(&mut self, excess: Excess, at_us: u64);
 }
 
-/// Saves the fields of a state. A function `load` beside each implementation takes them again and
+/// Saves the fields of a state. A function `load` beside each implementation reads them back and
 /// tests every bound.
 #[cfg(feature = "saved")]
 pub(crate) trait Saved {

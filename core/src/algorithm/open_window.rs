@@ -50,13 +50,13 @@ impl OpenWindow {
         self.after_start(self.into.get())
     }
 
-    /// When it ends, unless the calendar ends it.
+    /// When it ends by its period. The calendar may end it earlier.
     #[inline]
     pub const fn end_us(&self) -> u64 {
         self.after_start(self.period.get())
     }
 
-    /// True if `at_us` lies in it, unless the calendar ends it.
+    /// True if `at_us` lies within its period. The calendar may end it earlier.
     pub const fn holds(&self, at_us: u64) -> bool {
         since(self.start_us(), at_us) < self.period_us()
     }
@@ -67,8 +67,8 @@ impl OpenWindow {
         self.into = Uint48::saturating(since(self.start_us(), at_us));
     }
 
-    /// The time `us` after the start, for times from the last request on: they are not before the
-    /// epoch. A start before the epoch wraps, as in `since`.
+    /// The time `us` after the start. Callers ask only for the last request or later, never before
+    /// the epoch. A start before the epoch wraps, as in `since`.
     const fn after_start(&self, us: u64) -> u64 {
         self.start_us().cast_unsigned().wrapping_add(us)
     }
@@ -76,14 +76,14 @@ impl OpenWindow {
 
 #[cfg(feature = "saved")]
 impl OpenWindow {
-    /// A window that was saved; `None` if the last count lies outside it.
+    /// A window that was saved; `None` if the last request lies outside it.
     pub fn saved(period_us: u64, start_us: i64, last_us: u64) -> Option<Self> {
         let window = Self::new(period_us, start_us, last_us);
         let fits = since(start_us, last_us) < period_us && period_us <= Uint48::MAX;
         fits.then_some(window)
     }
 
-    /// Loads a window, and refuses it if the last count lies outside it.
+    /// Loads a window, and refuses it if the last request lies outside it.
     pub fn load(last_us: u64, period_us: u64, start_us: i64) -> Result<Self, DecodeError> {
         check_time(last_us)?;
         check_period(period_us)?;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_panics() {
+    fn no_number_causes_a_panic() {
         for start_us in [i64::MIN, -1, 0, i64::MAX] {
             for last_us in [0, 1, u64::MAX] {
                 for period_us in [0, 1, Uint48::MAX, u64::MAX] {

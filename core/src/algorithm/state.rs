@@ -1,7 +1,7 @@
 //! The state of a rule: a meter, and the name by which the rule finds it.
 //!
 //! A rule finds its state by its *identity*: its name if it has one, else its shape. The log is the
-//! exception: a key has one, for all log rules, whatever their names.
+//! exception: a key has one log, which all log rules read, whatever their names.
 //!
 //! A state outlives the rule that created it. The next call may bring another limit, which leaves
 //! the state as it is. Under a name the call may also bring another period, other options or another
@@ -11,7 +11,8 @@
 //!
 //! A state [ends](Meter::ends) when nothing in it counts any more for the rule that consumed last,
 //! as the rule was then. Until its end the state keeps the key alive; from then on every rule reads
-//! the state as empty. So a wait follows from the state and the time, even if the key lives longer.
+//! the state as empty. So a wait depends only on the state and the time, not on how long the key
+//! lives.
 //!
 //! ```text
 //! bucket:1/s,name=n   consumes    |==========)            until a second later
@@ -27,8 +28,8 @@ use alloc::{borrow::Cow, boxed::Box};
 /// 16 bytes, the size of the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Found by its shape, except a bucket of `RL.THROTTLE`, which has a mark and is found by the name
-    /// `throttle`. The mark saves a second allocation for the name.
+    /// Found by its shape. The exception is a bucket of `RL.THROTTLE`: it has a mark, and is found by
+    /// the name `throttle`. The mark saves a second allocation for the name.
     Plain(Meter),
     Named(Box<Named>),
 }
@@ -148,7 +149,7 @@ impl State {
     }
 
     /// Reshapes the state for a rule that takes over its name, or empties it if it has ended.
-    /// Returns `false` if the rule is of another algorithm, and the caller must drop the state.
+    /// Returns `false` if the rule is of another algorithm: the caller must then drop the state.
     pub fn take_over(&mut self, rule: &Rule, now_us: u64) -> bool {
         let fits = self.meter().is_of_kind(rule.kind());
         if fits {
@@ -164,7 +165,7 @@ impl State {
     /// algorithm or has ended: the rule then sees nothing.
     pub fn seen_by(&self, rule: &Rule, at_us: u64) -> Option<Cow<'_, Meter>> {
         let meter = self.meter();
-        // A rule without a name only has states of its shape.
+        // A rule without a name reads only states of its shape.
         if rule.name().is_none() || meter.has_shape_of(rule) {
             Some(Cow::Borrowed(meter))
         } else if meter.is_of_kind(rule.kind()) && !meter.has_ended(at_us) {
@@ -196,8 +197,8 @@ impl State {
         }
     }
 
-    /// Consumes for a rule that this state fits, but not for a log rule. Returns true if a new state
-    /// replaced this one because the clock stepped back.
+    /// Consumes for a rule that reads this state as it is, and is not a log rule. Returns true if a
+    /// new state replaced this one because the clock stepped back.
     #[inline]
     pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) -> bool {
         let at_us = effective_time(now_us, self.meter().last_us(), rule.period_us());
@@ -208,9 +209,9 @@ impl State {
         at_us.is_none()
     }
 
-    /// Gives back up to `units`, newest first, as the rule that consumed last sees them. Returns how
-    /// many. `window_us` says how far the clock may have stepped back, and the age up to which a log
-    /// gives units back.
+    /// Gives back up to `units` of those that the rule that consumed last still counts, newest
+    /// first. Returns how many. `window_us` says how far the clock may have stepped back, and the
+    /// age up to which a log gives units back.
     pub fn refund(&mut self, window_us: u64, now_us: u64, units: u32) -> u64 {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us);
         let Some(at_us) = at_us.filter(|&at_us| !self.meter().has_ended(at_us)) else { return 0 };

@@ -28,7 +28,7 @@ impl Uint48 {
         *self = Self::saturating(self.get().saturating_add(n.into()));
     }
 
-    /// Subtracts up to `n`, and returns how much.
+    /// Subtracts up to `n`, and returns how much it subtracted.
     pub fn take(&mut self, n: u64) -> u64 {
         let taken = n.min(self.get());
         *self = Self::saturating(self.get().saturating_sub(taken));

@@ -27,10 +27,12 @@ pub enum Answer {
     /// The request may pass, and each rule has consumed its cost.
     #[non_exhaustive]
     Allowed {
-        /// The units that would still pass under the rule that admits the fewest requests. A peek
-        /// consumes nothing, so they include its own cost. `None` if all rules are shadows.
+        /// The units that would still pass under the rule that admits the fewest requests. After a
+        /// peek this includes the cost asked for, because a peek consumes nothing. `None` if all
+        /// rules are shadows.
         remaining: Option<u32>,
-        /// How long until nothing is consumed under that rule; `None`: never, under a limit of 0.
+        /// How long until everything consumed under that rule has come back; `None`: never, under a
+        /// limit of 0.
         reset: Option<Duration>,
         /// How long the request waits for its turn under a `leaky` rule; else zero.
         wait: Duration,
@@ -45,8 +47,8 @@ pub enum Answer {
         rule: Option<usize>,
         /// The units that would pass now under that rule.
         remaining: u32,
-        /// How long until nothing is consumed under that rule, or until the ban ends; `None`:
-        /// never.
+        /// How long until everything consumed under that rule has come back, or until the ban ends;
+        /// `None`: never.
         reset: Option<Duration>,
     },
 }

@@ -75,7 +75,7 @@ impl Limiter {
         Answer::new(&check, outcome.summary, &mut decisions)
     }
 
-    /// What each rule says of a request of `cost` units, in the order of the rules. Consumes
+    /// What each rule says about a request of `cost` units, in the order of the rules. Consumes
     /// nothing. Empty while an earlier denial bans the client (`ban=`), because no rule decides then.
     pub fn peek_all<'r, const HELD: bool>(
         &self,
@@ -91,8 +91,8 @@ impl Limiter {
         limiter.rule_reports(&check, &decisions, &budget).map(RuleReport::from).collect()
     }
 
-    /// Gives back up to `units` of what these rules consumed last. Returns how many units came back
-    /// under the rule that got most.
+    /// Gives back up to `units` of what these rules consumed last. Returns the largest number of
+    /// units that came back under one rule.
     pub fn refund(&mut self, rules: &Rules, units: u32, now: Duration) -> u32 {
         let returned = self.0.refund(units.min(MAX_UNITS), micros(now), rules.as_slice());
         u32::try_from(returned).unwrap_or(units)
@@ -118,8 +118,8 @@ impl Limiter {
     /// ```
     ///
     /// # Errors
-    /// [`HoldError::Refused`] if a hold with this id lives and had another cost, or if there are
-    /// 50,000 holds. Nothing has changed then.
+    /// [`HoldError::Refused`] if a live hold with this id was taken with another cost, or if there
+    /// are 50,000 holds. Nothing has changed then.
     pub fn hold<const HELD: bool>(
         &mut self,
         rules: &Rules<HELD>,
@@ -150,8 +150,8 @@ impl Limiter {
         self.0.renew(hold.id, hold.end_us, micros(now))
     }
 
-    /// When the limiter becomes [idle](Self::is_idle) if nothing consumes before, since the Unix
-    /// epoch; `None`: never, under a limit of 0.
+    /// The time since the Unix epoch at which the limiter becomes [idle](Self::is_idle) if nothing
+    /// consumes before then; `None`: never, under a limit of 0.
     #[must_use]
     pub fn expires(&self) -> Option<Duration> {
         self.0.deadline().until_us().map(Duration::from_micros)

@@ -6,7 +6,7 @@
 //! as_text   rules in a configuration
 //! hold      a charge that is corrected later
 //! answer    whether a request may pass
-//! report    what each rule says of a request
+//! report    what each rule says about a request
 //! ```
 //!
 //! Times and waits are `Duration`s here, and missing ones are `None`. The engine below counts
@@ -38,7 +38,7 @@ fn micros(since_epoch: Duration) -> u64 {
     u64::try_from(since_epoch.as_micros()).map_or(MAX_TIME_US, |us| us.min(MAX_TIME_US))
 }
 
-/// A wait or reset of the engine, in milliseconds; -1 is never.
+/// Converts a wait or reset of the engine, in milliseconds; -1 means never.
 fn duration(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }

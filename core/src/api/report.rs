@@ -1,4 +1,4 @@
-//! What each rule says of a request.
+//! What each rule says about a request.
 
 use super::duration;
 use crate::check;
@@ -6,7 +6,7 @@ use crate::key::Verdict;
 use crate::rule::Rule;
 use core::time::Duration;
 
-/// What one rule says of a request: the numbers for HTTP fields such as `RateLimit` and
+/// What one rule says about a request: the numbers for HTTP fields such as `RateLimit` and
 /// `Retry-After`. Times are rounded up to a millisecond.
 ///
 /// ```
@@ -35,14 +35,15 @@ pub struct RuleReport<'a> {
     pub limit: u32,
     /// The units that would pass now.
     pub remaining: u32,
-    /// The rule's period. With calendar months it is the length of the present month, with slots 0.
+    /// The rule's period. For calendar months it is the length of the present month; for slots it
+    /// is 0.
     pub period: Duration,
     /// How long until the rule lets the request pass, or until its turn under a `leaky` rule;
     /// `None`: never.
     pub wait: Option<Duration>,
-    /// How long until more units would pass; zero if nothing is consumed, `None`: never.
+    /// How long until more units would pass; zero if all units would pass now, `None`: never.
     pub next: Option<Duration>,
-    /// How long until nothing is consumed; `None`: never.
+    /// How long until everything consumed has come back; `None`: never.
     pub reset: Option<Duration>,
 }
 

@@ -11,7 +11,8 @@ use thiserror::Error;
 /// One or more rules for one check: no two count in the same state, all log rules cost the same,
 /// and none has slots.
 ///
-/// They are read from words separated by blanks, and printed so that they read back:
+/// They are parsed from words separated by blanks, and printed as a text that parses to the same
+/// rules:
 ///
 /// ```
 /// use ratelimit_core::Rules;
@@ -38,7 +39,8 @@ pub struct Rules<const HELD: bool = false>(Box<[Rule]>);
 pub type HeldRules = Rules<true>;
 
 impl<const HELD: bool> Rules<HELD> {
-    /// The rules in the order given. [`Answer::Denied`](crate::Answer::Denied) counts them from 0.
+    /// The rules in the order given. The `rule` of [`Answer::Denied`](crate::Answer::Denied) is an
+    /// index into them.
     pub fn iter(&self) -> core::slice::Iter<'_, Rule> {
         self.0.iter()
     }
@@ -93,7 +95,7 @@ impl<const HELD: bool> TryFrom<Vec<Rule>> for Rules<HELD> {
     }
 }
 
-/// What keeps a rule from joining those before it.
+/// Why a rule cannot join the rules before it; `None` if it can.
 fn fault<const HELD: bool>(rule: &Rule, before: &[Rule]) -> Option<RuleFault> {
     if rule.kind() == Kind::Slots && !HELD {
         return Some(RuleFault::Unheld);
@@ -162,7 +164,7 @@ pub enum RuleFault {
         /// The option that would tell them apart: `name=` or `another name=`.
         name: &'static str,
     },
-    /// A log rule has another cost than an earlier log rule.
+    /// A log rule has a different cost from an earlier log rule.
     #[error(
         "costs {}, but rule {other} costs {}: log rules share one log; use bucket, window or fixed",
         text_of(*cost), text_of(*other_cost)

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-/// Rules read back from their text, which leaves out named costs.
+/// Parses the texts of rules, which leave out named costs.
 fn reread<const HELD: bool>(rules: &[Rule]) -> Rules<HELD> {
     let texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
     texts.join(" ").parse().expect("rules that fit")
@@ -164,9 +164,10 @@ proptest! {
         }
     }
 
-    /// Of any given rules, only rules that fit together become `Rules`, and these read back.
+    /// Any list of rules becomes `Rules` only if they fit together; the text of these parses to the
+    /// same `Rules`.
     #[test]
-    fn rules_fit_together(rules in prop_oneof![
+    fn only_rules_that_fit_together_are_accepted(rules in prop_oneof![
         vec(any_rule(), 0..6).boxed(), any_logs(4).boxed(), with_slots(vec(any_rule(), 1..4)).boxed(),
         (any_logs(2), any_logs(2)).prop_map(|(some, others)| [some, others].concat()).boxed(),
     ]) {
@@ -188,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn no_number_panics(
+    fn no_number_causes_a_panic(
         rules in with_slots(rule_set(3)),
         calls in vec((0..4u8, any_cost(), any_time()), 1..30),
     ) {
@@ -241,7 +242,7 @@ fn errors_name_what_was_given_and_expected() {
 }
 
 #[test]
-fn holds_have_bounds() {
+fn holds_out_of_bounds_are_refused() {
     const DAY: Duration = Duration::from_secs(86_400);
     let ms = Duration::from_millis(1);
     let (longest, long) = ("x".repeat(64), "x".repeat(65));
@@ -295,9 +296,9 @@ fn threads_share_limiters() {
     shared::<(Limiter, Rules, HeldRules, RulesError, HoldError, Answer)>();
 }
 
-/// Without the bound, the refund would not end.
+/// Without this bound, the refund would never end.
 #[test]
-fn costs_are_bounded() {
+fn a_cost_above_max_units_counts_as_max_units() {
     let rules: Rules = "1000000000/d,shadow bucket:5/s,cost=1".parse().unwrap();
     let mut limiter = Limiter::new();
     for cost in [6, u32::MAX] {
@@ -307,7 +308,7 @@ fn costs_are_bounded() {
 }
 
 #[test]
-fn a_configuration_holds_rules_as_their_text() {
+fn a_configuration_contains_rules_as_text() {
     use serde_core::de::value::{Error, StrDeserializer};
     use serde_core::de::{Deserialize, IntoDeserializer};
     use serde_core::ser::Serialize;

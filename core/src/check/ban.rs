@@ -7,16 +7,16 @@ use crate::rule::{Ladder, Rule};
 /// A block set by a rule's `ban=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
-    /// The index of the rule that set it, in the check.
+    /// The index, in the check, of the rule that set it.
     pub rule: usize,
     /// Its end, in Unix microseconds.
     pub until_us: u64,
 }
 
 impl Limiter {
-    /// Blocks the key with the longest ban of the rules that deny, the first of equals. If some of
-    /// these rules count bans, the key's count of bans rises. The rule with the longest ban among
-    /// them decides when the key forgets the count.
+    /// Blocks the key with the longest ban of the rules that deny; of equal bans, the first. If
+    /// some of these rules count bans, the key's count of bans rises. Of the rules that count, the
+    /// one with the longest ban decides when the key forgets the count.
     pub(super) fn ban(&mut self, check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
         let remembered = self.bans_at(check.now_us);
         let bans = remembered.map_or(0, |count| count.bans);

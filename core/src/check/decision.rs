@@ -16,7 +16,7 @@ pub struct Decision {
     /// Denied: retry after this. Allowed: proceed after this. -1: never. `check/mod.rs`
     /// explains where it comes from.
     pub wait_ms: i64,
-    /// Until nothing is consumed any more; -1: never.
+    /// Until everything consumed has come back; -1: never.
     pub reset_ms: i64,
 }
 
@@ -90,9 +90,9 @@ impl Decision {
         self.remaining = self.remaining.saturating_sub(cost.into()).max(0);
     }
 
-    /// True if this decision precedes another as the answer. A longer denial comes first. If neither
-    /// denies, the decision that admits its own cost fewer times comes first: this compares
-    /// `remaining / cost` as fractions. A cost of 0 can be admitted any number of times.
+    /// True if this decision takes precedence over another as the answer. A longer denial comes
+    /// first. If neither denies, the decision that admits its own cost fewer times comes first: this
+    /// compares `remaining / cost` as fractions. A cost of 0 can be admitted any number of times.
     #[inline(always)]
     pub(crate) fn precedes(&self, cost: u32, other: &Self, other_cost: u32) -> bool {
         let denies = |decision: &Self| decision.verdict != Verdict::Allowed;

@@ -1,5 +1,6 @@
-//! The fast path, which nearly every check takes. All rules of such a check read one state, and the
-//! key holds nothing else but perhaps a plan. Or the key is empty. Or a block or an exemption answers.
+//! The fast path, which nearly every check takes. It decides in three cases: all rules read one state,
+//! and the key stores nothing else except perhaps a plan; the key is empty; or a block or an exemption
+//! answers.
 //!
 //! ```text
 //! one rule                 | pointer -> its state |
@@ -44,7 +45,7 @@ impl Limiter {
         Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, check.cost, Some(standing)) })
     }
 
-    /// A check of an empty key is decided as on an empty state.
+    /// Decides a check of an empty key as if the key had an empty state.
     fn check_untouched(
         &mut self,
         check: &Check<'_>,
@@ -174,10 +175,10 @@ fn decide(meter: &Meter, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decisio
     Some((at_us, Decision::of(rule, meter.read(rule, at_us, check.cost_of(rule)), check)))
 }
 
-/// Lets several log rules decide by the log. Returns the time at which they read it, and their
-/// combined needs. `None` if one of the rules is a shadow or not a log rule. Also `None` if they see an
-/// untouched log, because the clock stepped back. Also `None` without rules, since nothing says then
-/// what the log has to keep.
+/// Lets several log rules decide on the log. Returns the time at which they read it, and their combined
+/// needs. Returns `None` in three cases: one of the rules is a shadow or not a log rule; the rules see
+/// an untouched log, because the clock stepped back; or there are no rules, so nothing says what the
+/// log has to keep.
 #[inline(always)]
 fn decide_by_log(
     state: &State,

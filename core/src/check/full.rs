@@ -1,5 +1,5 @@
-//! What the reply to `FULL` shows of each rule. The short reply shows neither the reset nor the period
-//! of each rule, nor when the rule lets one more unit pass.
+//! What the reply to `FULL` shows of each rule. Only this reply has each rule's reset and period, and
+//! says when the rule lets one more unit pass.
 //!
 //! A rule with `r` units remaining has one more unit as soon as it admits a cost of `r + 1`. So the
 //! algorithms need no second formula: each reads its state with that cost.
@@ -20,10 +20,10 @@ pub struct RuleReport<'a> {
     pub cost: u32,
     /// What it decides, with its reset.
     pub decision: Decision,
-    /// The period. With calendar months it is the length of the present month, with slots 0.
+    /// The period. For calendar months it is the length of the present month; for slots it is 0.
     pub period_ms: i64,
-    /// Until `remaining` is larger by at least one if nothing else happens; 0 if
-    /// nothing is consumed, -1: never.
+    /// Milliseconds until `remaining` has grown by at least one if nothing else happens; 0 if all
+    /// units remain, -1: never.
     pub next_ms: i64,
 }
 
@@ -70,8 +70,8 @@ impl Limiter {
         }
     }
 
-    /// A report on each rule that has decided: on none if a block or an exemption answered. Call
-    /// [`Self::fill_resets`] first, which fills in the resets.
+    /// A report on each rule that has decided; none if a block or an exemption answered. Call
+    /// [`Self::fill_resets`] first.
     pub fn rule_reports<'a, 'r>(
         &'a self,
         check: &'a Check<'r>,
@@ -90,7 +90,7 @@ impl Limiter {
 }
 
 impl View<'_> {
-    /// When `remaining` is larger by at least one.
+    /// When `remaining` has grown by at least one.
     fn next(self, rule: &Rule) -> Moment {
         let (remaining, capacity) = (self.read(rule).remaining, rule.capacity());
         if capacity == 0 {
@@ -109,7 +109,7 @@ impl View<'_> {
     }
 }
 
-/// The length of a rule's window at a time: its period, or the days of that month.
+/// The length of a rule's window at a time: its period, or the length of the calendar month.
 fn window_us(rule: &Rule, at_us: u64) -> u64 {
     Meter::of_units(rule, at_us, 0).window_of(rule)
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_is_whole_in_the_first_windows_too() {
+    fn windows_that_start_before_the_epoch_have_the_full_period() {
         for rule in
             ["5/w", "fixed:5/w", "fixed:5/d,tz=+14:00", "fixed:5/d,align=first", "leaky:5/d"]
         {

@@ -13,12 +13,14 @@
 //!
 //! The honest wait: a rule's wait is the least time after which the rule admits the cost if nothing
 //! else happens. The longest wait of the rules that deny is the wait of the check. Once a rule
-//! admits, it goes on admitting, with three exceptions. `later_denials` lengthens the wait by them:
+//! admits, it goes on admitting, with three exceptions. For these, `later_denials` lengthens the
+//! wait:
 //!
 //! - A rule ignores a state that lies more than a window ahead of the clock, and sees the state again
 //!   once the clock has come near it.
 //! - A pause that lies ahead of the clock comes back in the same way.
-//! - Where the check repeats a hold, no rule is evaluated before the hold ends.
+//! - On a key where the check repeats a hold, the rules are not evaluated before the hold ends, and
+//!   may deny then.
 //!
 //! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed, the
 //! check is granted the largest cost in the range that every rule without its own cost admits. This is
@@ -40,25 +42,25 @@ use core::slice;
 pub struct KeyCheck<'a, L = &'a mut Limiter> {
     limiter: L,
     check: Check<'a>,
-    /// The check repeats a hold of this key that lives.
+    /// The check repeats a live hold of this key.
     repeats: bool,
     /// The check moves the end of the hold that it repeats.
     renews: bool,
-    /// The answer of its pause, if that denies the check.
+    /// The answer of the key's pause, if the pause denies the check.
     pause: Option<Decision>,
     /// A pause of this key or of another key denies the check.
     paused: bool,
     decisions: Range<usize>,
-    /// Its change is only planned at first, and never made if one of the keys refuses the check. Its
-    /// summary is at first the answer of this key's block or exemption, and in the end that of all
-    /// keys.
+    /// `change` is only planned at first, and never made if one of the keys refuses the check.
+    /// `summary` is at first the answer of this key's block or exemption, and in the end the answer
+    /// of all keys.
     outcome: Outcome,
 }
 
-/// Decides over several different keys, and consumes from all of them or from none. Returns the
-/// index of the key whose rule or block is the answer; `None` if no rule decided. All checks must
-/// have the same time, default cost and `META`. `decisions` gets one decision a rule, key by key, but
-/// none for a key whose block or exemption answers. [`Limiter::fill_resets`] fills in their resets.
+/// Decides over several different keys, and consumes from all of them or from none. Returns the index
+/// of the key whose rule or block is the answer; `None` if no rule decided. All checks must have the
+/// same time, default cost and `META`. `decisions` gets one decision per rule, key by key, but none
+/// for a key whose block or exemption answers. [`Limiter::fill_resets`] fills in their resets.
 ///
 /// # Errors
 /// [`CheckError`] if a key would have too many states or holds, or if the check repeats a hold with
@@ -170,8 +172,8 @@ fn grant<L: Deref<Target = Limiter>>(
     }
 }
 
-/// The answer of all keys, the first of equals. If the check is denied, it is the longest wait or
-/// block. Otherwise it is the least remaining/cost, with the longest turn.
+/// The answer of all keys. If the check is denied, it is the longest wait or block. Otherwise it is
+/// the least remaining/cost, with the longest turn. Of equal answers, the first is taken.
 fn conclude<L: Deref<Target = Limiter>>(
     keys: &[KeyCheck<'_, L>],
     denied: bool,
@@ -197,7 +199,7 @@ fn conclude<L: Deref<Target = Limiter>>(
 }
 
 impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
-    /// A key's value, empty if the key does not exist, and its check.
+    /// The check of a key, with the key's value: an empty limiter if the key does not exist.
     pub fn new(limiter: L, check: Check<'a>) -> Self {
         Self {
             limiter,

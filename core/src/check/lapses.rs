@@ -23,8 +23,8 @@ use crate::key::{Holds, LapsedCopy, Verdict};
 use crate::rule::{Kind, Rule};
 use core::slice;
 
-/// Resets and `next_ms` take account of lapses only while a key has at most this number of holds:
-/// each allowed check computes its reset.
+/// Resets and `next_ms` take account of lapses only while a key has at most this number of holds,
+/// because each allowed check computes a reset.
 const MOST_HOLDS_AHEAD: usize = 16;
 
 /// Each step of the search is this number of times as long as the step before.

@@ -15,10 +15,11 @@
 //! ```
 //!
 //! A rule that admits keeps admitting. So each rule denies in one interval. The interval starts when
-//! the rule is evaluated or its state comes back, and ends when the rule admits. One look ahead, at
-//! the key as it will be at the start, gives the end. The wait ends at the first moment outside all
-//! intervals: one sort and one pass find that moment, however many intervals overlap. A look that
-//! exceeds the budget is skipped: the wait is then a lower bound, see `budget`.
+//! the rule is evaluated again or its state comes back, and ends when the rule admits. To find the
+//! end, the command looks ahead once, at the key as it will be when the interval starts. The wait
+//! ends at the first moment outside all intervals: one sort and one pass find that moment, however
+//! many intervals overlap. A look that exceeds the budget is skipped: the wait is then a lower
+//! bound, see `budget`.
 
 use super::{View, length, longer};
 use crate::algorithm::Moment;

@@ -13,7 +13,7 @@
 //! later_denials  waits that end later because a rule that admits now will deny later
 //! lapses         waits and resets that end earlier because holds lapse
 //! budget         the budget of a command for looking ahead at lapses
-//! view           what the rules of a check read in a key, and decide
+//! view           what the rules of a check read in a key, and what they decide
 //! decision       what one rule decides, and which rule's decision is the answer
 //! ```
 //!

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::slice;
 
 impl Limiter {
-    /// Decides, and consumes if the check is allowed. `decisions` gets one decision a rule, or none
-    /// if a block or an exemption answers. [`Self::fill_resets`] fills in their resets.
+    /// Decides, and consumes if the check is allowed. `decisions` gets one decision per rule, or
+    /// none if a block or an exemption answers. [`Self::fill_resets`] fills in their resets.
     ///
     /// # Errors
     /// [`CheckError`] if the key would have too many states or holds, or if the check repeats a hold

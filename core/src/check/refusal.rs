@@ -1,4 +1,4 @@
-//! Why a check is refused. A refused check replies with an error and changes nothing.
+//! Why a check is refused. The reply to a refused check is an error, and nothing changes.
 //!
 //! Clients choose the names of rules, and every check walks all states of its key, so the number of
 //! states is limited. Only a check that creates a state can exceed the limit. Only recording a check
@@ -12,9 +12,10 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use thiserror::Error;
 
-/// The rules of all holds of a key, counted once for each hold, are at most this times `max_holds`.
-/// So a key has room for `max_holds` holds on this number of rules each, or for fewer holds on more
-/// rules. Ending, saving and loading a hold takes memory and time for each of its rules.
+/// The rules of a key's holds are limited to this number times `max_holds`. A rule counts once for
+/// each hold on it. So a key has room for `max_holds` holds on this number of rules each, or for
+/// fewer holds on more rules. Ending, saving and loading a hold takes memory and time for each of
+/// its rules.
 pub const RULES_A_HOLD: usize = 4;
 
 /// Limits on what a key may hold.
@@ -101,8 +102,8 @@ impl Limiter {
         Ok(())
     }
 
-    /// Refuses another hold if the key has no room. Lapsed holds that are still stored do not count,
-    /// but are searched for only if the key has no room with them.
+    /// Refuses another hold if the key has no room. Lapsed holds that are still stored do not count.
+    /// They are searched for only if the key would be full with them.
     pub(crate) fn test_max_holds(&self, now_us: u64, max: usize) -> Result<(), Refusal> {
         let Some(holds) = self.holds() else { return Ok(()) };
         if holds.len() >= max && holds.alive(now_us) >= max {

@@ -7,12 +7,12 @@ use crate::rule::{MAX_UNITS, Rule};
 use core::slice;
 
 impl Limiter {
-    /// Consumes units until the rule has `remaining` left, as one check of that cost would. Returns
-    /// the number of units; a cost in the rule's text is set to that number. Never gives units back,
-    /// because checks of this key may be newer than what the upstream said.
+    /// Consumes units until the rule has `remaining` left, as one check that costs this number of
+    /// units would. Returns the number; if the rule's text has a cost, the rule's cost is set to it.
+    /// Never gives units back, because checks of this key may be newer than what the upstream said.
     ///
-    /// Consumes at most [`MAX_UNITS`], since no check costs more. A `leaky` rule may let one unit
-    /// more pass at once, so call this until it returns 0.
+    /// Consumes at most [`MAX_UNITS`], since no check costs more. The capacity of a `leaky` rule
+    /// may be one unit larger, so call this until it returns 0.
     ///
     /// # Errors
     /// [`Refusal`] if the key would have too many states. Nothing has changed then.
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_refuses_a_state_too_many() {
+    fn a_sync_that_exceeds_max_states_is_refused() {
         let (mut limiter, mut rules) = (Limiter::default(), rules_of_line("window:5/s window:5/m"));
         let bounds = Bounds { max_states: 1, ..Bounds::ANY };
         assert_eq!(limiter.sync(bounds, &mut rules[0], 2, NOW_US), Ok(3));

@@ -1,4 +1,4 @@
-//! What the rules of a check read in a key, and decide.
+//! What the rules of a check read in a key, and what they decide.
 
 use super::{Budget, Decision};
 use crate::algorithm::{Moment, Needs, Reading};

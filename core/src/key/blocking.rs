@@ -41,8 +41,8 @@ impl Limiter {
         });
     }
 
-    /// Shortens a ban to its length from now, if the clock stepped back since the ban was set. Without
-    /// this the ban would last longer by that step. Returns true if this shortened the ban.
+    /// Makes a ban end no later than `now_us` plus its length. If the clock stepped back since the
+    /// ban was set, the ban would otherwise last longer by that step. Returns true if the end moved.
     pub(crate) fn shorten_ban(&mut self, now_us: u64) -> bool {
         let Some(compound) = self.compound_mut() else { return false };
         let shortened = compound.standing.as_mut().is_some_and(|standing| standing.shorten(now_us));
@@ -52,8 +52,8 @@ impl Limiter {
         shortened
     }
 
-    /// Drops the count of bans if its time has passed. If the clock stepped back, a count that stays
-    /// is forgotten after its span from now.
+    /// Drops the count of bans if its time has passed. A remaining count is forgotten no later than
+    /// `now_us` plus its span, even if the clock stepped back.
     pub(super) fn forget_bans(&mut self, now_us: u64) {
         let Some(count) = self.bans().copied() else { return };
         let left = Some(count.as_of(now_us)).filter(|count| count.is_remembered(now_us));
@@ -86,8 +86,8 @@ impl Limiter {
         self.pause().filter(|pause| pause.in_effect(now_us))
     }
 
-    /// Pauses the key from `now_us` on, for at most [`MAX_PERIOD_US`], unless a pause in effect ends
-    /// no earlier. Returns true if the key changed.
+    /// Pauses the key from `now_us` on, for at most [`MAX_PERIOD_US`], unless a pause in effect
+    /// lasts at least as long. Returns true if the key changed.
     pub fn pause_until(&mut self, until_us: u64, now_us: u64, reason: &[u8]) -> bool {
         let grows = self.pause_at(now_us).is_none_or(|pause| pause.until_us < until_us);
         if grows {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_and_an_exemption_precede_a_pause() {
+    fn a_block_and_an_exemption_take_precedence_over_a_pause() {
         for (kind, code) in [(Standing::Block, 2), (Standing::Exempt, 0)] {
             let mut limiter = paused(NOW_US + SECOND_US);
             let (until_us, ban_us, reason) = (None, None, Box::default());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_ends_only_a_pause_that_has_passed() {
+    fn a_refund_drops_a_pause_only_after_its_end() {
         let (mut limiter, rules) = (Limiter::default(), rules_of_line("10/m"));
         limiter.check(&Check::new(&rules, 3, NOW_US), &mut Vec::new());
         assert!(limiter.pause_until(NOW_US + SECOND_US, NOW_US, b""));

@@ -72,8 +72,9 @@ impl<'a> Check<'a> {
         rules.map(|rule| self.cost_of(rule)).max().unwrap_or(0)
     }
 
-    /// How far the clock may step back before `rule` ignores its state: by the rule's window. For the
-    /// log, it is the longest window of the check's log rules, which share the log.
+    /// How far the clock may step back before `rule` ignores its state: the length of the rule's
+    /// window. For a log rule, it is the longest window of the check's log rules, because they share
+    /// the log.
     pub(crate) fn window_us_of(&self, rule: &Rule) -> u64 {
         if rule.kind() == Kind::Log { Needs::of(self.rules).window_us } else { rule.period_us() }
     }

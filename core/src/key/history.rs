@@ -6,9 +6,9 @@
 //! The clock may step back so far that the newest entry lies more than a window ahead. Then the
 //! history is cleared: a wrong clock must not keep a key alive for years.
 //!
-//! No decision reads the history. Each entry keeps it alive for the longest window of the check's
-//! rules, but at least for an hour. An operator who asks why a limit of one second denied a request
-//! needs more than a second.
+//! No decision reads the history. Each entry keeps the history alive for the longest window of the
+//! check's rules, but at least for an hour. An operator who asks why a limit of one second denied a
+//! request needs more than a second.
 
 use super::Verdict;
 use crate::heap::HeapVisitor;

@@ -3,14 +3,14 @@
 //! ```text
 //!            states                         holds
 //!   check    consume ---- charge ---------> take
-//!   settle   give back, or consume more <-- end        as if the check had had the settled cost
+//!   settle   give back, or consume more <-- end        as if the check had cost this much
 //!   lapse    give back, if REFUND <-------- end        at the hold's end
 //! ```
 //!
 //! Lapsing depends on state and time only. Every change of a key at `now_us` first ends the holds
-//! that have lapsed, ordered by end and id. A hold ends as of its end or, if it lies ahead of a clock
-//! that stepped back, as of `now_us`. So a replica that makes the same changes at the same times has
-//! the same holds.
+//! that have lapsed, ordered by end and id. A lapsed hold is settled at the time of its end, or at
+//! `now_us` if the clock stepped back to before the hold. So a replica that makes the same changes at
+//! the same times has the same holds.
 
 use super::{Charge, Check, Compound, Hold, HoldRequest, Holds, Length, Limiter, Settlement};
 use crate::algorithm::{Moment, Needs, State, Take, effective_time};
@@ -33,7 +33,7 @@ impl Limiter {
         self.live_hold(check.hold()?.id, check.now_us)
     }
 
-    /// When the hold that the check repeats ends; `None` if it repeats no live hold.
+    /// The end of the live hold that the check repeats; `None` if it repeats none.
     pub fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
         self.repeated_hold(check).map(Hold::end_us)
     }
@@ -59,7 +59,7 @@ impl Limiter {
         charges.iter().find(|charge| charge.by_default && !charge.shadow).map(|charge| charge.units)
     }
 
-    /// Milliseconds until the turn that `rule` gave the hold that the check repeats.
+    /// The check repeats a hold: milliseconds until the turn that this hold got under `rule`.
     pub(crate) fn turn_of_repeat(&self, rule: &Rule, check: &Check<'_>) -> i64 {
         if rule.kind() != Kind::Leaky {
             return 0;
@@ -98,8 +98,8 @@ impl Limiter {
         seen
     }
 
-    /// The level of a rule's state before a check consumes from it, if the key has holds or the
-    /// check takes one.
+    /// The level of a rule's state before a check consumes from it; 0 if the key has no holds and
+    /// the check takes none.
     pub(super) fn level_before(&self, index: usize, rule: &Rule, check: &Check<'_>) -> u128 {
         if check.hold().is_none() && self.holds().is_none() {
             return 0;
@@ -218,8 +218,8 @@ impl Limiter {
         self.drop_closed();
     }
 
-    /// Drops what ended holds leave behind: their data in tracks, empty states, and the key's holds
-    /// once the last has ended.
+    /// Drops what ended holds leave behind: their data in tracks, empty states, and the list of
+    /// holds if it is empty.
     fn drop_closed(&mut self) {
         if let Some(holds) = self.holds_mut() {
             holds.compact_sparse();

@@ -204,7 +204,7 @@ impl Limiter {
     }
 
     /// Gives back up to `units`, newest first, to the states of these rules, or to every state if
-    /// there are no rules. Returns the most that any one state got.
+    /// there are no rules. Returns the largest number of units that one state got back.
     pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
         self.lapse_if_due(now_us);
         let check = Check::new(rules, units, now_us);
@@ -291,7 +291,7 @@ impl Limiter {
 }
 
 impl Compound {
-    /// Itself if it holds one state and a plan in effect, and nothing else.
+    /// This value, if it holds one state and a plan in effect, and nothing else.
     fn only_planned(&self, now_us: u64) -> Option<&Self> {
         let Self { states, standing, orders, bans, history, holds } = self;
         let Orders { pause, plan } = orders.as_deref()?;

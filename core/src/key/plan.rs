@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_lasts_until_its_end_and_the_last_one_stands() {
+    fn a_plan_lasts_until_its_end_or_until_another_replaces_it() {
         let mut limiter = planned(Some(NOW_US + SECOND_US));
         let name = |limiter: &Limiter, now_us| limiter.plan_at(now_us).map(|plan| plan.name);
         assert_eq!(name(&limiter, NOW_US + SECOND_US - 1), Name::new(b"pro"));

@@ -104,8 +104,8 @@ impl Limiter {
         }
     }
 
-    /// Reshapes the state with a rule's name for the rule, or drops the state if it is of another
-    /// algorithm. Holds that were charged on the state then lose it.
+    /// Reshapes the state that has a rule's name to fit the rule, or drops the state if it is of
+    /// another algorithm. Holds that were charged on the state then lose it.
     fn take_over_name(&mut self, rule: &Rule, now_us: u64) {
         let (states, holds) = self.states_and_holds();
         let mut places = states.iter_mut().enumerate();
@@ -131,8 +131,9 @@ impl Limiter {
     }
 
     /// Drops states that have not mattered for two windows. Without this, a key would grow when it is
-    /// checked under new rules again and again. After one window, a clock that steps back by a window
-    /// would miss a state. Keeps the states of this check's rules: the check may take a hold on them.
+    /// checked under new rules again and again. One window would be too short: a clock that then
+    /// steps back by a window makes the state matter again. Keeps the states of this check's rules:
+    /// the check may take a hold on them.
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state, held| {
             let grace_us = state.meter().period_us().saturating_mul(2);

@@ -1,8 +1,8 @@
 //! When a key should expire after a command that takes no `AT`.
 //!
-//! A replay checks its keys with `AT`, often at times of years ago. The server keeps the keys as long
-//! as it would have kept them then. A block or a pause takes no `AT`. By the server's clock, all that
-//! the checks left in the key is long over, but the replay still needs it:
+//! A replay checks its keys with `AT`, often at times that lie years back. The server keeps the keys
+//! as long as it would have kept them then. A block or a pause takes no `AT`. By the server's clock,
+//! all that the checks left in the key is long over, but the replay still needs it:
 //!
 //! ```text
 //! clock of the replay   | check, 1/h ============|            it reads the state for an hour
@@ -10,8 +10,9 @@
 //!                              | RL.BLOCK                     by its clock the state is over
 //! ```
 //!
-//! So a command without `AT` moves the expiry to an earlier time in one case only. The key then has
-//! more time left than its contents last after a check: an earlier block or pause set the expiry.
+//! So a command without `AT` moves the expiry to an earlier time in one case only: the key has more
+//! time left than its contents last after a check. In that case, an earlier block or pause set the
+//! expiry.
 
 use super::holds::Holds;
 use super::{Deadline, Hold, Limiter};

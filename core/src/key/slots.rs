@@ -20,8 +20,9 @@ use super::{Hold, Holds};
 use crate::algorithm::{Moment, Reading};
 use crate::rule::Rule;
 
-/// The holds on a rule's slots, read at one time. No hold lies ahead of a clock that stepped back:
-/// such holds have [lapsed](crate::key::Limiter::as_of) before.
+/// The holds on a rule's slots, read at one time. If the clock stepped back,
+/// [`as_of`](crate::key::Limiter::as_of) has already ended the holds that then lie ahead of the
+/// clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'a> {
     holds: &'a Holds,

@@ -58,14 +58,14 @@ impl StandingEntry {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
-    /// When it ends, as of `now_us`. A ban ends at most its length after `now_us`. If its stored end
-    /// is later, the clock has stepped back since.
+    /// When it ends, as seen at `now_us`. If the stored end of a ban is later than `now_us` plus
+    /// its length, the clock has stepped back since, and the ban ends at that sum.
     fn ends_as_of(&self, now_us: u64) -> Option<u64> {
         let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us.get()));
         self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
     }
 
-    /// Ends a ban at most its length from now. Returns true if its end moved.
+    /// Makes a ban end no later than `now_us` plus its length. Returns true if its end moved.
     pub(crate) fn shorten(&mut self, now_us: u64) -> bool {
         let seen = self.ends_as_of(now_us);
         core::mem::replace(&mut self.until_us, seen) != seen
@@ -107,8 +107,8 @@ impl BanCount {
         self.forgotten_us > now_us
     }
 
-    /// The count as of `now_us`. It is forgotten at most its span after `now_us`. If the stored time
-    /// is later, the clock has stepped back since the last ban.
+    /// The count as seen at `now_us`. If the stored time is later than `now_us` plus the span, the
+    /// clock has stepped back since the last ban, and the count is forgotten at that sum.
     #[must_use]
     pub(crate) fn as_of(self, now_us: u64) -> Self {
         let latest_us = now_us.saturating_add(self.span_us);

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_precedes_the_text_and_the_text_precedes_the_default() {
+    fn a_named_cost_overrides_the_text_and_the_text_overrides_the_default() {
         for (cost, of_check, own, written) in [
             (Cost::new(None), 9, None, None),
             (Cost::new(Some(2)), 2, Some(2), Some(2)),

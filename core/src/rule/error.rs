@@ -15,7 +15,7 @@ pub enum RuleError {
     /// No `/`, but words that mean a period, such as `5 per minute`.
     #[error("the period is missing, did you mean {}{limit}/{unit}?", prefix(*kind))]
     PeriodInWords { kind: Option<Kind>, limit: u32, unit: &'static str },
-    /// What precedes the first colon names no algorithm.
+    /// The text before the first colon is not the name of an algorithm.
     #[error("unknown algorithm {given}, {}", known_or(*meant))]
     UnknownAlgorithm { given: Excerpt, meant: Option<Kind> },
     /// An option that no rule has.
@@ -30,7 +30,7 @@ pub enum RuleError {
     /// A limit or the value of an option cannot be read.
     #[error("{what} is {given}, expected {expected}")]
     Value { what: &'static str, given: Excerpt, expected: &'static str },
-    /// A period that is not an integer and letters.
+    /// A period that does not consist of an integer and letters.
     #[error("{of} {given} cannot be read, expected an integer and a unit such as 90s")]
     Period { of: &'static str, given: Excerpt },
     /// A period whose unit is missing or unknown.
@@ -51,7 +51,7 @@ pub enum RuleError {
     /// A month as the period of an algorithm other than `fixed`.
     #[error("the period 'month' belongs to fixed, expected ms, s, m, h, d or w")]
     MonthNeedsFixed,
-    /// A period of any number of months but one.
+    /// A period of a number of months other than one.
     #[error("a period of several months, expected 'month'")]
     SeveralMonths,
     /// A month with `align=first`: only the calendar has months.
@@ -65,12 +65,12 @@ pub enum RuleError {
     ForeignOption { option: RuleOption, owner: Kind, kind: Kind },
 }
 
-/// The algorithm before a limit.
+/// The algorithm and the colon before a limit.
 fn prefix(kind: Option<Kind>) -> String {
     kind.map_or_else(String::new, |kind| format!("{}:", kind.name()))
 }
 
-/// The algorithm that is meant, or all of them.
+/// Asks for the algorithm that may be meant, or lists all algorithms.
 fn known_or(meant: Option<Kind>) -> String {
     match meant {
         Some(kind) => format!("did you mean {}:limit/period?", kind.name()),

@@ -3,8 +3,8 @@
 use super::{Kind, Name, Params, Rule};
 use alloc::{boxed::Box, vec::Vec};
 
-/// The key under which a rule finds its state. Two rules of one identity read one state, or one
-/// window of the log.
+/// The key under which a rule finds its state. Two rules with the same identity read the same
+/// state, or the same window of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
     /// The name.
@@ -35,7 +35,7 @@ impl Identity {
 }
 
 impl Rule {
-    /// The identity of the state that this rule reads: all log rules of a key read one.
+    /// The identity of the state that this rule reads; it is the same for all log rules of a key.
     pub fn state(&self) -> Identity {
         if self.kind() == Kind::Log { Identity::LOG } else { self.identity() }
     }
@@ -45,7 +45,8 @@ impl Rule {
         Identity::of_state(self.name(), self.params(), self.period_us())
     }
 
-    /// True if two rules read one state, or one window of the log. No check may have both rules.
+    /// True if two rules read the same state, or the same window of the log. No check may have both
+    /// rules.
     pub fn same_identity(&self, other: &Self) -> bool {
         match (self.name(), other.name()) {
             // The periods first: they tell most rules apart.

@@ -21,7 +21,7 @@ const ALGORITHMS: [(&str, Kind); 14] = [
     ("fixedwindowcounter", Kind::Fixed),
 ];
 
-/// How a limit without a slash ends, and the unit of its period.
+/// The ending of a limit without a slash, and the unit of time that it means.
 const PERIODS: [(&str, &str); 15] = [
     ("persecond", "s"),
     ("persec", "s"),

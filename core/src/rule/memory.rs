@@ -9,13 +9,12 @@ pub const LOG_KEY: u64 = 52;
 pub const WINDOW_KEY: u64 = 36;
 /// A counter of a sliding window counter.
 pub const WINDOW_COUNTER: u64 = 6;
-/// A hold on one state, with its entries in the orders of ids and of ends.
+/// A hold on one state, including its entries in the two indexes (by id, by end).
 pub const HOLD: u64 = 60;
 /// A past window under `keep=`.
 pub const PAST_WINDOW: u64 = 16;
 
-/// An entry of a log whose oldest and newest entries are this far apart, at most
-/// the longest period.
+/// The size of one entry in a log that spans `span_us`, which is at most the longest period.
 pub const fn log_entry(span_us: u64) -> u64 {
     match span_us >> 32 {
         0 => 4,

@@ -55,7 +55,7 @@ pub const MAX_NAME: usize = 32;
 pub const MAX_RES: u8 = 60;
 /// The most past windows a fixed window can keep.
 pub const MAX_KEEP: u16 = 366;
-/// The furthest time zones from UTC, in minutes.
+/// How far a time zone may be from UTC, in minutes.
 pub const MAX_TZ_MIN: i16 = 14 * 60;
 
 named! {
@@ -299,7 +299,7 @@ impl Rule {
         self.count_all || self.ban.is_some()
     }
 
-    /// A hash of all that decides: rules with equal hashes admit and deny a cost alike.
+    /// A hash of everything that decides: rules with equal hashes admit and deny a cost alike.
     pub fn hash_of_limit(&self, mut hasher: impl Hasher) -> u64 {
         // Lists every field: a new field does not compile until it is hashed or left out here.
         let Self {

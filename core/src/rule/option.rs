@@ -1,5 +1,5 @@
-//! The options of rules: those that only one algorithm takes, which its folder lists, and those that
-//! several algorithms take.
+//! The options of rules. This file lists the options that several algorithms take. The options that
+//! only one algorithm takes are listed in the algorithm's folder.
 
 use super::names::named;
 use super::{Kind, digits};
@@ -22,7 +22,7 @@ named! {
 }
 
 impl CommonOption {
-    /// The value that errors name as expected.
+    /// What error messages say after 'expected'.
     const fn value(self) -> &'static str {
         match self {
             Self::Name => "1 to 32 of A-Z a-z 0-9 _ . -",
@@ -37,7 +37,7 @@ impl CommonOption {
 /// An option that only one algorithm takes. Its value is a number.
 pub struct OwnOption {
     pub(crate) name: &'static str,
-    /// The value that errors name as expected.
+    /// What error messages say after 'expected'.
     pub(crate) value: &'static str,
     /// The number that a value means, before its bounds are tested.
     pub(crate) read: fn(&[u8]) -> Option<i128>,
@@ -107,7 +107,7 @@ impl RuleOption {
         self.owner().is_none_or(|owner| owner == kind) && !counts_slots
     }
 
-    /// The value that errors name as expected.
+    /// What error messages say after 'expected'.
     pub(super) const fn value(self) -> &'static str {
         match self {
             Self::Own(_, option) => option.value,

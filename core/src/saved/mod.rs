@@ -37,7 +37,7 @@ pub enum DecodeError {
     NoMemory(usize),
 }
 
-/// Refuses `what` as out of range unless it fits.
+/// Returns the error that `what` is out of range unless `fits`.
 pub fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
     if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
 }
@@ -61,7 +61,7 @@ pub fn check_window(us: u64) -> Result<(), DecodeError> {
     within(us <= MAX_WINDOW_US, "a window")
 }
 
-/// A window may start before the epoch, but no further from it than the latest time.
+/// A window may start before the epoch, by at most [`MAX_TIME_US`].
 pub fn check_start(start_us: i64) -> Result<(), DecodeError> {
     within(start_us.unsigned_abs() <= MAX_TIME_US, "a window's start")
 }

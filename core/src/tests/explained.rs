@@ -51,7 +51,7 @@ impl HeapVisitor for Bytes {
 }
 
 #[test]
-fn limiters_take_the_memory_that_is_explained() {
+fn limiters_have_the_size_that_explain_reports() {
     for text in
         ["fixed:5/m", "fixed:5/month", "bucket:5/m", "bucket:5/m,refill=interval", "leaky:5/m"]
     {

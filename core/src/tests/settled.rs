@@ -198,7 +198,7 @@ proptest! {
 
     /// A window that opens with its first request stays open when that request is refunded.
     #[test]
-    fn windows_that_others_joined_stay_open((rule, steps) in scenario(vec![
+    fn a_window_stays_open_after_a_refund_of_its_first_request((rule, steps) in scenario(vec![
         "fixed:20/m,align=first", "fixed:20/m,align=first,keep=366", "bucket:20/m,burst=60,refill=interval",
     ])) {
         let mut meter = untouched(&rule);
@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn no_number_panics(
+    fn no_number_causes_a_panic(
         text in select(vec![
             "5/s", "window:5/s", "window:5/366d,res=60", "fixed:5/w,tz=-14:00", "fixed:5/month,keep=366",
             "fixed:5/s,align=first", "bucket:5/s,burst=3", "bucket:5/s,refill=interval", "leaky:5/d",

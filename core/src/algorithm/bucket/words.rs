@@ -4,8 +4,8 @@
 //! window are `W-1` apart, and meanwhile `L*(W-1)/W` tokens come back.
 //!
 //! With `refill=interval` it is `2B - 1`: `B - 1` just before the tokens come back, and `B` just
-//! after. The take that begins the period is not among them: it comes a whole period before the
-//! tokens are back.
+//! after. The first of the `B` tokens before the refill does not count: its take began the period,
+//! so it lies a whole period before the refill.
 
 use crate::algorithm::{OwnWords, Words, debt};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, share, time};

@@ -163,9 +163,9 @@ impl Debt {
         Reading { at_us, remaining, admits, turn_us }
     }
 
-    /// Drains the debt at `limit`, then adds `units` up to `capacity`. Keeps its own limit and
-    /// burst or queue, since no rule consumes. Saturates at 2^32 - 1 units, more than four times
-    /// the largest burst.
+    /// Drains the debt at `limit`, then adds `units` up to `capacity`. Does not change the stored
+    /// limit and burst or queue; if a rule consumes, the caller stores the rule's. Saturates at
+    /// 2^32 - 1 units, more than four times the largest burst.
     #[inline(always)]
     pub fn add(&mut self, limit: u32, at_us: u64, units: u32, capacity: u64) {
         let owed = self.owed_at(limit, at_us);
@@ -174,14 +174,15 @@ impl Debt {
         self.last_us = at_us;
     }
 
-    /// Lowers its own limit, which decides when the debt ends, to the limit of a hold's charge.
+    /// Lowers the stored limit to the limit of a hold's charge. The stored limit decides when the
+    /// debt ends.
     pub fn drain_no_faster_than(&mut self, limit: u32) {
         if limit > 0 {
             self.limit = self.limit.min(limit);
         }
     }
 
-    /// The most units that the burst or queue allows to be owed.
+    /// The most units that may be owed under the stored burst or queue.
     pub fn capacity(&self) -> u64 {
         u64::from(self.burst_or_queue.units()).saturating_add(self.is_leaky().into())
     }
@@ -284,9 +285,10 @@ impl Algorithm for Debt {
     }
 }
 
-/// A debt does not know when its units were consumed, so it gives nothing back by their time. A
-/// bucket gives back up to the least debt since the check, which the hold's track stores. A leaky
-/// bucket gives back its debt if nothing queued after the hold: no turn may be promised twice.
+/// A debt does not know when its units were consumed, so `give_back` returns nothing. Instead, a
+/// token bucket gives back up to the least debt since the check; the hold's track stores this. A
+/// leaky bucket gives back a hold's units only if nothing queued after the hold: no turn may be
+/// promised twice.
 impl Held for Debt {
     fn unit(&self) -> Option<u64> {
         Some(self.period_us())
@@ -301,7 +303,7 @@ impl Held for Debt {
         self.set(self.owed().saturating_sub(fractions));
     }
 
-    /// Drains at the limit of the charge.
+    /// Drains the debt at the limit of the charge, then adds the excess.
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {
         self.add(excess.limit, at_us, excess.units, excess.most(self.capacity()));
         self.drain_no_faster_than(excess.limit);

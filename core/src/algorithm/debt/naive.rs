@@ -9,7 +9,7 @@ use crate::tests::naive::{Micros, capacity};
 #[derive(Clone, Debug)]
 pub struct NaiveDebt {
     period: i128,
-    /// In `1/period` units, as of the last consumption.
+    /// In `1/period` units, at the time of the last consumption.
     owed: i128,
     /// The limit of the rule that consumed last, or of the rule that reads it in another shape.
     pub limit: i128,

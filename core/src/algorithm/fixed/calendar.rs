@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn months_of_a_time_zone() {
+    fn months_begin_at_midnight_of_their_time_zone() {
         // 2024-03-01T00:30+01:00 is still February in UTC.
         let at = 1_709_249_400 * 1_000_000;
         assert_eq!(month(60, at).0, (1_709_251_200 - 3_600) * 1_000_000);

@@ -72,8 +72,8 @@ impl Fixed {
         if at_us >= self.end_us() { 0 } else { self.count() }
     }
 
-    /// Counts units but keeps the limit, since no rule consumes. Returns the previous window if it
-    /// has closed.
+    /// Counts units. Does not change the stored limit; if a rule consumes, the caller stores the
+    /// rule's. Returns the previous window if it has closed.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) -> Option<Past> {
         let mut closed = None;
@@ -237,7 +237,7 @@ impl Algorithm for FixedWithPast {
         self.fixed.read(rule, at_us, cost)
     }
 
-    /// Adds a window that has closed to the past ones.
+    /// If the window has closed, adds it to the past windows.
     fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         let closed = self.fixed.count_for(rule, at_us, cost);
         self.keep = rule.kept_windows();

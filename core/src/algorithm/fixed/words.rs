@@ -2,7 +2,7 @@
 //!
 //! The worst burst is `2L`: `L` at the end of a window, and `L` at the start of the next. With
 //! `align=first` it is `2L - 1`: the request that opens a window comes a whole period before the
-//! window's end, and so is not part of the crowd there.
+//! window's end, so it is not part of the burst at that end.
 
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, time};

@@ -123,8 +123,8 @@ impl Log {
         if rule.counts_all() { self.charged() } else { None }
     }
 
-    /// True if the log may end while the rule's window still has entries. Then this window is longer
-    /// than the windows of the check that consumed last.
+    /// True if the rule's window is longer than the windows of the check that consumed last. The log
+    /// may then end while the rule's window still has entries.
     #[inline(always)]
     pub fn may_end_before(&self, rule: &Rule) -> bool {
         rule.period_us() > self.needs().window_us
@@ -167,8 +167,8 @@ impl Log {
         })
     }
 
-    /// The most units that the log counts. The log may retain more for holds, but only a check of
-    /// cost 0 could notice.
+    /// The most units that the log counts. The log may retain more for holds. A cost of 0 fits as
+    /// long as the limit is at least this number, even if more units are retained.
     #[cold]
     fn most_units(&self) -> u64 {
         Retention::of(self.needs(), self.past_needs()).units
@@ -246,9 +246,9 @@ impl Log {
     }
 
     /// Called before a check consumes if the clock stepped back by more than `window_us`, the
-    /// check's longest window. Another check or a live hold (`held_us`) may still need the entries
-    /// for a longer window. Then they move back to a time just outside this check's window, and that
-    /// time is returned. Otherwise the log drops them.
+    /// check's longest window. If another check or a live hold (`held_us`) still needs the entries
+    /// for a longer window, they move back to a time just outside this check's window, and that time
+    /// is returned. Otherwise the log drops them.
     pub fn step_back(&mut self, window_us: u64, held_us: u64, now_us: u64) -> Option<u64> {
         let longest_us = self.window_us().max(held_us);
         let needed = effective_time(now_us, self.last_us(), longest_us).is_some();
@@ -306,12 +306,12 @@ impl Log {
         self.admitted.tidy();
     }
 
-    /// Until when a rule of the check that consumed last could see an entry.
+    /// When the newest entry leaves the longest window of the check that consumed last.
     fn latest_until_us(&self) -> u64 {
         self.last_us().saturating_add(self.needs().window_us)
     }
 
-    /// Until when any rule that consumed could see an entry.
+    /// When no rule that consumed can see an entry any more.
     pub fn matters_until_us(&self) -> u64 {
         let latest_us = self.latest_until_us();
         self.past_needs().iter().fold(latest_us, |until_us, past| until_us.max(past.until_us))
@@ -450,7 +450,8 @@ fn newest_unit_us(first: &Series, second: Option<&Series>, nth: u64) -> Option<u
     newest_unit_in(first, second, nth).max(newest_unit_in(second, first, nth))
 }
 
-/// The time of the latest entry of `of` since which both series together have at least `nth` units.
+/// The time of the latest entry of `of` such that, from that time on, both series together have at
+/// least `nth` units.
 fn newest_unit_in(of: &Series, with: &Series, nth: u64) -> Option<u64> {
     if nth == 0 {
         return None;

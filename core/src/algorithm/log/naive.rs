@@ -81,8 +81,8 @@ impl NaiveLog {
         self.requests.iter().filter(counted).map(|request| request.units).sum()
     }
 
-    /// True if a cost fits. Holds may keep more units in the log than the largest limit, but a
-    /// check of cost 0 must not notice.
+    /// True if a cost fits. Holds may keep more units in the log than the largest limit, but these
+    /// must not deny a check of cost 0.
     pub fn fits(&self, rule: &Rule, at: Micros, cost: i128) -> bool {
         let limit = i128::from(rule.limit());
         let most = self.all_needs().map(|needs| needs.units).max().unwrap_or(0);

@@ -62,7 +62,7 @@ impl Algorithm for Slots {
         0
     }
 
-    /// It has no allocation.
+    /// Slots have no allocation.
     fn address(&self) -> *const u8 {
         ptr::null()
     }

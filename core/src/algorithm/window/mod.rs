@@ -60,7 +60,7 @@ struct CountsAt<'a> {
     index: u64,
     /// The ticks since its start.
     elapsed: u64,
-    /// The number of sub-intervals from the last one counted to this time.
+    /// The number of sub-intervals from the last request's to this one.
     shift: usize,
     counts: &'a [Uint48],
 }
@@ -156,8 +156,8 @@ impl Window {
         product(cur, self.period_us()).wrapping_add(product(old, weight))
     }
 
-    /// The first time at which at most `allowance` units count; more count now. Tries one
-    /// sub-interval after another, since the load only falls.
+    /// The first time at which at most `allowance` units count. More than that must count now.
+    /// Tries one sub-interval after another, since the load only falls.
     fn fits_us(&self, at: &CountsAt<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
         for later in 0..=self.counts.items().len() {
             if let Some(room) = allowance.checked_sub(cur) {
@@ -179,7 +179,8 @@ impl Window {
         0
     }
 
-    /// Counts units but keeps the limit, since no rule consumes.
+    /// Counts units. Does not change the stored limit; if a rule consumes, the caller stores the
+    /// rule's.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) {
         let shift = self.counts_at(at_us).shift;

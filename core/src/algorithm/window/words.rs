@@ -6,11 +6,11 @@
 //! Let the current sub-interval be `e` old. The true window still covers `w-e` of the oldest
 //! counted sub-interval, so the rule counts `(w-e)/w` of that sub-interval's units. If all `L`
 //! units came at its very end, they all lie in the true window, and the rule admits `L*e/w` more.
-//! Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`. But the covered part
-//! must contain a whole microsecond, so `w-e` is at least `g`: the smallest distance above 1
-//! between a microsecond and a boundary. More sub-intervals do not lower the sum. They only
-//! move the second crowd away from the first. The `res-1` sub-intervals before `t` are counted
-//! in full, so no stretch of `W - w` admits more than `L`.
+//! Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`. But the covered part must
+//! contain a whole microsecond, so `w-e` is at least `g`: the smallest distance above 1 between a
+//! microsecond and a boundary. More sub-intervals do not lower the sum. They only move the second
+//! half of the burst away from the first. The `res-1` sub-intervals before the current one are
+//! counted in full, so no stretch of `W - w` admits more than `L`.
 
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{at_worst, per, requests, share, time};
@@ -20,7 +20,7 @@ use core::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowParams {
-    /// Sub-intervals a window, 1 ..= [`MAX_RES`].
+    /// The number of sub-intervals per window, 1 ..= [`MAX_RES`].
     pub res: u8,
 }
 

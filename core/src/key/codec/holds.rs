@@ -94,8 +94,8 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
         return Ok(None);
     }
     let mut holds = Holds::default();
-    // Of each charge with a least debt: its track, its rank, that debt, and the indexes of its hold
-    // and of the charge.
+    // For each charge with a least debt: its track, its rank, the debt, the index of its hold, and
+    // the index of the charge.
     let mut leasts = Vec::new();
     let mut row = 0_usize;
     let mut loaded = load_items(saved, MOST_HOLDS, HOLDS, |saved: SavedHold<'_>| {
@@ -123,7 +123,7 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
         let charge = hold.and_then(|hold| hold.charges_mut().get_mut(index));
         let kind = holds.track_mut(track).map(|track| &mut track.kind);
         if let (Some(charge), Some(TrackKind::Bucket(leasts))) = (charge, kind) {
-            // A hold's least debt is not less than those of older holds.
+            // A hold's least debt is at least that of every older hold.
             within(charge.units > 0 && leasts.youngest() <= owed, "a debt")?;
             charge.detail = Detail::least(leasts.push(owed));
         }

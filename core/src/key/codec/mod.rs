@@ -48,7 +48,8 @@ type SavedPause<'a> = (u64, u64, &'a [u8]);
 /// The end, and the name of the policy.
 type SavedPlan<'a> = (Option<u64>, &'a str);
 
-/// What the payload of a key with one state takes at most, unless it is a log or has a long name.
+/// The most bytes that the payload of a key with one state takes, unless the state is a log or has
+/// a long name.
 const USUAL_BYTES: usize = 64;
 
 /// Encodes a limiter in its saved form.
@@ -107,8 +108,8 @@ fn save_states(states: &[State], payload: &mut Vec<u8>) {
     }
 }
 
-/// The states of a limiter, each as its algorithm saves it. They are not counted first, because the
-/// list takes less memory than the states' own allocations.
+/// The states of a limiter, each as its algorithm saves it. No first pass counts them, because the
+/// list takes less memory than the allocations of the states in it.
 fn load_states(mut saved: &[u8]) -> Result<Vec<State>, DecodeError> {
     let mut states = Vec::new();
     while !saved.is_empty() {

@@ -8,8 +8,8 @@ use super::{Id, Track};
 use crate::key::{Charge, Hold, Holds};
 use alloc::vec::Vec;
 
-/// Lapsed holds end in one pass instead of one by one, if they are at least one in this number of all
-/// holds.
+/// If at least one in this number of holds has lapsed, the lapsed holds end in one pass instead of
+/// one by one.
 const MANY: usize = 64;
 
 impl Holds {
@@ -52,7 +52,7 @@ impl Holds {
         let (left, lapsed): (Vec<_>, Vec<_>) =
             by_id.partition(|(hold, length)| length.lives(hold.end_us(), now_us));
         let mut lapsed: Vec<Hold> = lapsed.into_iter().map(|(hold, _)| hold).collect();
-        // Stable, so holds of the same end stay ordered by id.
+        // The sort is stable, so holds with the same end stay ordered by id.
         lapsed.sort_by_key(Hold::end_us);
         for hold in &lapsed {
             self.uncount(hold);

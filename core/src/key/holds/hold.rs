@@ -58,8 +58,8 @@ impl TrackNumber {
 pub struct Detail(u32);
 
 impl Detail {
-    /// For a token bucket: where its least debt is stored; `None` if nothing was consumed. Also
-    /// `None` for a charge without further data.
+    /// For a token bucket: where the hold's least debt is stored. `None` if nothing was consumed,
+    /// or for a charge without further data.
     pub const fn least(position: Option<Position>) -> Self {
         match position {
             Some(position) => Self(position.0),
@@ -94,8 +94,8 @@ impl Charge {
     /// What the request cost beyond this charge, if it really cost `cost`.
     pub fn excess(&self, cost: u32) -> Excess {
         let (units, limit) = (cost.saturating_sub(self.units), self.limit);
-        // The hold does not store whether its log rules count denials. This assumes that one does
-        // not, which makes the log keep at least as much.
+        // The hold does not store whether its log rules count denials. This assumes that one of
+        // them does not: the log then keeps at least as much as it needs.
         let needs = Needs { window_us: self.detail.window_us(), units: limit, admitted: true };
         Excess { units, limit, shadow: self.shadow, needs }
     }

@@ -1,8 +1,8 @@
 //! The least debt of a token bucket since each of its holds was taken.
 //!
 //! A settled hold gives back what it was overcharged, but at most the bucket's least debt since the
-//! check. The least debt is the least that the bucket owed before each later consumption, or owes now.
-//! At that moment the bucket owed no more in total, so no more of the charge was left.
+//! check. It is the minimum of what was owed just before each later consumption and of what is owed
+//! now. When the bucket owed this least amount in total, no more than that was left of the charge.
 //!
 //! ```text
 //! hold taken   50 owed . . . 30 owed, another takes 30, 60 owed . . . now 40 owed
@@ -23,8 +23,8 @@
 //! frequency tables", 1994), whose prefix sums are the least debts. Cutting a step to 0 is paid for
 //! by creating it, so each event takes O(log n), amortized.
 //!
-//! Debts are exact, in the debt's own fractions of a unit. An ended hold's step stays until the
-//! list is compacted, because it counts for all younger holds.
+//! Debts are exact: whole numbers of the fractions in which the bucket stores its debt. An ended
+//! hold's step stays until the list is compacted, because it counts for all younger holds.
 
 use crate::heap::HeapVisitor;
 use alloc::vec::Vec;
@@ -82,7 +82,7 @@ impl Leasts {
         self.prefix((position.0 as usize).saturating_add(1))
     }
 
-    /// Adds a hold, after whose charge the bucket owes `owed`.
+    /// Adds a hold. With its charge, the bucket owes `owed`.
     pub fn push(&mut self, owed: u128) -> Option<Position> {
         self.cut_to(owed);
         let index = u32::try_from(self.nodes.len()).ok().filter(|&index| index < u32::MAX)?;
@@ -102,13 +102,13 @@ impl Leasts {
         Some(Position(index))
     }
 
-    /// Records a consumption, before which the bucket owed `owed`.
+    /// Records a consumption. Just before it, the bucket owed `owed`.
     pub fn cut_to(&mut self, owed: u128) {
         self.total = Sum::new(self.cut_prefix(self.youngest(), owed));
     }
 
-    /// Ends a hold that was charged `surplus` too much, while `owed` is owed. Returns how much it
-    /// gives back.
+    /// Ends a hold that was charged `surplus` too much, while the bucket owes `owed`. Returns how
+    /// much it gives back.
     pub fn give_back(&mut self, position: Position, owed: u128, surplus: u128) -> u128 {
         let n = (position.0 as usize).saturating_add(1);
         let own = self.prefix(n);

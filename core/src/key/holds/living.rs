@@ -77,7 +77,7 @@ impl Holds {
         now_us < self.none_ahead_us && self.ahead(now_us).next().is_some()
     }
 
-    /// The holds that have reached their ends, in that order.
+    /// The holds that have reached their ends, in the order of their ends.
     fn ended(&self, now_us: u64) -> impl Iterator<Item = &Hold> {
         self.in_order_of_ends().take_while(move |hold| hold.has_ended(now_us))
     }

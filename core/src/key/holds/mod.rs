@@ -126,7 +126,7 @@ impl Holds {
         self.count_ended(now_us)..end
     }
 
-    /// When the hold of a rank in the lapse order lapses.
+    /// When the hold at this rank in the lapse order lapses.
     pub fn end_at(&self, rank: usize) -> Option<u64> {
         self.hold(self.by_end.get(rank)?.row).map(Hold::end_us)
     }
@@ -226,8 +226,8 @@ impl Holds {
         self.track(charge.track)?.place.map(usize::from)
     }
 
-    /// Records that a request consumed from the state at a place, whose [level](Meter::level) was
-    /// `before`.
+    /// Records that a request consumed from the state at a place. Before that, the state's
+    /// [level](Meter::level) was `before`.
     pub fn note_consumption(&mut self, place: usize, before: u128, consumption: Consumption) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
             track.note_consumption(before, consumption);
@@ -321,8 +321,8 @@ impl Holds {
         }
     }
 
-    /// Drops the data of ended holds from each track in which they are most of the data. All charges
-    /// of ended holds must have been released.
+    /// Drops the data of ended holds from each track where it is most of the data. All charges of
+    /// ended holds must have been released.
     pub fn compact_sparse(&mut self) {
         let Self { rows, tracks, .. } = self;
         for (track, number) in tracks.iter_mut().zip((0..).map(TrackNumber)) {
@@ -359,7 +359,7 @@ impl Holds {
         self.by_id = self.rows.iter().zip(0..).map(|(_, row)| row).collect();
         let lapses = self.by_id.iter().zip(lengths).map(|(&row, length)| Lapse { row, length });
         let mut by_end: Vec<Lapse> = lapses.collect();
-        // Stable, so holds of the same end stay ordered by id.
+        // The sort is stable, so holds with the same end stay ordered by id.
         by_end.sort_by_key(|lapse| self.hold(lapse.row).map_or(0, Hold::end_us));
         self.by_end = by_end.into();
         self.note_lengths();

@@ -1,9 +1,9 @@
 //! A rule in plain English, for people who choose one.
 //!
-//! Each text says what the rule means, the worst burst it lets through, what
-//! it keeps in memory and what its options add. The worst bursts are exact:
-//! the most units that can pass at whole microseconds within `(t-W, t]`, for
-//! any `t`. Nothing is consumed before. Each algorithm's file of words derives its formula.
+//! Each text says what the rule means, the worst burst it lets through, what it keeps in memory and
+//! what its options add. The worst bursts are exact: the most units that can pass at whole
+//! microseconds within `(t-W, t]`, for any `t`, if nothing was consumed before. Each algorithm's
+//! file of words derives its formula.
 
 use super::{CommonOption, Kind, MS_US, Period, Rule, Unit, memory};
 use alloc::{string::String, vec::Vec};

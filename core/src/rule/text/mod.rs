@@ -56,7 +56,7 @@ pub fn span_us(option: &'static str, text: &[u8]) -> Result<u64, RuleError> {
     us.ok_or_else(|| wrong(option, text, "a period of 1ms..366d"))
 }
 
-/// The number of these decimal digits; `None` for a sign, a blank or an overflow.
+/// The number that these decimal digits form; `None` for a sign, a blank or an overflow.
 #[inline]
 pub fn digits(text: &[u8]) -> Option<u64> {
     /// Any number with at most this number of digits fits `u64`.

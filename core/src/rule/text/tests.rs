@@ -252,7 +252,7 @@ fn integers_are_digits_only() {
 }
 
 #[test]
-fn options_may_be_given_once() {
+fn options_may_be_given_only_once() {
     for (kind, options) in [
         ("log", &["name=a", "count=allowed", "count=all", "cost=2", "ban=1m", "shadow"][..]),
         ("window", &["res=2"]),
@@ -273,7 +273,7 @@ fn options_may_be_given_once() {
 }
 
 #[test]
-fn a_cost_by_name_is_no_part_of_the_canonical_text() {
+fn the_canonical_text_leaves_out_a_named_cost() {
     for (text, named, canonical, with_cost) in [
         ("5/m,name=a", None, "log:5/1m,name=a", "log:5/1m,name=a"),
         ("5/m,name=a,cost=2", None, "log:5/1m,name=a,cost=2", "log:5/1m,name=a,cost=2"),

@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn a_step_of_the_clock_lets_no_more_than_one_window_through(
+    fn no_step_of_the_clock_lets_more_than_the_capacity_through(
         rule in rule(),
         start_us in start(),
         steps in steps(false),

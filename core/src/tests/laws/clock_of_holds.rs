@@ -253,7 +253,7 @@ fn a_hold_with_refund_that_lapses_by_a_step_gives_back_once() {
     let remaining = |limiter: &Limiter| {
         limiter.peek(&Check::new(&rules, 0, START_US), &mut Vec::new()).summary.remaining
     };
-    // Only the short hold has lapsed, and its units come back as of now.
+    // Only the short hold has lapsed, and its units have come back.
     assert_eq!((remaining(&limiter), limiter.live_holds(START_US)), (7, 1));
     assert!(!limiter.settle(b"a", Settlement::Refund, START_US), "the hold has lapsed");
     assert!(limiter.lapse_if_due(START_US));

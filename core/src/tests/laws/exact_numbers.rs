@@ -1,6 +1,6 @@
 //! The numbers of an answer are exact. A cost of `remaining` units passes, and a cost of one unit
-//! more does not. Nothing is consumed after `reset_ms`, but something is 1 ms earlier. One more unit
-//! remains after `next_ms`, but none 1 ms earlier.
+//! more does not. After `reset_ms` everything consumed has come back, but not 1 ms earlier. After
+//! `next_ms` at least one more unit remains, but not 1 ms earlier.
 
 use super::rules::{rule_set, uncosted};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -30,7 +30,7 @@ fn remaining_is_exact(
     Ok(())
 }
 
-/// Nothing is consumed after the reset, and something is 1 ms earlier.
+/// After the reset everything consumed has come back, but not 1 ms earlier.
 pub(super) fn reset_is_exact(
     limiter: &Limiter,
     rules: &[Rule],
@@ -55,7 +55,7 @@ pub(super) fn reset_is_exact(
     Ok(())
 }
 
-/// More units remain after `next_ms` than now, and 1 ms earlier not yet.
+/// After `next_ms` more units remain than now, but not 1 ms earlier.
 pub(super) fn next_is_exact(
     limiter: &Limiter,
     rules: &[Rule],

@@ -74,8 +74,8 @@ fn a_fixed_window_lets_twice_its_limit_pass_but_a_log_does_not() {
     }
 }
 
-/// `10/s 120/m 240/h` for an IP and a user at once. Peeks at both keys and records on both make this
-/// all or nothing.
+/// `10/s 120/m 240/h` for an IP and a user at once. The test peeks at both keys and records on both
+/// only if both admit, so this is all or nothing.
 #[test]
 fn a_flood_over_two_keys_gets_all_that_the_hour_allows() {
     let rules = [
@@ -117,7 +117,7 @@ fn a_limit_of_0_admits_only_a_cost_of_0() {
 
 /// The first request of a queue has its turn at once, and the next turns follow `W/L` apart.
 #[test]
-fn a_queue_gives_each_its_turn() {
+fn a_queue_gives_each_request_its_turn() {
     let spec = spec(Kind::Leaky, 2, 1, Unit::Second).with("queue", 3);
     let rules = [spec.validate().unwrap()];
     let mut limiter = Limiter::default();
@@ -301,8 +301,8 @@ fn a_queue_with_a_limit_of_0_gives_no_turns() {
     assert_eq!((summary.verdict, summary.wait_ms, summary.reset_ms), (Verdict::Allowed, 0, 1_500));
 }
 
-/// One rule is used up, and then another rule of the same identity is checked. That check passes at
-/// the end that the first rule gave the state.
+/// One rule is used up, and then another rule of the same identity is checked. That check passes
+/// when the state ends; the first rule has set this end.
 #[test]
 fn no_wait_reaches_beyond_the_end_of_a_state() {
     for (consumed, units, asked, end_ms) in [
@@ -337,7 +337,7 @@ fn no_wait_reaches_beyond_the_end_of_a_state() {
         assert_eq!(peek(&limiter, &asked, 1, end_us).0, empty, "{asked:?}");
         assert_eq!(limiter.report(end_us)[0].consumed, 0);
         assert_eq!(limiter.clone().refund(1, end_us, &asked), 0);
-        // The state is also consumed from as empty, and then gets its end from this rule.
+        // The next consumption also treats the state as empty, and this rule then sets its end.
         let mut fresh = Limiter::default();
         for limiter in [&mut limiter, &mut fresh] {
             check(limiter, &asked, 1, end_us);

@@ -45,7 +45,8 @@ impl Key {
 /// While the rules do not change, the key expires soon after all of them have reset. It may be late by
 /// an eighth of the longest window, or by a second if that is more. Exceptions: `keep=N`, a block,
 /// counted bans, a limit of 0 (which never resets), and `count=all` on some log rules only. A log lives
-/// for the longest window after its newest entry, even if the rule of that window does not count it.
+/// for the longest window after its newest entry, even if the rule of that window does not count the
+/// entry.
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     let lives_longer = |rule: &Rule| match rule.params() {
         Params::Fixed(FixedParams { keep: 1.., .. }) => true,
@@ -182,7 +183,7 @@ proptest! {
 /// A rule with a limit of 0 never drains a debt, so its period cannot say when the debt ends. Such
 /// a rule is recorded if it is a shadow, or if its cost is 0 and the check takes a hold.
 #[test]
-fn a_limit_of_0_ends_no_debt_of_its_name() {
+fn a_limit_of_0_does_not_end_the_debt_of_its_name() {
     let id = HoldRequest { id: b"a", end_us: 2_000 * SECOND_US, refund: false };
     for full in
         ["bucket:5/h,name=n", "bucket:5/h,refill=interval,name=n", "leaky:1/h,queue=4,name=n"]

@@ -1,6 +1,6 @@
-//! The honest wait: without other traffic, a denied request is allowed after `wait_ms` and
-//! denied 1 ms earlier. `wait_ms` is -1 if and only if the request can never pass. The key may
-//! expire meanwhile, from its deadline on: that changes no answer.
+//! The honest wait: without other traffic, a denied request is allowed after `wait_ms` and denied 1
+//! ms earlier. `wait_ms` is -1 if and only if the request can never pass. Meanwhile, the key may
+//! expire at its deadline or later; this changes no answer.
 
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -89,8 +89,8 @@ proptest! {
         holds_throughout(&traffic)?;
     }
 
-    /// Windows of similar length, on a clock that often returns to states that it had left too
-    /// far ahead.
+    /// Windows of similar length. The clock often steps back until states lie too far ahead of it,
+    /// and then comes near them again.
     #[test]
     fn the_wait_is_honest_on_a_reeling_clock(traffic in steady(alike(3), 60, Clock::Reels)) {
         holds_throughout(&traffic)?;

@@ -125,7 +125,7 @@ impl Naive {
         let denies = |(index, rule): &(usize, &Banning)| denies >> index & 1 == 1 && !rule.shadow;
         let length_ms = |rule: &Banning| rule.rungs_ms[count.min(rule.rungs_ms.len() - 1)];
         let denying: Vec<_> = rules.iter().enumerate().filter(denies).collect();
-        // The first of equals, which `rev` makes the last.
+        // The first of equals: `max_by_key` takes the last, so `rev` reverses the order.
         let longest = denying.iter().rev().max_by_key(|(_, rule)| length_ms(rule))?;
         let until_us = now_us + length_ms(longest.1) * MS_US;
         self.blocked_until_us = until_us;

@@ -20,7 +20,7 @@
 //! max_states       a key never holds more states than it may
 //! codec            decode(encode(x)) = x, and decoding is total
 //! expiry           expiry is never early, and a state that has ended is empty for every rule
-//! clock            steps of the clock neither lock out nor let a flood through
+//! clock            steps of the clock neither lock a client out nor let a flood through
 //! drift            nothing drifts in ten million requests
 //! examples         the worked examples of the documentation
 //! ```
@@ -134,7 +134,7 @@ fn unblocked(limiter: &Limiter) -> Limiter {
     limiter
 }
 
-/// The time after a wait; `None` if it overflows the clock's numbers.
+/// The time after a wait; `None` if the time in microseconds overflows.
 fn later(now_us: u64, ms: i64) -> Option<u64> {
     let ms = u64::try_from(ms).ok().filter(|&ms| ms < 100_000_000_000_000)?;
     Some(now_us + ms * 1_000)

@@ -9,7 +9,7 @@ use crate::tests::naive::model::{Answer, Model};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// Waits longer than this overflow the clock's numbers.
+/// After a longer wait, the time in microseconds overflows.
 const AGES_MS: i64 = 10_000_000_000_000_000;
 
 fn same_wait(ours: i64, theirs: i64) -> bool {
@@ -37,7 +37,7 @@ pub(super) fn same_answer(
     if answer.passed_over && expected.verdict == Verdict::Limited {
         expected.wait_ms = outcome.summary.wait_ms;
     }
-    // Of several waits that overflow the clock's numbers, any may be the longest.
+    // If the time overflows after several waits, any of these waits may be the longest.
     if [&outcome.summary, &expected].iter().all(|answer| answer.wait_ms >= AGES_MS) {
         expected = Decision { verdict: expected.verdict, ..outcome.summary };
     }
@@ -109,7 +109,7 @@ proptest! {
         equals(Model::default(), &traffic)?;
     }
 
-    /// While the rules do not change, no rule misses what the log drops.
+    /// While the rules do not change, the log drops no entry that a rule still counts.
     #[test]
     fn a_log_drops_nothing_that_is_seen(
         traffic in steady(rules::plain_logs(4), 80, Clock::Forward)

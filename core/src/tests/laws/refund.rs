@@ -1,4 +1,4 @@
-//! A refund restores the state before the consumption.
+//! A refund restores the state from before the consumption.
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -91,7 +91,7 @@ fn a_refund_of_everything_empties_the_key() {
     }
 }
 
-/// A longer period would move the end of what is left.
+/// Reshaping to a longer period would move the end of the units that are left.
 #[test]
 fn a_refund_reshapes_no_state() {
     let (mut limiter, rules) = (Limiter::default(), rules_of_line("bucket:9/m,name=a"));

@@ -22,7 +22,7 @@ pub fn limit() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Typical periods, the shortest one and the longest one.
+/// Typical periods, including the shortest and the longest.
 pub const PERIODS: [(u64, Unit); 13] = [
     (1, Unit::Millisecond),
     (7, Unit::Millisecond),
@@ -207,8 +207,8 @@ pub fn with_slots(
         .prop_map(|(slots, rules)| distinct([slots, rules].concat()))
 }
 
-/// Rules that charge no denials and settle exactly, as if the check had had the settled cost. No window
-/// of theirs opens with its first request.
+/// Rules that charge no denials and settle exactly: as if the check had cost the settled amount. None
+/// of their windows opens with its first request.
 pub fn settled_exactly(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     let kind = prop::sample::select(&SETTLED_EXACTLY[..]);
     let rule = kind.prop_flat_map(|kind| of_kind(kind, option::weighted(0.3, name())));
@@ -229,7 +229,7 @@ pub fn made_exact(rule: &Rule) -> Rule {
         spec = spec.with("refill", 0);
     }
     if spec.kind == Kind::Log {
-        // A log keeps at most the largest limit, so at that limit it has no room for an excess.
+        // A log keeps at most `MAX_UNITS` units, so under that limit it has no room for an excess.
         spec.limit = spec.limit.min(u64::from(MAX_UNITS / 2));
     }
     spec.validate().expect("a valid rule")
@@ -323,8 +323,8 @@ pub enum Change {
     Rates,
 }
 
-/// Sets of rules that settle exactly, as if the check had had the settled cost. The limits differ from
-/// set to set, but the identity in each place does not.
+/// Sets of rules that settle exactly: as if the check had cost the settled amount. The limits differ
+/// from set to set, but the identity in each place does not.
 pub fn settled_exactly_relimited(
     most: usize,
     change: Change,

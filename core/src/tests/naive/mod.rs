@@ -185,7 +185,7 @@ impl NaiveMeter {
         }
     }
 
-    /// Gives units back, newest first, as the rule that consumed last sees them.
+    /// Gives back units that the rule that consumed last still counts, newest first.
     pub fn refund(&mut self, last: Micros, at: Micros, units: i128) -> i128 {
         match self {
             Self::Window(window) => window.refund(at, units),

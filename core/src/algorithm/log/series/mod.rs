@@ -8,26 +8,26 @@
 //!
 //! The whole series is one allocation, so a check waits for memory once.
 //!
-//! An entry stores the low bytes of its time, in microseconds. Their number depends on the span from the
-//! oldest entry to the newest: 4 bytes up to 71 minutes, 5 up to 12.7 days, 6 up to 8.9 years. The
-//! newest time is stored whole, and restores each entry's whole time from its low bytes. Unlike
-//! differences between entries, low bytes allow random access, so counting a window takes one
-//! search. The search is short if requests come evenly.
+//! An entry stores the low bytes of its time, in microseconds. The number of bytes depends on the span
+//! from the oldest entry to the newest: 4 bytes up to 71 minutes, 5 up to 12.7 days, 6 up to 8.9 years.
+//! The newest time is stored whole, and restores each entry's whole time from its low bytes. Unlike
+//! differences between entries, low bytes allow random access, so counting a window takes one search.
+//! The search is short if requests come evenly.
 //!
 //! An entry that makes the span too long widens all entries, which copies them. Entries narrow only
 //! when the ring grows or shrinks, which copies it anyway. By then, enough entries were added or
 //! dropped to pay for the copy.
 //!
-//! Nearly all entries have one unit. While all have, the series stores no weights. The first entry
-//! of another weight adds a running total beside each entry, so a sum of weights is still one
-//! subtraction. A total may wrap, since only differences are read.
+//! Nearly all entries have one unit. While all entries have one unit, the series stores no weights.
+//! The first entry of another weight adds a running total beside each entry, so a sum of weights is
+//! still one subtraction. A total may wrap, since only differences are read.
 //!
 //! Rejected:
 //!
 //! - 8-byte timestamps: twice the memory.
 //! - Offsets to a base: each long gap needs a new base, so a request every half hour took 16 bytes.
 //! - Differences: counting takes a scan.
-//! - A counter tree: it takes memory and pointers for what a search does.
+//! - A counter tree: it takes memory and pointers to do what a search does.
 
 mod entries;
 mod layout;
@@ -274,7 +274,7 @@ impl Series {
         self.first_where(guess, |index| self.units_from(index) < nth).checked_sub(1)
     }
 
-    /// Adds an entry, no earlier than the newest.
+    /// Adds an entry, whose time must not be before that of the newest entry.
     #[inline]
     pub fn push(&mut self, time_us: u64, weight: u32) {
         if weight == 0 {

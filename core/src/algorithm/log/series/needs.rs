@@ -116,7 +116,7 @@ pub struct PastNeeds {
 }
 
 impl PastNeeds {
-    /// Needs that keep what either of the two keeps, until the later of both ends.
+    /// Needs that keep what either of the two keeps, until the later of the two ends.
     fn or(self, other: Self) -> Self {
         let (ours, theirs) = (self.needs.unpack(), other.needs.unpack());
         let needs = Needs {
@@ -143,7 +143,7 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     past.retain(|past| past.until_us > at_us && !latest.covers(past.needs.unpack()));
     while past.len() > MOST_PAST {
         // Merged needs keep more entries than either of the two. Merge the two that end first, so
-        // that this lasts the shortest time.
+        // that the extra entries stay for the shortest time.
         past.sort_by_key(|past| past.until_us);
         let first = past.remove(0);
         if let Some(second) = past.first_mut() {
@@ -152,9 +152,9 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     }
 }
 
-/// While holds may give units back, a log may have this number of entries beyond the units that its
-/// rules need. A key has fewer holds, so this evicts nothing that a rule needs. It limits the extra
-/// memory to about a megabyte.
+/// While holds may give units back, a log keeps at most this number of entries beyond the units
+/// that its rules need. A key has fewer holds, so the bound evicts no entry that a rule needs. It
+/// limits the extra memory to about a megabyte.
 pub const MAX_HELD: u64 = 100_000;
 
 /// The most units that a series retains. The units of one more check still fit into a running total

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Finding the entries takes O(log n). Removing them moves the entries on one side, at most half of
-//! all. Units of many times are removed in one pass that copies the entries that stay.
+//! all. Units of many times are removed in one pass, which copies the remaining entries.
 
 use super::entries::{self, Width, at_width};
 use super::layout::{Newest, Series};
@@ -19,7 +19,7 @@ pub struct Take {
     pub units: u64,
 }
 
-/// Up to this number of takes move entries one take after another; more takes build a new series.
+/// Up to this number of takes are applied one after another. For more takes, a new series is built.
 const FEW_TAKES: usize = 128;
 
 impl Series {

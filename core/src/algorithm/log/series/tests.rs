@@ -102,7 +102,7 @@ enum Step {
     PullBack(u64),
     /// Takes up to this number of units at the time of an entry.
     TakeAt(prop::sample::Index, u64),
-    /// Takes units at a time that may have no entry.
+    /// Takes units that have a given time; there may be no entry of that time.
     TakeNear(u64),
 }
 
@@ -209,7 +209,7 @@ proptest! {
 
     /// A series behaves as a list of units with their times.
     #[test]
-    fn equals_a_list_of_units(steps in prop::collection::vec(step(), 1..120)) {
+    fn a_series_equals_a_list_of_units(steps in prop::collection::vec(step(), 1..120)) {
         let mut series = Series::default();
         let mut naive: Vec<u64> = Vec::new();
         let mut now = 10_000_000_000_000_000u64;
@@ -268,7 +268,7 @@ proptest! {
 }
 
 #[test]
-fn entries_take_the_bytes_that_are_explained() {
+fn entries_have_the_size_that_explain_reports() {
     for span_us in [0, (1 << 32) - 1, 1 << 32, (1 << 40) - 1, 1 << 40, MAX_PERIOD_US] {
         assert_eq!(memory::log_entry(span_us), Width::for_span(span_us).bytes().into());
     }

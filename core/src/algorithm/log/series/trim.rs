@@ -54,7 +54,7 @@ impl Series {
             None => self.head().len,
             Some(age) => at_width!(self.width(), W => {
                 let entries = self.entries::<W>();
-                // Mostly 0 or 1 entry goes.
+                // Usually at most one entry is dropped.
                 self.first_where(1, |index| entries.age(index) < age)
             }),
         };

@@ -120,8 +120,8 @@ fn a_hold_has_one_charge_a_state_and_a_thousand_at_most() {
     assert_eq!(of(&many), refused("charges"));
 }
 
-/// The payloads have as many charges as fit into a megabyte. Loading a charge looks neither at all
-/// charges of its hold nor at all holds.
+/// The payloads have as many charges as fit into a megabyte. Loading one charge must not search all
+/// charges of its hold, or all holds.
 #[test]
 fn dense_payloads_load() {
     for (holds, states) in [(90, 1_000), (9_000, 10), (50_000, 1)] {

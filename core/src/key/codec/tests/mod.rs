@@ -38,14 +38,14 @@ impl Fields {
         Some(save_items([(INTERVAL, last_us, period_us, start_us, used, 5_u32, 7_u32)]))
     }
 
-    /// True if the last count lies in the window.
+    /// True if the last request lies in the window.
     fn are_an_open_window(self) -> bool {
         let into = i128::from(self.last_us) - i128::from(self.start_us);
         (0..i128::from(self.period_us)).contains(&into)
     }
 }
 
-/// Starts, periods, and last counts in the window, at its bounds and outside.
+/// Starts, periods, and times of the last request: in the window, at its bounds and outside.
 fn fields() -> impl Strategy<Value = Fields> {
     let period = prop_oneof![
         Just(MS_US),
@@ -211,7 +211,7 @@ fn a_refusal_says_what_is_wrong() {
 }
 
 #[test]
-fn logs_of_other_entries_or_needs_are_not_equal() {
+fn logs_with_different_entries_or_needs_are_not_equal() {
     let kept = [
         log((DAY_US, 5), &[]),
         log((DAY_US, 6), &[]),

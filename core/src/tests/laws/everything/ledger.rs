@@ -1,9 +1,9 @@
 //! The ledger of a key: a list of charges, corrected when holds end.
 //!
 //! ```text
-//! accounts   for each rule, the costs of the checks that contain it: of these, the rule admits at
-//!            most its limit
-//! log        what all checks cost the log: a log rule denies nothing that fits beside this
+//! accounts   for each rule, the costs of the checks that contain the rule; these costs never
+//!            exceed the rule's limit
+//! log        what all checks cost the log; a log rule never denies a cost that fits beside this
 //! ```
 //!
 //! The ledger has no needs, tracks or budgets. It reads one thing only from the limiter: the time of

@@ -3,9 +3,9 @@
 //! resets, blocks, pauses, plans, syncs and restarts. The clock steps back, sometimes by more than the
 //! length of a hold or pause.
 //!
-//! The [`ledger`] is a list of charges. Two things follow from it for each rule. Of the settled checks
-//! that contain the rule, it never admits more than its limit. And it never denies without a reason.
-//! The wait is honest as well, and a replica stays equal.
+//! The [`ledger`] is a list of charges, and each rule is compared with it. The rule never admits more
+//! than its limit, if each check that contains the rule counts at its settled cost. The rule never
+//! denies without a reason. The wait is honest as well, and a replica stays equal.
 
 mod ledger;
 mod scenario;
@@ -117,7 +117,8 @@ impl Key {
         Ok(())
     }
 
-    /// Syncs a rule other than slots. The sync only lowers what remains, as a check of its units does.
+    /// Syncs a rule other than slots. Like a check that costs its units, the sync only lowers what
+    /// remains.
     fn sync(&mut self, mut rule: Rule, remaining: u32) -> TestCaseResult {
         let (now_us, asked) = (self.now_us, rule);
         if self.primary.lapse_if_due(now_us) {
@@ -132,7 +133,7 @@ impl Key {
         if units > 0 {
             self.replica.record(&Check::new(&[rule], units, now_us), Change::Admitted);
             let times = self.ledger.open(&[asked], &[units], now_us, &before, true);
-            // The log of a shadow has forgotten what it admitted beyond its limit.
+            // The log has dropped what a shadow admitted beyond its limit.
             let admits = asked.is_shadow() || self.ledger.admits(&asked, units, times[0], now_us);
             prop_assert!(admits, "{asked}: {units}");
             self.ledger.charge(&[asked], &[units], &times, None, false);
@@ -241,7 +242,7 @@ impl Key {
         answered.lapse_if_due(now_us);
         let outcome = answered.check_within(Bounds::ANY, &check, &mut Vec::new());
         self.act(rules, Deed::Check { cost, options })?;
-        // A check that is refused lapses holds, too.
+        // A refused check also lets holds lapse.
         self.ledger.lapse(now_us);
         let Ok(outcome) = outcome else {
             prop_assert!(hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)));

@@ -1,13 +1,13 @@
-//! After a hold is settled for at most its charge, every answer is as if the check had had the settled
-//! cost. A history with that cost gives equal answers. What a hold costs beyond its charge is consumed
-//! when the hold is settled.
+//! After a hold is settled for at most its charge, every answer is as if the check had cost the
+//! settled amount: a history with that cost gives equal answers. What a hold costs beyond its charge
+//! is consumed when the hold is settled.
 //!
 //! ```text
 //! limits of counters, and bursts, change   exact
-//! rates of buckets change                  at least as much is owed
+//! rates of buckets change                  at least as much is owed as in the history
 //! the clock steps back by a window         once the clock has caught up, at least as much is
-//!                                          consumed; each request counts at the time at which a
-//!                                          state counted it
+//!                                          consumed as in the history; there, each request counts
+//!                                          at the time at which the state counted it
 //! ```
 
 use super::history::History;

@@ -14,7 +14,7 @@ fn a_hold_remembers_the_window_of_its_log_rules() {
     key.check(11.0, 1, "10/s");
     key.check(5.0, 1, "10/s");
     assert!(key.settle(5.5, "a", costs(9)));
-    // What counts is the last check, and what the hold cost beyond its charge.
+    // The last check counts, and so do the units that the hold cost beyond its charge.
     assert_eq!(key.peek(5.5, "10/10s")[2], 10 - 1 - 4);
 }
 
@@ -158,7 +158,7 @@ fn a_hold_of_0_slots_delays_no_reset() {
 }
 
 #[test]
-fn resets_foresee_the_lapses_of_sixteen_holds() {
+fn resets_foresee_the_lapses_of_up_to_sixteen_holds() {
     for (holds, reset_ms) in [(16, 9_000), (17, 60_000)] {
         let mut key = key();
         for n in 0..holds {

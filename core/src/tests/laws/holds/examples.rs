@@ -252,7 +252,7 @@ fn grants_are_the_most_that_passes() {
     assert_eq!(key.grant(0.0, None, (1, 100), rule), [1, 250, 0, 60_000, 60_000, 0]);
     let mut key = self::key();
     assert_eq!(key.grant(0.0, Some(("j", 9.0)), (1, 10), "slots:8")[5], 8);
-    // A repeat answers what was granted.
+    // The answer to a repeat has the original grant.
     assert_eq!(key.grant(1.0, Some(("j", 9.0)), (5, 20), "slots:8")[5], 8);
 }
 
@@ -370,7 +370,7 @@ fn a_refund_to_the_rule_of_a_hold_keeps_its_charge() {
 }
 
 #[test]
-fn a_state_that_is_dropped_keeps_the_charges_on_others() {
+fn dropping_a_state_keeps_the_charges_on_other_states() {
     let (mut key, held, dropped) = (key(), "window:5/m,name=a", "bucket:5/m,name=b");
     key.hold(0.0, "a", 30.0, 3, held);
     key.check(0.0, 1, dropped);

@@ -158,7 +158,7 @@ fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -
     Ok(())
 }
 
-/// The time `mille` thousandths of the longest window before `now_us`.
+/// The time that lies `mille` thousandths of the longest window before `now_us`.
 fn back(keys: &Keys, now_us: u64, mille: u64) -> u64 {
     let rules = keys.iter().flat_map(|(_, rules)| rules);
     let longest_us = rules.map(Rule::period_us).max().unwrap_or(0);
@@ -209,8 +209,8 @@ proptest! {
         }
     }
 
-    /// Windows of similar length, on a clock that often returns to states that it had left too
-    /// far ahead.
+    /// Windows of similar length. The clock often steps back until states lie too far ahead of it,
+    /// and then comes near them again.
     #[test]
     fn waits_on_a_reeling_clock_foresee_lapses(
         traffic in with_holds(steady(alike(3), CALLS, Clock::Reels))

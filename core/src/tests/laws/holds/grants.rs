@@ -29,7 +29,7 @@ fn grants_are_maximal(traffic: &HoldTraffic, widths: &[u32]) -> TestCaseResult {
         let ranged = CheckOptions { up_to: Some(most), ..options };
         let check = Check::new(rules, cost, now_us).with(&ranged);
         let Some((outcome, decisions)) = try_check(&mut limiter, &check) else { continue };
-        // A repeat answers what its hold was granted, under any rules.
+        // The answer to a repeat has the original grant, under any rules.
         if outcome.repeated {
             continue;
         }

@@ -127,7 +127,7 @@ impl<'a> History<'a> {
         let mut model = Model::default();
         model.log.keeps_all = true;
         for Entry { rules, units, charged, at_us, excess, .. } in &self.entries {
-            // The check drained the debt at its limit, even if it cost nothing in the end.
+            // The check drained the debt at the rule's limit, even if it cost nothing in the end.
             let costs = units.iter().zip(charged);
             for (i, _) in costs.enumerate().filter(|(_, (now, first))| **now == 0 && **first > 0) {
                 model.drain(&rules[i], at_us[i].into());

@@ -88,7 +88,7 @@ fn bytes_a_hold(rules: &str) -> (f64, f64) {
 }
 
 #[test]
-fn a_hold_takes_no_more_than_stated() {
+fn a_hold_takes_no_more_memory_than_stated() {
     for (rule, most) in [
         ("100000/m", 65.0),
         ("window:100000/m", 65.0),
@@ -104,7 +104,7 @@ fn a_hold_takes_no_more_than_stated() {
 }
 
 #[test]
-fn a_further_rule_takes_no_more_than_stated() {
+fn a_further_rule_takes_no_more_memory_than_stated() {
     let three = bytes_a_hold("window:100000/m fixed:100000/m leaky:100000/m").0;
     let four = bytes_a_hold("window:100000/m fixed:100000/m leaky:100000/m window:100000/h").0;
     assert!(four - three <= 24.1, "{} bytes a further rule", four - three);
@@ -134,7 +134,7 @@ fn holds_that_end_free_their_memory() {
 const RESHAPED: [&str; 2] = ["window:9999/m,name=x", "fixed:9999/m,name=x"];
 
 #[test]
-fn states_that_are_gone_take_little() {
+fn states_that_are_gone_take_little_memory() {
     let (rules, mut limiter) = (RESHAPED.map(rules_of_line), Limiter::default());
     (0..HOLDS).for_each(|n| check(&mut limiter, &rules[n as usize % 2], n, true));
     let all = Bytes::of(&mut limiter).all;

@@ -1,5 +1,5 @@
-//! No unit is returned twice, under any algorithm. Settling a hold returns at most what was charged
-//! too much. Settling it again or too late returns nothing.
+//! No unit is returned twice, under any algorithm. Settling a hold returns at most the units that
+//! were charged too much. Settling it again or too late returns nothing.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, with_holds};
 use crate::key::holds::Hold;
@@ -46,7 +46,8 @@ pub fn returns_once(traffic: &HoldTraffic) -> TestCaseResult {
         prop_assert_eq!(encode(&limiter), encode(&settled));
         let states = rules.iter().zip(used_before.into_iter().zip(used(&limiter, rules, now_us)));
         for (rule, (used, left)) in states {
-            // An excess drains the debt at the limit under which the hold was taken.
+            // Before a higher cost is added, the debt drains at the hold's limit, which may exceed
+            // the rule's present limit. So more may come back than was charged.
             let drains = matches!(rule.kind(), Kind::Bucket | Kind::Leaky);
             if drains && matches!(settlement, Settlement::Costs { .. }) {
                 continue;

@@ -1,5 +1,5 @@
-//! Slots: a check is admitted if and only if the units of live holds plus its cost are within
-//! the limit. So live units never exceed it, and freed units serve the next request at once.
+//! Slots: a check is admitted if and only if the units of live holds plus its cost are within the
+//! limit. So live units never exceed the limit, and freed units serve the next request at once.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::key::{Change, CheckOptions, Limiter, Verdict};

@@ -10,8 +10,8 @@ use proptest::option;
 use proptest::prelude::*;
 use std::fmt;
 
-/// Only a few ids, so that many of them are live. Some have one byte; the others have the longest
-/// length that is stored inline, one byte more, and the longest length of all.
+/// Only a few ids, so that many of them are live. Three have 1 byte. The others have 22 bytes, the
+/// most that are stored inline; 23 bytes; and 64 bytes, the most that an id may have.
 pub const IDS: [&[u8]; 6] = [b"a", b"b", b"c", &[b'p'; 22], &[b'q'; 23], &[0xFF; 64]];
 
 /// The most calls of traffic with holds.
@@ -163,7 +163,7 @@ pub fn live_ids(limiter: &Limiter, now_us: u64) -> impl Iterator<Item = &'static
 }
 
 impl Length {
-    /// Commands give milliseconds. A long hold's length is stored in seconds.
+    /// Commands give lengths in milliseconds. A long hold's length is stored in seconds.
     fn end_us(self, now_us: u64, rules: &[Rule]) -> u64 {
         let window_us = rules.first().map_or(0, Rule::period_us);
         let length_us = window_us / 1_000 * self.mille + self.jitter_us;

@@ -22,7 +22,8 @@ fn most(rule: &Rule, from_us: u64, to_us: u64) -> Option<i128> {
             let refilled = i128::from(to_us - from_us) * i128::from(rule.limit());
             Some(capacity(rule) * period + refilled)
         }
-        // These only estimate, or admit twice the limit around a boundary.
+        // `window` only estimates, and `fixed` admits twice the limit around a boundary. The laws
+        // `turns` and `slots` test the other two.
         Kind::Window | Kind::Fixed | Kind::Leaky | Kind::Slots => None,
     }
 }

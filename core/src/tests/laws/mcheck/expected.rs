@@ -17,7 +17,7 @@ fn longer(a_ms: i64, b_ms: i64) -> i64 {
     if length(a_ms) >= length(b_ms) { a_ms } else { b_ms }
 }
 
-/// The longest ban that this denial causes for a key; of equally long ones the first.
+/// The longest ban that this denial causes for a key; of equally long bans, the first.
 fn ban(limiter: &Limiter, check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
     let rule = banning_rules(limiter, check, decisions).first()?.0;
     let length_us = ban_us(limiter, check, rule);
@@ -247,7 +247,7 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, boo
     (Answered { conclusion, keys: parts }, passed_over)
 }
 
-/// Waits longer than this overflow the clock's numbers.
+/// After a longer wait, the time in microseconds overflows.
 pub const AGES_MS: i64 = 10_000_000_000_000_000;
 
 /// The answer, with longer waits cut to [`AGES_MS`].

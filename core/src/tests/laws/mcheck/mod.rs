@@ -132,7 +132,7 @@ fn honest(keys: &Keys, asked: &Asked<'_>, now_us: u64, wait_ms: i64) -> TestCase
     Ok(())
 }
 
-/// Traffic in which some keys are exempt for good and no ban lasts.
+/// Traffic in which exemptions have no end, and each ban is lifted at once.
 fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
     let mut keys = Keys::default();
     for (call, turn) in scenario.calls() {
@@ -215,7 +215,8 @@ proptest! {
                 expected.conclusion.summary.wait_ms = answered.conclusion.summary.wait_ms;
             }
             if [&answered, &expected].iter().all(|answered| answered.conclusion.summary.wait_ms == AGES_MS) {
-                // The waits overflow the clock's numbers, so any of them may be the longest.
+                // After these waits, the time in microseconds overflows, so any of them may be the
+                // longest.
                 expected.conclusion = answered.conclusion;
             }
             prop_assert_eq!(answered, expected, "{:?} {:?}", call, turn);
@@ -267,8 +268,8 @@ proptest! {
         honest_throughout(&scenario)?;
     }
 
-    /// Windows of similar length, on a clock that often returns to states that it had left too
-    /// far ahead.
+    /// Windows of similar length. The clock often steps back until states lie too far ahead of it,
+    /// and then comes near them again.
     #[test]
     fn the_wait_is_honest_on_a_reeling_clock(
         scenario in scenario(steady(alike(2), CALLS, Clock::Reels), alike(2))
