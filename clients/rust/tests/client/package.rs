@@ -99,7 +99,8 @@ fn package(name: &str, source: &Path, to: &Path) {
 
 fn cargo(dir: &Path) -> Command {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(dir).arg("--quiet");
+    // The lints of this repository are not those of the project.
+    cargo.current_dir(dir).arg("--quiet").env_remove("RUSTC_WORKSPACE_WRAPPER");
     cargo
 }
 
