@@ -7,5 +7,6 @@ mod joining;
 mod partition;
 mod pauses;
 mod replicas;
+mod split_brain;
 mod stream;
 mod waits;

@@ -4,6 +4,8 @@
 //! `core/src/tests/laws/clock.rs` tests the laws about steps on random rules. These tests
 //! add the server's clock, the expiry of its keys and the timer of `RL.WAIT`.
 
+mod lines;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

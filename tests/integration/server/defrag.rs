@@ -1,5 +1,7 @@
 //! Active defragmentation: it moves the allocations of values and changes nothing else.
 
+mod lines;
+
 use redis::{Connection, Pipeline, Value};
 
 use crate::support::client::{

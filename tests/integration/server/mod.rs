@@ -11,6 +11,7 @@ mod counters;
 mod defrag;
 mod ends;
 mod events;
+mod eviction;
 mod expiry;
 mod install;
 mod keyspace;

@@ -50,6 +50,15 @@ impl Clock {
         self.write(WALL, unix_s * 1_000_000 - now_us);
     }
 
+    /// Steps the wall clock alone, and returns once the server sees the new time. The step is much longer
+    /// than a pause of the machine.
+    pub fn step_wall_s(&self, c: &mut Connection, seconds: i64) {
+        let then_us = now_us(c).saturating_add_signed(seconds * 1_000_000);
+        self.write(WALL, self.read(WALL) + seconds * 1_000_000);
+        let near_us = seconds.unsigned_abs() * 500_000;
+        eventually("the server's clock to step", || now_us(c).abs_diff(then_us) < near_us);
+    }
+
     /// Lets time pass, and does not wait for the server.
     pub fn step_s(&self, seconds: i64) {
         for clock in [WALL, MONOTONIC] {
