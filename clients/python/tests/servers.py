@@ -58,7 +58,7 @@ class Server(NamedTuple):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Meanwhile the server accepts connections, but answers nothing."""
+        """Stops the server for the block: it accepts connections, but answers nothing."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             yield

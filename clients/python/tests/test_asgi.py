@@ -195,7 +195,7 @@ async def test_legacy_fields_none_and_a_refusal(newest: Server) -> None:
 
 @pytest.mark.parametrize("count", ["failed", "successful"])
 async def test_slow_answers_across_a_boundary_lend_no_tries(newest: Server, count: str) -> None:
-    """Units that come back are those of the request, not the newest of the next window."""
+    """A request gets its own units back, not the newest units of the next window."""
     rules = ["5/4s", "window:5/4s", "fixed:5/4s", "fixed:5/4s,align=first", "bucket:5/h"]
     failed, fine = PlainTextResponse("failed", 401), PlainTextResponse("fine")
     counted, uncounted = (failed, fine) if count == "failed" else (fine, failed)

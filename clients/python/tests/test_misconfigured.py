@@ -84,7 +84,7 @@ async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Se
         ]
         [event] = told
         assert event.advice == advice and event.answered == 0 and is_outage(event.error)
-        assert [one.away for one in stopped] == [True] and limiter.away, "a refused client need not connect each time"
+        assert [one.away for one in stopped] == [True] and limiter.away, "not every check connects to be refused"
         with pytest.raises(Denied), limiter.hold("login:42", "2/m", ttl=30):
             pass
     async with AsyncRateLimiter.from_url(server.url, timeout=5, **options, **listen) as asynchronous:

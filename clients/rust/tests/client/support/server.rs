@@ -45,7 +45,7 @@ impl Server {
         Self::of(Program { name, options, has_module: true })
     }
 
-    /// Starts a server whose administrator has forgotten the module.
+    /// Starts a server that does not load the module.
     pub fn without_module(name: &'static str, options: &'static [&'static str]) -> Self {
         Self::of(Program { name, options, has_module: false })
     }
