@@ -195,7 +195,7 @@ async def test_keys_are_asked_for_separately_with_asyncio(cluster: list[Server])
         assert (await limiter.peek("ip:203.0.113.9", "5/m")).remaining == 3
 
 
-def test_no_limits_pass(newest: Server) -> None:
+def test_a_check_without_limits_passes(newest: Server) -> None:
     assert RateLimiter(Redis(port=newest.port)).check_all([]).allowed
 
 
