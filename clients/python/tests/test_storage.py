@@ -117,7 +117,7 @@ def test_slowapi_works_unmodified(server: Server) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("outage, codes", [("allow", [200] * 3), ("deny", [429] * 3), ("local", [200, 200, 429])])
-def test_flask_limiter_obeys_outage_without_the_server(stopped: Server, strategy: str, outage: str, codes: list[int]) -> None:
+def test_flask_limiter_obeys_the_option_outage(stopped: Server, strategy: str, outage: str, codes: list[int]) -> None:
     app = Flask(__name__)
     how = {"storage_uri": f"ratelimit+{stopped.url}", "strategy": strategy, "headers_enabled": True}
     options = {"outage": outage, "processes": 2}
