@@ -99,7 +99,7 @@ test('an option chooses another algorithm', async (t) => {
   }
 });
 
-/** A Nest application with two throttlers, and a route of which one is stricter. */
+/** A Nest application with two throttlers, and a route on which one of them is stricter. */
 async function startNest(t, storage) {
   class Routes {
     everyone() {

@@ -158,8 +158,8 @@ impl Builder {
         self
     }
 
-    /// Called when the limiter stops asking the server for a second after three outages in a row,
-    /// and when it asks again. Without a listener the log has both.
+    /// Called when the limiter stops asking the server, after three outages in a row, and when it asks
+    /// again. Without a listener the log has both.
     pub fn on_outage(mut self, listener: impl Fn(&OutageEvent) + Send + Sync + 'static) -> Self {
         self.events.on_outage = Some(Arc::new(listener));
         self

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::breaker::Change;
 use crate::outage::Misconfiguration;
 
-/// While a misconfiguration lasts, it is reported once in this time.
+/// The interval at which a misconfiguration is reported while it lasts.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The limiter has stopped asking the server, or asks it again.

@@ -49,7 +49,7 @@ pub struct Reply {
     pub source: Source,
 }
 
-/// What a check replies with the numbers of each rule.
+/// A check's reply with the numbers of each rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Whether the request passes.

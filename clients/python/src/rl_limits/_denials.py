@@ -19,7 +19,7 @@ SHORT_MS = 1000
 
 
 class Entry:
-    """A denial, and its answer in this millisecond, which is kept because a denied key is asked for often."""
+    """A denial. It keeps its answer for the current millisecond, because a denied key is asked for often."""
 
     __slots__ = ("answer", "at_ms", "key", "now", "now_until_ms", "until_ms")
 
@@ -35,7 +35,7 @@ class Entry:
 
 
 class Denials:
-    """At most `most` denials, the oldest of which make room."""
+    """At most `most` denials: a new one evicts the oldest."""
 
     def __init__(self, most: int) -> None:
         self.most = most

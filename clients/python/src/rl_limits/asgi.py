@@ -52,7 +52,7 @@ class RateLimitMiddleware:
     - `cost`: what a request costs.
     - `skip`: which requests pass without a check.
     - `count`: `"failed"` or `"successful"` gives back the units of all other requests. A handshake that the
-      application refuses is failed.
+      application refuses has failed.
     - `headers`: which fields clients get.
     - `refuse`: an application of ASGI, such as a Response of Starlette, that refuses a request.
     """

@@ -193,7 +193,7 @@ impl Drop for Server {
     }
 }
 
-/// A free port below the range of outgoing connections, which could take it before its server does.
+/// A free port below the range of outgoing connections, one of which could take the port first.
 /// The port of a cluster's bus, 10,000 higher, is free too.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
