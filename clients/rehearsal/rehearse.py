@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Eight outages, and what the users of three clients get meanwhile: 50 requests a second, 2 s before, 5 s during, 4 s after.
+"""Eight outages, and what users of three clients get: 50 requests a second, 2 s before, 5 s during, 4 s after each.
 
     make build && clients/rehearsal/rehearse.py [--only down] [--outage local] [--server valkey-9.1]
 
 Each client runs as a process that sends at fixed times, whether answers come or not, and prints each answer as a line.
-The rule allows all requests. So an answer that is not the server's is the client's own decision, or an error.
+The rule allows all requests. So any other answer is an error, or a decision that the client made without the server.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ ASKS = {
 
 
 class Line(NamedTuple):
-    """An answer: when it was asked for and how long it took, in seconds, and what it was."""
+    """An answer: when the request was sent, how long the answer took (both in seconds), and what the answer was."""
 
     at_s: float
     took_s: float

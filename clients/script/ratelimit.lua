@@ -16,7 +16,7 @@ local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2
 local now_us, clock_us -- the time of the call, and the clock's, which sets the key's expiry
 local rules = {} -- in the order of the call, and by the identity of the state that each rule reads
 local log_needs = {0, 0, 0} -- of log rules: longest window, largest limit, that limit or 0 if all have `count=all`
-local states, loaded, has_new = {}, 0, false -- by identity; the number that the key had; whether the call adds one
+local states, loaded, has_new = {}, 0, false -- states by identity; how many the key had; whether the call adds one
 local function expect(value, why, ...) return value or error('ERR ' .. string.format(why, ...), 0) end
 -- floor(a * b / d) and the remainder: exact for a up to 2^53, b and d up to 2^48, and a quotient below 2^53.
 local function muldiv(a, b, d)
@@ -30,7 +30,7 @@ local function muldiv_up(a, b, d, rest) -- ceil((a * b + rest) / d)
   return quotient + ceil((remainder + rest) / d)
 end
 local function ms_after(us, since_us) return max(0, ceil((us - since_us) / 1000)) end
--- The time at which a state is read: not before its own. False if the clock stepped back by more than the window.
+-- The time at which a state is read, at least the state's own. False if the clock stepped back by more than the window.
 local function effective_time(at_us, last_us, window_us) return last_us - at_us <= window_us and max(at_us, last_us) end
 
 -- Each algorithm is a class of states: `fields` are saved, `of_units` makes a new state's fields, the rest are methods.
@@ -38,7 +38,8 @@ local function effective_time(at_us, last_us, window_us) return last_us - at_us 
 --   used       the units that count for a rule at a time, rounded up
 --   falls_to   the time from which at most `left` units count
 --   ends       the time from which nothing counts for the rules that consumed; not after `last` if the state is empty
---   consume    adds the rule's cost as far as the algorithm counts; `refund` takes off the newest, returns their number
+--   consume    adds the rule's cost as far as the algorithm counts
+--   refund     removes the newest units, and returns how many it removed
 local ALGORITHMS, BASE, classes = {}, {}, {}
 function BASE:ends() return self:falls_to(0, self, self.last) end
 function BASE:refund(units, at_us) -- for states that do not know when their units were consumed
@@ -49,7 +50,7 @@ end
 -- bucket, leaky: a debt of units + rem / period, which drains at limit / period.
 function ALGORITHMS.bucket(bucket)
   bucket.fields, bucket.drains = {'kind', 'name', 'shape', 'period', 'last', 'units', 'rem', 'limit'}, true
-  local function owed(self, limit, at_us) -- units, rem, the sum rounded up; a lower limit delays no end
+  local function owed(self, limit, at_us) -- units, rem, the sum rounded up; a lower limit does not delay the end
     local drained, drained_rem = muldiv(at_us - self.last, limit, self.period)
     local units, rem = self.units - drained, self.rem - drained_rem
     if rem < 0 then units, rem = units - 1, rem + self.period end
@@ -126,7 +127,7 @@ function ALGORITHMS.fixed(fixed)
     local local_us = at_us + ahead_us
     if anchor == 3 then return at_us + it.period end
     if anchor < 2 then return at_us + it.period - (local_us - anchor * 4 * DAY_US) % it.period end -- 1970-01-05: Monday
-    local month = floor((local_us / DAY_US + 719468) / 30.44) -- a month has 30.436875 days, so at most three too early
+    local month = floor((local_us / DAY_US + 719468) / 30.44) -- a month has 30.436875 days, so up to 3 months early
     while days_until(month) * DAY_US <= local_us do month = month + 1 end
     return days_until(month) * DAY_US - ahead_us
   end
@@ -139,7 +140,7 @@ function ALGORITHMS.fixed(fixed)
     self.last, self.units = at_us, max(used, min(used + rule.cost, most))
   end
 end
--- log: the ages of requests when the newest came, newest first, their admitted units unless 1, and their denied units
+-- log: for each request, newest first, its age when the newest came, its admitted units unless 1, and its denied units
 -- (`count=all`) unless 0. It keeps what the rules of the last check need, and what those of earlier checks need until
 -- their windows have passed: `needs` has log_needs and that time for each. `period` and `units` are the largest ones.
 function ALGORITHMS.log(log)
@@ -245,7 +246,7 @@ local function new(rule, last_us, units, old)
   state.kind, state.name, state.shape, state.period, state.last = rule.kind, rule.name, rule.shape, rule.period, last_us
   return state
 end
--- Returns the state as a rule sees it, the time at which it is read, and its end if the rule's other shape reshapes it.
+-- Returns the state as a rule sees it, the time at which it is read, and, if the rule reshapes it, the old state's end.
 -- The rule sees no state that has ended or is another algorithm's. At a limit of 0 nothing drains or is reshaped.
 local function look(rule, at_us)
   local state = states[rule.id]
@@ -291,7 +292,7 @@ local function consume(is_denied) -- saves the states; returns whether a rule co
   local consumed = {}
   for _, rule in ipairs(rules) do
     local consumes = rule.cost > 0 and (rule.all or not is_denied)
-    if consumes and rule.kind == 'log' then states['=' .. rule.name] = nil end -- another algorithm's state by its name
+    if consumes and rule.kind == 'log' then states['=' .. rule.name] = nil end -- drops another algorithm's
     if consumes and not consumed[rule.id] then
       local state, seen, at_us = states[rule.id], look(rule, now_us)
       has_new = has_new or not state or state.kind ~= rule.kind

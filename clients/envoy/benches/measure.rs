@@ -1,5 +1,5 @@
-//! Measures requests a second and the time to an answer, at the service and through Envoy. Requests
-//! are due at fixed times, and the time to an answer counts from then.
+//! Measures requests a second and the time to an answer, at the service and through Envoy. Each
+//! request is due at a fixed time, from which the time to its answer counts.
 //!
 //!     make bench-envoy
 
@@ -55,7 +55,7 @@ async fn measure<F: Future<Output = ()> + Send + 'static>(
     let end = start + Duration::from_secs(seconds);
     let (turns, next) = mpsc::unbounded_channel();
     let next = Arc::new(Mutex::new(next));
-    // The runtime's own timers are a millisecond late.
+    // A thread keeps the times, since the runtime's own timers are a millisecond late.
     let pacer = rate.map(|rate| {
         thread::spawn(move || {
             let due = |place| start + Duration::from_secs(1) * place / rate;

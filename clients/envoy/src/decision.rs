@@ -72,10 +72,10 @@ impl Decider {
     }
 }
 
-/// The check of keys that each cost their own hits.
+/// The check of all keys, each at the cost of its own hits.
 fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Check {
-    // All rules of policies have the cost of the command: the highest of theirs. Other rules can
-    // state their cost.
+    // Rules of policies cost what the command says, so the command has their highest cost. Other rules
+    // state their own cost.
     let of_policies = asked.clone().filter(|one| one.limit.is_policy()).map(|one| one.hits).max();
     let first = asked.clone().map(|one| one.hits).next();
     let common = of_policies.or(first).unwrap_or(1);

@@ -1,4 +1,4 @@
-//! Numbers for Prometheus. Those that the reference has too have its names.
+//! Numbers for Prometheus. Numbers that the reference also has keep the reference's names.
 
 use std::time::Duration;
 

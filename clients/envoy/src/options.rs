@@ -1,5 +1,5 @@
-//! The options, each a flag or a variable of the environment. Those that the reference has too have
-//! its names.
+//! The options, each a flag or a variable of the environment. Options that the reference also has
+//! keep the reference's names.
 
 use std::io::IsTerminal;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ fn one_of<T: Copy + Send + Sync + 'static>(
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Options {
-    /// Print the limits of the configuration, or its error, and end.
+    /// Print the limits of the configuration, or its error, and exit.
     #[arg(long)]
     pub check_config: bool,
     #[command(flatten)]
@@ -64,10 +64,10 @@ pub struct Files {
     /// The folder that contains the configuration's folder.
     #[arg(long, env, default_value = "/srv/runtime_data/current")]
     pub runtime_root: PathBuf,
-    /// A folder in that one, or none.
+    /// A folder in RUNTIME_ROOT, or none.
     #[arg(long, env, default_value = "")]
     pub runtime_subdirectory: String,
-    /// A folder in that one: each of its files *.yaml and *.yml is read.
+    /// A folder in RUNTIME_SUBDIRECTORY: each of its files *.yaml and *.yml is read.
     #[arg(long, env, default_value = "config")]
     pub runtime_appdirectory: String,
     /// Let several files set limits of the same domain.

@@ -1,4 +1,4 @@
-//! The keys and limits that a request is checked for, by the configuration.
+//! The keys and limits that the configuration sets for a request.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,15 +13,15 @@ use tonic::Status;
 
 use crate::config::{Config, Limit};
 
-/// The most keys of a command, and entries of a descriptor.
+/// The most keys of a command, and the most entries of a descriptor.
 const MOST: usize = 64;
 /// The most units of a check.
 const MOST_HITS: u64 = 1_000_000_000;
-/// Keys have the hash of a longer text, so that no client makes keys large.
+/// A key has the hash of a text that is longer than this, so that no client makes keys large.
 const LONGEST_TEXT: usize = 128;
 
-/// The characters with a meaning in keys, and those by which clients could choose a key's slot in a
-/// cluster.
+/// The characters with a meaning in keys, and the braces, by which clients could choose a key's
+/// slot in a cluster.
 const SPECIAL: &AsciiSet = &CONTROLS.add(b'%').add(b'|').add(b'=').add(b'#').add(b'{').add(b'}');
 
 /// A request of Envoy.
@@ -49,7 +49,7 @@ impl Asked {
     }
 }
 
-/// A key and its limit. Equal descriptors ask once, for all their hits.
+/// A key and its limit. Equal descriptors become one, with the sum of their hits.
 #[derive(Debug)]
 pub struct Asked {
     pub key: Vec<u8>,
@@ -139,8 +139,8 @@ fn limit(
     }
 }
 
-/// Different descriptors never have the same key. Nor do a limit of the configuration and one that
-/// a request brings.
+/// Different descriptors never have the same key. A limit that a request brings never has the key
+/// of a limit of the configuration.
 fn key(prefix: &str, domain: &str, descriptor: &RateLimitDescriptor, limit: &Limit) -> Vec<u8> {
     let mut text = format!("{prefix}{}", escaped(domain));
     for Entry { key, value } in &descriptor.entries {

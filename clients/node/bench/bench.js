@@ -29,7 +29,7 @@ function quiet(t, client, end) {
   return client;
 }
 
-/** Requests in sequence, until the patience ends: median and worst of those that ended, and how long all took. */
+/** Sends requests one after the other until the patience ends. Returns the median and longest time, and the total. */
 async function costs(request) {
   const found = [];
   const started = performance.now();
@@ -45,7 +45,7 @@ async function costs(request) {
   return { median: ms(found[found.length >> 1]), worst: ms(found.at(-1)), all };
 }
 
-/** Clients of a server or a cluster, and what brings it into its state. It loads from the beginning. */
+/** Clients of a server or a cluster, and what brings it into its state. A server that loads does so from the beginning. */
 const STATES = {
   fine: onServer(() => {}),
   stopped: onServer(({ pause }) => pause()),

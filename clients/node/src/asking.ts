@@ -8,7 +8,7 @@ import { type Engine, evalsha, evaluate, hasForgotten } from './script.js';
 import type { Command, Server } from './server.js';
 
 export interface AskingOptions {
-  /** How long a command may take, from when it has its place, whatever the client library does meanwhile: 250 ms by default. */
+  /** How long a command may take once it has its place, whatever time-outs the client library has: 250 ms by default. */
   timeoutMs?: number;
   /** How many commands are under way at once: 1000 by default. Further ones wait in line. */
   concurrency?: number;
@@ -16,13 +16,13 @@ export interface AskingOptions {
   queueTimeoutMs?: number;
   /**
    * Who decides: the `module` (the default), or the `script`, for servers that load no module. Each has its own counts.
-   * With the script `checkAll` asks key by key, as `separately` does, and gives back by refunds, which take the newest
-   * units. A call that needs the module, such as `hold`, throws a TypeError.
+   * With the script `checkAll` asks key by key, as `separately` does. After a denial, refunds give back the newest units
+   * of the keys before. A call that needs the module, such as `hold`, throws a TypeError.
    */
   engine?: Engine;
 }
 
-/** The commands that check. If the server refuses another command, or does not know it, that says nothing about checks. */
+/** The commands that check. If the server refuses any other command, or does not know it, checks may still work. */
 const CHECKS = new Set(['RL.CHECK', 'RL.MCHECK', 'RL.PEEK']);
 
 /** Asks the server, as long as it answers. */
@@ -51,7 +51,7 @@ export class Asking {
     return this.#breaker.open;
   }
 
-  /** Whether no command is sent to the server now: each fails at once. */
+  /** Whether every command now fails at once, without being sent to the server. */
   get rests(): boolean {
     return this.away && this.#breaker.shut(performance.now());
   }

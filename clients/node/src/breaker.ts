@@ -15,7 +15,7 @@ export class Breaker {
     return this.#failures >= FAILURES;
   }
 
-  /** Whether nobody may ask the server now. */
+  /** Whether no request may ask the server now. */
   shut(now: number): boolean {
     return this.open && (this.#trying || now < this.#retryAt);
   }

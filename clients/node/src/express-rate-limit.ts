@@ -8,9 +8,9 @@ import type { Reply } from './replies.js';
 import { hideInStore } from './shown.js';
 
 /**
- * A store of express-rate-limit. That library decides by the number of hits and counts denied ones too. Within a window
- * that the first hit opened this changes no decision: a client that is over the limit stays so until the window ends, and
- * no hit moves that end.
+ * A store of express-rate-limit. That library decides by the number of hits, and counts denied hits too. A denied hit
+ * changes no decision: the first hit opens the window, a client that is over the limit stays over it until the window
+ * ends, and no hit moves that end.
  */
 export class RateLimitStore implements Store {
   readonly localKeys = false;
@@ -40,7 +40,7 @@ export class RateLimitStore implements Store {
     return { totalHits: Math.max(1, totalHits), resetTime }; // the library expects at least this hit, also from exempt clients
   }
 
-  /** The library does not say whose hit it takes back: if that hit's window has ended, a hit of the next window is taken back. */
+  /** The library does not say which hit it takes back. If that hit's window has ended, a hit of the next window is taken back. */
   async decrement(key: string): Promise<void> {
     await this.#limiter.refund(this.prefix + key, 1, counter(this.#windowMs)).catch(ignoreOutage).catch(hideInStore); // the library would not catch an outage
   }

@@ -19,7 +19,7 @@ interface StoreOptions {
 /**
  * A store for @fastify/rate-limit, which decides by the number of hits and counts denied ones too: its option `ban` needs
  * them. Two options are errors, `continueExceeding` and `exponentialBackoff`, because a denial moves no window here;
- * `count=all` and `ban=1m:2m:4m` in a rule do the same.
+ * `count=all` and `ban=1m:2m:4m` in a rule have these effects.
  */
 export function rateLimitStore(limiter: RateLimiter, options: { prefix?: string } = {}): FastifyRateLimitStoreCtor {
   inOrder('rateLimitStore', options, { prefix: TEXT });

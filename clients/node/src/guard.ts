@@ -83,7 +83,7 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
   };
 }
 
-/** Ends the hold of a request that is over. A request that cannot be given back stays counted. */
+/** Ends the hold of a request that is over. If the hold cannot be ended, the request stays counted. */
 async function settled(limiter: RateLimiter, limits: readonly Limit[], id: string, refund: boolean): Promise<void> {
   const keys = new Set(limits.map(({ key }) => key));
   const ended = await Promise.allSettled([...keys].map((key) => limiter.settle(key, id, { refund }).catch(ignoreOutage)));

@@ -5,8 +5,8 @@ import type { Reply } from './replies.js';
 const MOST = 1_000_000_000;
 
 /**
- * The rule of a mere counter, for libraries that decide themselves: its limit minus what remains is the number of hits
- * in the window that the first hit opened.
+ * A rule that only counts, for libraries that decide themselves: its limit minus what remains is the number of hits in
+ * the window. The first hit opens the window.
  */
 export function counter(windowMs: number): string {
   return `fixed:${MOST}/${periodMs('the window', windowMs)}ms,align=first`;

@@ -6,7 +6,7 @@ export class Denied extends Error {
   override readonly name = 'Denied';
   readonly reply: Reply;
 
-  /** Its message has no key: a framework may show it to a client. */
+  /** The error's message has no key, since a framework may show it to a client. */
   constructor(reply: Reply) {
     super(`${reply.verdict}${reply.waitMs > 0 ? `, wait ${reply.waitMs} ms` : ''}`);
     this.reply = reply;
@@ -58,7 +58,7 @@ export class Hold implements AsyncDisposable {
     return this.#lost.signal;
   }
 
-  /** Ends the hold; `false` if it had ended before. Charges stand, or are corrected to `cost`; slots are free. */
+  /** Ends the hold; `false` if it had ended before. Charges stand, or are corrected to `cost`; slots become free. */
   settle(options: SettleOptions = {}): Promise<boolean> {
     this.#stop();
     this.#settled = true;

@@ -50,7 +50,7 @@ export const UNAVAILABLE = { title: 'Service Unavailable', status: 503 };
 /** The content type of these bodies. */
 export const PROBLEM_TYPE = 'application/problem+json';
 
-/** Whole seconds, rounded up, so that a client that waits for them is not too early. */
+/** Whole seconds, rounded up, so that a client that waits this long is not too early. */
 export function seconds(ms: number): number {
   return Math.ceil(ms / 1000);
 }
@@ -62,7 +62,7 @@ function policy(rule: RuleReport): string {
 }
 
 function state(rule: RuleReport): string {
-  // The time until more is left: left out if no wait helps, or if nothing is used.
+  // The time until more units remain. It is omitted if no wait helps, or if nothing is used.
   const untilMs = rule.denies ? rule.waitMs : rule.nextMs;
   const time = untilMs > 0 ? `;t=${seconds(untilMs)}` : '';
   return `"${nameOf(rule)}";r=${rule.remaining}${time}`;

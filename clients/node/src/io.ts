@@ -21,7 +21,7 @@ interface KeyedCommand {
 /** The class `Command` of the library. */
 type CommandClass = new (name: string, args: string[], options: { replyEncoding: 'utf8'; readOnly: boolean }) => KeyedCommand;
 
-/** How a connection for one caller differs from the client: it does not retry, and only the caller's time-out applies. */
+/** The options in which a connection for one caller differs from the client: no retries, and no time-out but the caller's. */
 const ALONE = {
   lazyConnect: true,
   maxRetriesPerRequest: 0,
@@ -34,8 +34,8 @@ const ALONE = {
 /**
  * These libraries know which arguments are keys only for the commands in their table. Any other command that `call`
  * sends gets no `keyPrefix`. In a cluster it goes to some node, which replies MOVED; then the library asks for the
- * cluster's map again. Here each command names its keys. Unlike a script of `defineCommand`, such a command costs the
- * server nothing more, needs no right to run scripts, and lets `RL.WAIT` wait.
+ * cluster's map again. Here each command names its keys. Unlike a script of `defineCommand`, this costs the server nothing
+ * more, needs no right to run scripts, and lets `RL.WAIT` wait.
  */
 export function serverOf(client: Client & { duplicate(...args: never[]): Client }, Command: CommandClass): Server {
   const sendBy = (client: Client): Send => (head, keys, tail) => {

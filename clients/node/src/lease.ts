@@ -8,7 +8,7 @@ import { followAPlan, type Rules } from './request.js';
 
 /** After a lease that lasts less than this, the next one asks for twice as many units ... */
 const SHORT_MS = 50;
-/** ... and for half as many after one that lasts more than this, or whose units were over half unused. */
+/** ... and for half as many after one that lasts more than this, or of which over half the units were unused. */
 const LONG_MS = 200;
 
 /** What {@link Lease.take} answers. */
@@ -24,9 +24,9 @@ export interface LeaseOptions {
 const TAKEN: Taken = Object.freeze({ verdict: 'allowed', waitMs: 0, source: 'server' });
 
 /**
- * Takes units of one hot key ahead, and hands them out in this process. The bound: units count when they are leased, and may be
- * used until half of `ttlMs` later (all of it in a process that was paused). After a crash, what was used comes back when the hold
- * ends: at most one lease, `most` units.
+ * Takes units of one hot key ahead, and hands them out in this process. Units count when they are leased, and may be used for half of
+ * `ttlMs` after that (for all of `ttlMs` in a process that was paused). After a crash, the units used of the last lease, at most
+ * `most`, come back when its hold ends.
  * While the server is away, the limiter's `outage` answers.
  */
 export class Lease implements AsyncDisposable {
@@ -76,14 +76,14 @@ export class Lease implements AsyncDisposable {
   /** Gives back what is left. */
   async close(): Promise<void> {
     await this.#asking;
-    await this.#settle()?.catch(() => false); // else it comes back when the hold ends
+    await this.#settle()?.catch(() => false); // if this fails, what is left comes back when the hold ends
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
 
-  /** Settles this lease and takes the next, in one round trip. Returns the answer, unless the lease has it. */
+  /** Settles this lease and takes the next, in one round trip. Returns the server's answer, or nothing if the new lease has units. */
   async #renew(units: number): Promise<Taken | undefined> {
     const ended = this.#settle();
     ended?.catch(() => false); // the check reports the error, too

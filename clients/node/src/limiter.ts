@@ -19,8 +19,8 @@ import { WaitingConnections } from './waiting.js';
 
 export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptions {
   /**
-   * What a check answers if the server gives no decision: it throws the error (`raise`, the default), lets pass, denies for a
-   * second, or decides in this process (`local`). An error of a wrong request is always thrown.
+   * What a check does if the server gives no decision: it throws the error (`raise`, the default), lets the request pass (`allow`),
+   * denies it for a second (`deny`), or decides in this process (`local`). An error of a wrong request is always thrown.
    */
   outage?: 'raise' | 'allow' | 'deny' | 'local';
   /**
@@ -50,7 +50,7 @@ const FORMS: Readonly<Record<keyof LimiterOptions, Form>> = {
 };
 
 export interface TakeOptions extends Pick<CheckOptions, 'cost' | 'meta'>, Turn {
-  /** For how long the hold lives if this process dies; it is renewed after each third of that time. */
+  /** How long the hold lives if this process dies; until then it is renewed after each third of that time. */
   ttlMs: number;
   /** Whether the whole cost is given back if the hold ends unsettled. */
   refund?: boolean;
@@ -255,7 +255,7 @@ export class RateLimiter {
     return Number(await this.#asking.ask([['RL.RENEW'], [key], [id, 'PX', String(Math.ceil(ttlMs))]])) === 1;
   }
 
-  /** Gives units back to the states of some rules, or of all; replies with the most that one of them got. */
+  /** Gives units back to the states of some rules, or of all; replies with the largest number that one state got back. */
   async refund(key: string, units: number, rules: Rules = []): Promise<number> {
     return Number(await this.#free([['RL.REFUND'], [key], [String(units), ...list(rules)]]));
   }
@@ -294,7 +294,7 @@ export class RateLimiter {
     return Number(await this.#free([['RL.UNPLAN'], [key], []])) === 1;
   }
 
-  /** Lowers what remains under a rule, and never raises it: `RL.SYNC`. Replies with the units consumed for that. */
+  /** Lowers the remaining units of a rule to this number, and never raises them: `RL.SYNC`. Replies with the units consumed for that. */
   async sync(key: string, remaining: number, rule: string): Promise<number> {
     return Number(await this.#asking.ask([['RL.SYNC'], [key], ['REMAINING', String(remaining), rule]]));
   }
@@ -369,7 +369,7 @@ export class RateLimiter {
   }
 
   async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
-    eachKeyOnce(limits); // the first check's hold would turn the second into a repeat, which passes
+    eachKeyOnce(limits); // a second check of a key would repeat the first one's hold, and pass
     const costs = costsApart(options.cost ?? 1, limits);
     const own = receipt(APART_MS);
     const held: HeldKey[] = [];
@@ -398,7 +398,7 @@ export class RateLimiter {
   }
 
   async #undo(held: readonly HeldKey[]): Promise<void> {
-    for (const { key, id } of held) await this.settle(key, id, { refund: true }).catch(() => false); // then it stays charged
+    for (const { key, id } of held) await this.settle(key, id, { refund: true }).catch(() => false); // on an error the key stays charged
   }
 
   /** `#checkEach` by the script, which knows no holds: refunds give back the charges. */
@@ -408,7 +408,7 @@ export class RateLimiter {
     const costs = costsApart(cost, limits);
     const undo = async (passed: number): Promise<void> => {
       for (const [i, { key, rules }] of limits.slice(0, passed).entries()) {
-        for (const [units, of] of charges(rules, costs[i]!)) await this.refund(key, units, of).catch(() => 0); // then it stays charged
+        for (const [units, of] of charges(rules, costs[i]!)) await this.refund(key, units, of).catch(() => 0); // on an error it stays charged
       }
     };
     let all: Report = { ...PASSED, source: 'server' };
@@ -440,7 +440,7 @@ export class RateLimiter {
     };
   }
 
-  /** Gives back a hold that nobody waits for any more, even if the server takes it only a moment later. */
+  /** Gives back a hold whose caller has given up, even if the server takes the hold only a moment later. */
   async #cancel(key: string, id: string): Promise<void> {
     const until = performance.now() + LONGEST_MS;
     for (const ms of CANCEL_MS) {
@@ -449,7 +449,7 @@ export class RateLimiter {
     }
   }
 
-  /** Gives back a hold of the server, and waits while the server is away. */
+  /** Gives back a hold of the server; while the server is away, waits and tries again. */
   async #takeBackBefore(until: number, key: string, id: string): Promise<boolean> {
     for (;;) {
       const outcome = await this.#takeBack(key, id).catch((error: unknown) => kindOf(error));

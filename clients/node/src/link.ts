@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from './outage.js';
 import { type Connection, openWithin, type Send, type Server } from './server.js';
 
-/** How long a new connection may take to open. A connection that is too late for one try serves the next. */
+/** How long a new connection may take to open. A connection that opens too late for one try serves the next try. */
 const OPEN_MS = 2000;
-/** The pause before a client that did not answer is asked again. */
+/** The pause before the limiter again asks a client that did not answer. */
 const AGAIN_MS = 100;
 
 /**
@@ -27,7 +27,7 @@ export class Link {
 
   readonly send: Send = (...command) => (this.#own?.alive() ? this.#own : this.#server).send(...command);
 
-  /** Sends by the client or by a new connection, whichever answers first, unless its caller has given up by then. */
+  /** Sends a command by the client or by a new connection, whichever answers first, unless the caller has given up by then. */
   readonly sendAnew: Send = async (...command) => {
     const until = performance.now() + this.#timeoutMs;
     const [, [key]] = command;

@@ -12,7 +12,7 @@ const MOST_KEYS = 10_000;
 interface State {
   /** When the window opened, or when the bucket was last filled. */
   at: number;
-  /** When the window opened, or when the bucket was last empty: units consumed before are gone. */
+  /** When the window opened, or when the bucket last owed nothing: units consumed before no longer count. */
   opened: number;
   /** Units of the window, or missing in the bucket. */
   used: number;

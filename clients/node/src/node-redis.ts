@@ -44,8 +44,8 @@ function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
 }
 
 /**
- * Switches off the time-out of a connected client: that time-out starts before a busy process writes, and the limiter
- * has its own. An unconnected client keeps its time-out, which drops commands that were never sent.
+ * Switches off the time-out of a connected client, which starts before a busy process writes: the limiter has its own
+ * time-out. An unconnected client keeps its time-out, which drops commands that were never sent.
  */
 const UNTIMED = { timeout: undefined };
 

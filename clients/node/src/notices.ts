@@ -30,7 +30,7 @@ export interface NoticeOptions {
 
 const MINUTE_MS = 60_000;
 
-/** Tells the application, or else the console, about the server. No line of the console has a key or a rule. */
+/** Tells the application, or the console if there is no listener, about the server. No line on the console has a key or a rule. */
 export class Notices {
   /** How many requests got no decision from the server. */
   answered = 0;
@@ -66,7 +66,7 @@ export class Notices {
   }
 }
 
-/** Calls a listener, whose faults end no request. */
+/** Calls a listener. An error in the listener ends no request. */
 function heard(tell: () => void): void {
   try {
     tell();

@@ -1,13 +1,13 @@
-/** How many slices a time has: a process that was busy through one has looked at its sockets in the others. */
+/** The number of slices of a time-out. A process that was busy during one slice has read its sockets in the others. */
 const SLICES = 5;
-/** How many further slices do not count if the process is busy in them, because its own work takes the time. */
+/** The most slices that do not count because the process is busy with its own work in them. */
 const BUSY_SLICES = 20;
 const BUSY = 0.7;
 const SAMPLE_MS = 20;
 
 /**
- * Calls `late` after `ms` milliseconds, unless the returned function is called first. A process that is too busy to read does
- * not make the server count as silent: slices then end late, and replies that have arrived are read before `late` is called.
+ * Calls `late` after `ms` milliseconds, unless the returned function is called first. If the process is too busy to read, the
+ * server does not count as silent: slices then end late, and replies that have arrived are read before `late` is called.
  */
 export function patience(ms: number, late: () => void, busySlices = 0): () => void {
   let left = SLICES;
@@ -27,7 +27,7 @@ export function patience(ms: number, late: () => void, busySlices = 0): () => vo
 
 let sample = { at: performance.now(), used: performance.eventLoopUtilization(), busy: false };
 
-/** Whether this process had few pauses lately. */
+/** Whether this process has hardly been idle lately. */
 function isBusy(): boolean {
   const at = performance.now();
   if (at - sample.at >= SAMPLE_MS) {

@@ -1,6 +1,6 @@
 import { patience } from './patience.js';
 
-/** This process asks more than its limiter sends at once, and a command got no place in time. This error says nothing about the server. */
+/** This process asks more than its limiter sends at once, so a command got no place in time. The error says nothing about the server. */
 export class Saturated extends Error {
   override readonly name = 'Saturated';
 }

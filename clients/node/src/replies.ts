@@ -25,10 +25,10 @@ export interface Reply {
   source: Source;
   /**
    * Whether this check brought consumption from below a fraction of the limit to at least that: `crossed(0.8)` for a
-   * mail at 80 %. `cost` is what the check cost the deciding rule, by default what was granted, or else 1.
+   * mail at 80 %. `cost` is what the check cost the deciding rule: by default the units granted from a range, else 1.
    *
    * Under one `fixed` rule this is true once a window. Under other rules units come back, or another rule decides: it
-   * may be true twice or never. It is true again for the repeat of a hold; a peek takes nothing.
+   * may be true twice or never. It is true again if the check repeats a hold. Do not ask it of a peek.
    */
   crossed(fraction: number, cost?: number): boolean;
 }

@@ -6,7 +6,7 @@ import type { HoldOptions } from './request.js';
 const FULL = /holds (on .+ rules or more )?in the key already/;
 
 const MINUTE_MS = 60_000;
-/** Until when no warning is logged: one for each check of a full key would fill the log. */
+/** No warning is logged before this time: a warning for each check of a full key would fill the log. */
 let quietUntil = 0;
 
 /** A hold under a new id, by which a check can be taken back whole. Nothing comes back when it ends unsettled. */
@@ -14,7 +14,7 @@ export function receipt(ttlMs: number): HoldOptions {
   return { id: randomUUID(), ttlMs, fresh: true };
 }
 
-/** Checks with a hold, or without one if its key has no room for another (`ratelimit.max-holds`): then its cost stays charged. */
+/** Checks with a hold. If the key has no room for one (`ratelimit.max-holds`), checks without: the cost then stays charged. */
 export async function whereRoom<T>(hold: HoldOptions | undefined, check: (hold?: HoldOptions) => Promise<T>): Promise<T> {
   try {
     return await check(hold);
@@ -22,7 +22,7 @@ export async function whereRoom<T>(hold: HoldOptions | undefined, check: (hold?:
     if (!hold || !(error instanceof Error) || codeOf(error) !== 'ERR' || !FULL.test(error.message)) throw error;
     if (performance.now() >= quietUntil) {
       quietUntil = performance.now() + MINUTE_MS;
-      console.warn('redis-ratelimit: a key has ratelimit.max-holds holds already, so requests are counted for good');
+      console.warn('redis-ratelimit: a key has ratelimit.max-holds holds already, so the charges of further requests cannot be taken back');
     }
     return check();
   }

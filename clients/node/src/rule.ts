@@ -38,7 +38,7 @@ export function looksLikeRules(rules: unknown): void {
   }
 }
 
-/** Throws a TypeError for slots, which only the application's own hold can free: a crash would keep one for an hour. */
+/** Throws a TypeError for slots, which only the application's own hold can free: a crash would keep a slot for an hour. */
 export function noSlots(rules: Rules): void {
   const slots = list(rules).find((rule) => rule.startsWith('slots:'));
   if (slots) throw new TypeError(`the rules have '${slots}', expected others: slots are held, ask for them with hold()`);
@@ -54,7 +54,7 @@ export async function withoutSlots({ rules }: { rules: readonly { rule: string }
   }
 }
 
-/** Reads a rule; each of several processes enforces its part of the limits, but at least 1. */
+/** Reads a rule. Each of several processes enforces its part of the limit, at least 1. */
 export function readRule(text: string, processes: number): Rule {
   const [, algorithm = 'log', limit, count, unit, options = ''] = RULE.exec(text) ?? [];
   const unitMs = UNITS.find(([name]) => name.test(unit ?? ''))?.[1];

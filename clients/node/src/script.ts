@@ -1,5 +1,5 @@
-// The engine for servers that load no module: `ratelimit.lua`, which answers checks, peeks, refunds and resets by the
-// module's integers, under the key followed by `:script`.
+// The engine for servers that load no module: `ratelimit.lua`. It answers checks, peeks, refunds and resets with the
+// same integers as the module, and stores its state under the key with `:script` appended.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -64,8 +64,9 @@ export function scriptKnows(word: string): void {
 }
 
 /**
- * The report on the rule that decides for a key. Five integers tell only its limit: of several rules with this limit,
- * the one with the shortest period in which the reset lies. More is left after `nextMs` at the latest.
+ * The report on the rule that decides for a key. The five integers identify it only by its limit. If several rules share
+ * that limit, this takes the one with the shortest period that is not below the reset. `nextMs` is an upper bound: more
+ * units may be back sooner.
  */
 export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }: Reply, { key, rules }: Limit, cost: Cost): Report {
   const denies = verdict !== 'allowed';
@@ -89,7 +90,7 @@ export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }:
   return { verdict, waitMs, key, rules: rule ? [report(rule)] : [], source };
 }
 
-/** Maps numbers of units to the rules from which a check has consumed that number. */
+/** Maps each cost to the rules that a check has charged that cost. */
 export function charges(rules: Rules, cost: Cost): Map<number, string[]> {
   const found = new Map<number, string[]>();
   for (const rule of read(rules)) {

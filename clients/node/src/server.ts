@@ -27,7 +27,7 @@ export interface Server {
   open(signal: AbortSignal): Promise<Connection>;
 }
 
-/** Opens a connection in time, or not at all. */
+/** Opens a connection within `ms`, or throws. */
 export async function openWithin(ms: number, server: Server): Promise<Connection> {
   if (server.ended()) throw new Error('the client is closed');
   const late = new AbortController();

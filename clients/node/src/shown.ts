@@ -19,10 +19,10 @@ export class HttpError extends Error {
   }
 }
 
-/** Outages that were logged: while a limiter does not ask the server, it throws its last outage for each request. */
+/** Outages that are logged already: while a limiter does not ask the server, it throws the same last outage for each request. */
 const logged = new WeakSet<object>();
 
-/** `hide` for a store of another library, for which an outage is a fault of the server: 500. */
+/** `hide` for a store of another library, which answers an outage with status 500. */
 export function hideInStore(error: unknown): never {
   return hide(error, false);
 }

@@ -41,7 +41,7 @@ function pairs(headers: AnswerHeaders): Iterable<readonly [string, string | read
   return found;
 }
 
-/** How long nobody should ask: by `Retry-After` of a 429 or 503, else by the reset of a 429. */
+/** How long no caller should ask: what `Retry-After` of a 429 or 503 says, else the reset of a 429. */
 export function pauseMs(status: number, told: ReadonlyMap<string, string>, nowMs: number): number {
   const nowS = dateS(told.get('date'), nowMs) ?? nowMs / 1000;
   const asked = status === 429 || status === 503 ? waitS(told.get('retry-after') ?? '', nowS) : undefined;

@@ -7,9 +7,9 @@ import { type Command, type Connection, openWithin, type Server } from './server
 /** How long a connection stays open for the next caller. */
 const IDLE_MS = 1000;
 
-/** While a caller waits, the pause between questions whether its server still answers ... */
+/** While a caller waits, the limiter asks at this interval whether the server still answers ... */
 const ASK_MS = 5000;
-/** ... and how many of them in a row, then a second apart, must fail for the wait to fail. */
+/** ... and after a failure each second. This number of failures in a row ends the wait. */
 const TRIES = 3;
 const AGAIN_MS = 1000;
 

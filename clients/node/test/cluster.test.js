@@ -106,7 +106,7 @@ async function inCluster(t, name) {
     await check(':new', 7);
   });
 
-  /** A user whom a node serves. */
+  /** A user whose key this node serves. */
   async function userOn({ client }) {
     const [[from, to]] = (await client.call('CLUSTER', 'SLOTS')).filter(([, , [, port]]) => port === client.options.port);
     for (const user of USERS) {

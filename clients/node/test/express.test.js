@@ -59,7 +59,7 @@ test('a request waits for its turn under a leaky rule', async (t) => {
   assert.ok(Date.now() - started >= 290, 'the last of four came at once');
 });
 
-test('handlers find the report, and options say cost and refusal', async (t) => {
+test('handlers find the report, and options choose the cost and the refusal', async (t) => {
   const { port } = await startServer(t);
   const limiter = ioredis(connect(t, port));
   const options = {

@@ -47,7 +47,7 @@ test('a request waits for its turn under a leaky rule', async (t) => {
   assert.ok(Date.now() - started >= 190, 'the last of three came at once');
 });
 
-test('options say cost and refusal', async (t) => {
+test('options choose the cost and the refusal', async (t) => {
   const { port } = await startServer(t);
   const refuse = (report, _request, reply) => reply.code(429).send(`come back in ${report.waitMs} ms`);
   const hook = rateLimit(ioredis(connect(t, port)), () => ({ key: 'k', rules: '5/h' }), { cost: () => 3, refuse });

@@ -38,7 +38,7 @@ const CLIENTS = {
   },
 };
 
-/** How a server refuses, by the code of its reply: the refusal's begin, the client's user, and the refusal's end. */
+/** By the code of the server's reply: how to make it refuse the client, the client's user, and how to end the refusal. */
 const REFUSALS = {
   ERR: { bare: true, advice: "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'" },
   NOAUTH: { options: ['--requirepass', 'secret'], admin: { password: 'secret' }, advice: 'give the client the password', end: (admin) => admin.config('SET', 'requirepass', '') },

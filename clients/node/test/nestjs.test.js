@@ -88,7 +88,7 @@ test('a denial stands even if the server goes away before the reset', async () =
   await assert.rejects(new RateLimitThrottlerStorage(refused).increment('k', 60_000, 1, 30_000, 'short'), { message: 'Internal Server Error' });
 });
 
-test('one word chooses another algorithm', async (t) => {
+test('an option chooses another algorithm', async (t) => {
   const { port } = await startServer(t);
   const client = connect(t, port);
   for (const algorithm of ['log', 'window', 'fixed', 'bucket']) {
@@ -99,7 +99,7 @@ test('one word chooses another algorithm', async (t) => {
   }
 });
 
-/** A Nest application with two throttlers, and a route of which one is stricter. */
+/** A Nest application with two throttlers, and a route on which one of them is stricter. */
 async function startNest(t, storage) {
   class Routes {
     everyone() {

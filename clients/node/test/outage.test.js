@@ -175,7 +175,7 @@ for (const [code, start] of Object.entries(REPLIES)) {
   });
 }
 
-test('a cluster: keys of several slots separately, without a quorum, with every node dead', async (t) => {
+test('a cluster decides keys of several slots separately, and is an outage without a quorum or with every node dead', async (t) => {
   const nodes = await startCluster(t, undefined, ['--cluster-node-timeout', 2000]);
   const [{ port }] = nodes;
   const io = (Client) => {

@@ -64,7 +64,7 @@ test('slow successes across a boundary give no wrong login a further try', async
   for (const kind of kinds) assert.ok(passed[kind] <= most, `${kind}: ${passed[kind]} of at most ${most} passed`);
 });
 
-test('a key that has no room for holds counts requests for good', async (t) => {
+test('a key without room for holds keeps the charges of all requests', async (t) => {
   t.mock.method(console, 'warn', () => {});
   const { port } = await startServer(t);
   const admin = connect(t, port);

@@ -73,7 +73,7 @@ test('a middleware lets no burst pass', async (t) => {
   assert.deepEqual([200, 429].map((wanted) => statuses.filter((status) => status === wanted).length), [50, 550]);
 });
 
-test('a request without a place in time fails, and the server is not blamed', async (t) => {
+test('a request that gets no place in time fails, and is no outage', async (t) => {
   const server = await startServer(t);
   const options = { outage: 'allow', timeoutMs: 20_000, concurrency: 2, queueTimeoutMs: 100 };
   const limiter = ioredis(connect(t, server.port), options);

@@ -26,7 +26,7 @@ async function waiting(admin, clients) {
   await until(async () => (await admin.info('ratelimit')).includes(`waiting_clients:${clients}\r`));
 }
 
-test('how long to pause', () => {
+test('fields say how long to pause', () => {
   const date = (afterS) => new Date((NOW_S + afterS) * 1000).toUTCString();
   for (const [status, headers, ms] of [
     [429, { 'retry-after': '30' }, 30_000],
@@ -69,7 +69,7 @@ test('an answer pauses its key for as long as in every language', async () => {
   assert.equal(of850('Friday, 01-Jan-77 00:00:30 GMT'), 0, 'more than 50 years ahead is the past');
 });
 
-test('what remains', () => {
+test('fields say what remains', () => {
   const nonsense = [undefined, '', '-1', 'many', '1.5', '9'.repeat(40), '"a";t=60', '"a";r=-3', '"a";r=many'];
   for (const text of nonsense) assert.equal(unitsOf(text), undefined, text);
   for (const [text, left] of [['12', 12], [' 0 ', 0], ['"a";r=9;t=60, "b;r=1";r=7', 7]]) assert.equal(unitsOf(text), left, text);

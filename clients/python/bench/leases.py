@@ -2,8 +2,8 @@
 """One hot key, asked by a hundred limiters with a connection each: by `RL.CHECK`, by leases, with denials remembered.
 Then one limiter that remembers the denials of one key, and of many.
 
-It prints decisions a second, and the units that passed as a part of those that the limit allows: the rate times the
-time, and the burst.
+It prints decisions a second, and the units that passed divided by the units that the limit allows (the rate times the
+time, plus the burst).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def newest(one_server: servers.Server) -> servers.Server:
 
 @pytest.fixture
 def stopped() -> servers.Server:
-    """A server that is gone."""
+    """A server that has stopped."""
     with servers.start() as server:
         pass
     return server

@@ -38,7 +38,7 @@ def start() -> tuple[dict, dict]:
         "single": f"ratelimit+redis://127.0.0.1:{single.port}",
         "cluster": f"ratelimit+redis+cluster://127.0.0.1:{first.port}",
     }
-    # These tests keep the machine busier than an application's time-outs expect.
+    # These tests keep the machine so busy that an application's usual time-outs would be too short.
     patient = {"socket_timeout": 5, "socket_connect_timeout": 5}
     sync = {name: pytest.param(uri, patient, None, id=name) for name, uri in uris.items()}
     more = {**patient, "timeout": 5}

@@ -58,7 +58,7 @@ class Server(NamedTuple):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Meanwhile the server accepts connections, but answers nothing."""
+        """Stops the server for the block: it accepts connections, but answers nothing."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -154,8 +154,8 @@ _PORTS = itertools.count(os.getpid() * 997)
 
 def free_port() -> int:
     """
-    A free port below those of outgoing connections, which could take it before its server does. Each process begins
-    elsewhere, so processes that run at once do not try the same port.
+    A free port below the range of outgoing connections, one of which could take the port before the server does. Each
+    process begins at another port, so processes that run at once do not try the same one.
     """
     while True:
         port = 10_000 + next(_PORTS) % 20_000

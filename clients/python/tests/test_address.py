@@ -14,7 +14,7 @@ CASES = json.loads((servers.ROOT / "clients/cases/addresses.json").read_text())[
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['given']}, {case.get('prefix', 64)}")
-def test_whom_to_count(case: dict[str, Any]) -> None:
+def test_an_address_counts_the_same_client_in_all_languages(case: dict[str, Any]) -> None:
     assert network(case["given"], case.get("prefix", 64)) == case["network"]
 
 

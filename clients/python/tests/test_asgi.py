@@ -80,7 +80,7 @@ async def test_blocked_clients_are_forbidden(newest: Server) -> None:
         assert "retry-after" not in answer.headers
 
 
-async def test_a_cost_and_coroutines(newest: Server) -> None:
+async def test_limits_may_be_a_coroutine_and_the_cost_a_function(newest: Server) -> None:
     async def limits(scope: Scope) -> list[Limit]:
         return limits_of(scope)
 
@@ -149,7 +149,7 @@ async def test_rules_alone_limit_each_network(newest: Server, address: str | Non
         assert redis.keys() == [key]
 
 
-async def test_a_key_a_skip_and_no_rules(newest: Server) -> None:
+async def test_the_options_key_and_skip_and_requests_without_rules(newest: Server) -> None:
     def of_user(scope: Scope) -> str:
         return "user:42"
 
@@ -174,7 +174,7 @@ async def test_requests_count_by_their_answers(newest: Server, count: str, left:
         assert redis.execute_command("RL.PEEK", "ip:203.0.113.9", "10/m,name=burst")[2] == left
 
 
-async def test_legacy_fields_none_and_a_refusal(newest: Server) -> None:
+async def test_options_choose_the_fields_and_the_refusal(newest: Server) -> None:
     async for client in asked(newest, limits="2/m", headers="legacy"):
         first = await client.get("/")
         assert {name: first.headers[f"x-ratelimit-{name}"] for name in ("limit", "remaining", "reset")} == {
@@ -194,8 +194,8 @@ async def test_legacy_fields_none_and_a_refusal(newest: Server) -> None:
 
 
 @pytest.mark.parametrize("count", ["failed", "successful"])
-async def test_slow_answers_across_a_boundary_lend_no_tries(newest: Server, count: str) -> None:
-    """Units that come back are those of the request, not the newest of the next window."""
+async def test_slow_answers_across_a_boundary_allow_no_extra_tries(newest: Server, count: str) -> None:
+    """A request gets its own units back, not the newest units of the next window."""
     rules = ["5/4s", "window:5/4s", "fixed:5/4s", "fixed:5/4s,align=first", "bucket:5/h"]
     failed, fine = PlainTextResponse("failed", 401), PlainTextResponse("fine")
     counted, uncounted = (failed, fine) if count == "failed" else (fine, failed)

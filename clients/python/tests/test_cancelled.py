@@ -8,7 +8,7 @@ from rl_limits import AsyncLease, AsyncRateLimiter, Limit
 from servers import Server, until
 from test_holds import holds, left, waiting
 
-#: Longer than the tests take: a slot that is not given back stays.
+#: Longer than the tests take: a slot that is not given back stays taken.
 TTL_S = 600
 
 

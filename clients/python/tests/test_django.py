@@ -153,7 +153,7 @@ def test_rules_alone_limit_each_network(newest: Server) -> None:
         assert sorted(redis.keys()) == ["ip:2001:db8::/64", "ip:203.0.113.9", "ip:unknown"]
 
 
-def test_a_key_a_skip_a_refusal_and_older_fields(newest: Server) -> None:
+def test_settings_choose_key_skip_refusal_and_fields(newest: Server) -> None:
     names = {"KEY": "user_of", "SKIP": "is_free", "REFUSE": "refuse"}
     more = {name: f"{__name__}.{function}" for name, function in names.items()}
     with using(newest, LIMITS=["1/m", "9/d"], HEADERS="legacy", **more):
@@ -181,7 +181,7 @@ def test_requests_count_by_their_answers(newest: Server, count: str, left: int) 
 @pytest.mark.parametrize(
     "rule, seconds", [("5/4s", True), ("window:5/4s", True), ("fixed:5/4s", True), ("bucket:5/h", False)]
 )
-def test_slow_successes_across_a_boundary_lend_no_tries(newest: Server, rule: str, seconds: bool) -> None:
+def test_slow_successes_across_a_boundary_allow_no_extra_tries(newest: Server, rule: str, seconds: bool) -> None:
     go, began = threading.Event(), threading.Semaphore(0)
 
     def login(request: HttpRequest) -> HttpResponse:

@@ -233,7 +233,7 @@ async def test_a_server_that_hangs_ends_a_wait_long_before_its_deadline(newest: 
 
 @pytest.mark.parametrize("outage", ["raise", "allow", "deny", "local"])
 async def test_a_hold_that_had_no_reply_is_given_back(newest: Server, outage: Any) -> None:
-    """The server takes the hold later, when the block has ended under another answer."""
+    """The server takes the hold late: by then the block has ended, with an answer that the server did not give."""
     limiter = RateLimiter.from_url(newest.url, outage=outage)
     async_limiter = AsyncRateLimiter.from_url(newest.url, outage=outage)
 
@@ -258,7 +258,7 @@ async def test_a_hold_that_had_no_reply_is_given_back(newest: Server, outage: An
 
 @pytest.mark.parametrize("outage", ["raise", "local"])
 async def test_holds_without_a_reply_are_given_back_when_the_server_is_back(newest: Server, outage: Any) -> None:
-    """The limiter has stopped asking by then: its settlements wait for the server."""
+    """By then the limiter has stopped asking, so its settlements wait for the server."""
     limiter = RateLimiter.from_url(newest.url, outage=outage, timeout=1)
     async_limiter = AsyncRateLimiter.from_url(newest.url, outage=outage, timeout=1)
 

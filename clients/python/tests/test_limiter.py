@@ -128,14 +128,14 @@ def test_keys_are_asked_for_separately_and_a_denial_gives_back(cluster: list[Ser
 
 
 def test_a_denial_gives_back_its_own_units(newest: Server) -> None:
-    """A refund without a hold would take the newest units, which may be of the next window."""
+    """A refund without a hold would take the newest units, which may belong to the next window."""
     limiter, other = newest.limiter(separately=True), newest.limiter()
     limiter.call("RL.BLOCK", "user")
     send = limiter._sender.send
     for rule in ("5/4s", "window:5/4s", "fixed:5/4s"):
 
         def wait(command: Command, rule: str = rule) -> Any:
-            """Before the second key is checked, the first one's charge ends, and another client charges the first
+            """Before the second key is checked, the first key's charge lapses, and another client charges the first
             key."""
             if "user" in command.words:
                 until(lambda: other.peek(rule, rule).remaining == 5)
@@ -195,7 +195,7 @@ async def test_keys_are_asked_for_separately_with_asyncio(cluster: list[Server])
         assert (await limiter.peek("ip:203.0.113.9", "5/m")).remaining == 3
 
 
-def test_no_limits_pass(newest: Server) -> None:
+def test_a_check_without_limits_passes(newest: Server) -> None:
     assert RateLimiter(Redis(port=newest.port)).check_all([]).allowed
 
 

@@ -63,7 +63,7 @@ def test_costs_have_names() -> None:
     assert [rule.cost for rule in report.rules] == [1, 30, 4, 2]
 
 
-def test_rules_on_trial_deny_nobody_and_policies_are_what_was_given() -> None:
+def test_rules_on_trial_deny_nobody_and_policies_have_the_given_rules() -> None:
     here = limiter(pro=["2/s"])
     assert [ask(here, 0, ["1/s,shadow"]).allowed for _ in range(3)] == [True] * 3
     assert [ask(here, 0, "@pro").allowed for _ in range(3)] == [True, True, False]

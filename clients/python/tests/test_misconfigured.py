@@ -84,7 +84,7 @@ async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Se
         ]
         [event] = told
         assert event.advice == advice and event.answered == 0 and is_outage(event.error)
-        assert [one.away for one in stopped] == [True] and limiter.away, "a refused client need not connect each time"
+        assert [one.away for one in stopped] == [True] and limiter.away, "not every check connects to be refused"
         with pytest.raises(Denied), limiter.hold("login:42", "2/m", ttl=30):
             pass
     async with AsyncRateLimiter.from_url(server.url, timeout=5, **options, **listen) as asynchronous:
@@ -113,7 +113,7 @@ async def test_without_a_listener_the_log_has_it_and_no_key_or_rule(
     assert advice in caplog.text and "login" not in caplog.text and "15m" not in caplog.text
 
 
-async def test_a_cluster_without_the_module(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cluster_without_the_module_is_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     told: list[MisconfiguredEvent] = []
     with servers.start_cluster(module=False) as nodes:
         url = nodes[0].url.replace("redis:", "redis+cluster:")
@@ -124,7 +124,7 @@ async def test_a_cluster_without_the_module(caplog: pytest.LogCaptureFixture) ->
     assert len(told) == 2 and all(event.advice == MODULE for event in told)
 
 
-async def test_a_cluster_that_refuses_its_client(cluster: list[Server]) -> None:
+async def test_a_cluster_that_refuses_its_client_is_an_outage(cluster: list[Server]) -> None:
     told: list[MisconfiguredEvent] = []
     for node in cluster:
         with node.client() as client:

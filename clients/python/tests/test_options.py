@@ -68,7 +68,7 @@ def test_options_of_the_client_are_tested_at_once(options: dict[str, Any], messa
         RateLimiter.from_url("localhost")
 
 
-def test_right_options_are_taken() -> None:
+def test_valid_options_are_accepted() -> None:
     options: Any = {"outage": "local", "processes": 4, "concurrency": 1, "policies": {"free": ["5/m", "slots:3"]}}
     RateLimiter.from_url("redis://localhost", timeout=1, socket_timeout=1, username="a", password="b", **options)
     RateLimiter.from_url("rediss://localhost", ssl_ca_certs="ca.pem", ssl_check_hostname=True, **options)

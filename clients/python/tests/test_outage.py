@@ -142,7 +142,7 @@ def test_other_outages_are_recognized_by_their_text(text: str) -> None:
     assert not is_outage(redis.ResponseError("rule 'BUSY ': no such algorithm")) and not is_outage(ValueError(text))
 
 
-async def test_valkey_py_is_known_as_well(newest: Server, stopped: Server) -> None:
+async def test_outages_of_valkey_py_are_recognized_too(newest: Server, stopped: Server) -> None:
     assert [RateLimiter(client).check("a", "5/m").remaining for client in clients(newest)] == [4, 3]
     for client in clients(stopped):
         assert RateLimiter(client, outage="allow").check("a", "5/m").source == "outage"
@@ -158,7 +158,7 @@ async def test_valkey_py_is_known_as_well(newest: Server, stopped: Server) -> No
 
 
 @pytest.mark.parametrize("library, name", [(redis, "Redis"), (valkey, "Valkey")])
-async def test_a_cluster_whose_nodes_are_all_dead(library: Any, name: str) -> None:
+async def test_a_cluster_whose_nodes_are_all_dead_is_an_outage(library: Any, name: str) -> None:
     with outages.cluster() as nodes:
         sync = getattr(library, f"{name}Cluster")(host="127.0.0.1", port=nodes[0].port, socket_timeout=0.25)
         aio = getattr(library.asyncio, f"{name}Cluster")(host="127.0.0.1", port=nodes[0].port)

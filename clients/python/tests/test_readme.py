@@ -54,14 +54,14 @@ def test_the_hold_is_settled(newest: Server) -> None:
         assert 97_290 <= client.execute_command("RL.PEEK", "llm:7", "bucket:100000/m")[2] < 100_000
 
 
-def test_fastapi(newest: Server) -> None:
+def test_the_fastapi_program_limits(newest: Server) -> None:
     with TestClient(run(FASTAPI, newest)["app"]) as client:
         answers = [client.get("/") for _ in range(6)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 200, 429]
     assert answers[0].headers["ratelimit-policy"] == '"burst";q=10;w=1, "address";q=240;w=3600, "user";q=30;w=60'
 
 
-def test_flask(newest: Server) -> None:
+def test_the_flask_program_limits(newest: Server) -> None:
     client = run(FLASK, newest)["app"].test_client()
     assert [client.get("/").status_code for _ in range(6)] == [200] * 5 + [429]
 
@@ -77,7 +77,7 @@ def test_links_work_where_registries_show_them() -> None:
     assert not re.findall(r"\]\((?!https://)", README)
 
 
-def test_django(newest: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_django_settings_limit(newest: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     import test_django  # has configured Django
 
     def limits_of(request: HttpRequest) -> list[Limit]:

@@ -15,12 +15,12 @@ from rl_limits import AsyncRateLimiter, RateLimiter
 from servers import Server
 from test_holds import waiting
 
-#: A second between tries, and a busy machine.
+#: The second between tries, and some time for a busy machine.
 BACK_S = 1.1 + 0.9
 
 
 class Relay:
-    """Stands between a client and its server. Dropped connections stay open without answers, as if the host were
+    """Stands between a client and its server. `drop` leaves connections open but unanswered, as if the host were
     gone."""
 
     def __init__(self, server: Server) -> None:

@@ -50,13 +50,13 @@ def decided_by_the_server(limiter: RateLimiter | AsyncRateLimiter, answers: list
 
 
 @pytest.mark.parametrize("n", [300, 1500])
-def test_threads_at_once(newest: Server, n: int) -> None:
+def test_the_server_decides_for_many_threads_at_once(newest: Server, n: int) -> None:
     with RateLimiter.from_url(newest.url, outage="allow", **PATIENT) as limiter:
         decided_by_the_server(limiter, in_threads(limiter, n))
 
 
 @pytest.mark.parametrize("n", [300, 1500])
-async def test_tasks_at_once(newest: Server, n: int) -> None:
+async def test_the_server_decides_for_many_tasks_at_once(newest: Server, n: int) -> None:
     before = connections(newest)
     async with AsyncRateLimiter.from_url(newest.url, outage="allow", **PATIENT) as limiter:
         decided_by_the_server(limiter, await in_tasks(limiter, n))
@@ -64,7 +64,7 @@ async def test_tasks_at_once(newest: Server, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [300, 1500])
-async def test_a_cluster_at_once(cluster: list[Server], n: int) -> None:
+async def test_a_cluster_decides_for_many_threads_and_tasks_at_once(cluster: list[Server], n: int) -> None:
     url = cluster[0].url.replace("redis:", "redis+cluster:")
     with RateLimiter.from_url(url, outage="allow", **PATIENT) as limiter:
         decided_by_the_server(limiter, in_threads(limiter, n))
@@ -85,20 +85,20 @@ ASYNC_CLIENTS: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_client_with_few_connections(newest: Server, name: str) -> None:
+def test_few_connections_carry_many_threads(newest: Server, name: str) -> None:
     limiter = RateLimiter(CLIENTS[name](newest.port), outage="allow", queue_timeout=60)
     decided_by_the_server(limiter, in_threads(limiter, 300))
     limiter.client.close()
 
 
 @pytest.mark.parametrize("name", ASYNC_CLIENTS)
-async def test_a_client_of_asyncio_with_few_connections(newest: Server, name: str) -> None:
+async def test_few_connections_carry_many_tasks(newest: Server, name: str) -> None:
     limiter = AsyncRateLimiter(ASYNC_CLIENTS[name](newest.port), outage="allow", **PATIENT)
     decided_by_the_server(limiter, await in_tasks(limiter, 300))
     await limiter.client.aclose()
 
 
-async def test_a_pool_that_others_use_up_is_waited_for(newest: Server) -> None:
+async def test_a_check_waits_for_a_pool_that_others_use_up(newest: Server) -> None:
     client = redis.asyncio.Redis(port=newest.port, max_connections=1)
     limiter = AsyncRateLimiter(client, outage="allow")
     taken = await client.connection_pool.get_connection("_")

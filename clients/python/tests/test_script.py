@@ -290,7 +290,7 @@ def test_a_quota_moves_up_as_the_document_says(server: Server) -> None:
     assert names["by_script"].peek("quota:42", "fixed:10000/month").remaining == 3799
 
 
-def test_asgi(plain: Server) -> None:
+def test_the_asgi_middleware_limits_by_the_script(plain: Server) -> None:
     app = FastAPI()
     limiter = AsyncRateLimiter.from_url(plain.url, engine="script", timeout=5)
     limits = [Limit("ip", ["9/d,name=day", "bucket:9/h,burst=10"]), Limit("user", "2/d,name=user")]
@@ -309,7 +309,7 @@ def test_asgi(plain: Server) -> None:
     assert 86_000 < int(answers[2].headers["Retry-After"]) <= 86_400
 
 
-def test_django(plain: Server) -> None:
+def test_the_django_middleware_limits_by_the_script(plain: Server) -> None:
     import test_django
 
     def settings(**more: Any) -> Any:
@@ -326,7 +326,7 @@ def test_django(plain: Server) -> None:
         assert [Client().get("/anon").status_code for _ in range(3)] == [200, 200, 429]
 
 
-async def test_a_cluster(plain_cluster: list[Server]) -> None:
+async def test_a_cluster_decides_by_the_script(plain_cluster: list[Server]) -> None:
     port = plain_cluster[0].port
     limits = [Limit("ip:203.0.113.9", "5/d"), Limit("user:42", "2/d")]
     limiter = RateLimiter(RedisCluster(host="127.0.0.1", port=port), engine="script")

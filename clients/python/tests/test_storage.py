@@ -79,7 +79,7 @@ def test_a_reset_forgets_the_keys_of_its_prefix_alone(server: Server) -> None:
     assert [store.get("k") for store in stores] == [0, 1]
 
 
-def test_health_and_errors(newest: Server, stopped: Server) -> None:
+def test_a_storage_reports_its_health_and_its_errors(newest: Server, stopped: Server) -> None:
     assert storage(newest).check() and not storage(stopped).check()
     with pytest.raises(RedisError):
         storage(stopped).incr("k", 60)
@@ -117,7 +117,7 @@ def test_slowapi_works_unmodified(server: Server) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("outage, codes", [("allow", [200] * 3), ("deny", [429] * 3), ("local", [200, 200, 429])])
-def test_flask_limiter_without_the_server(stopped: Server, strategy: str, outage: str, codes: list[int]) -> None:
+def test_flask_limiter_obeys_the_option_outage(stopped: Server, strategy: str, outage: str, codes: list[int]) -> None:
     app = Flask(__name__)
     how = {"storage_uri": f"ratelimit+{stopped.url}", "strategy": strategy, "headers_enabled": True}
     options = {"outage": outage, "processes": 2}

@@ -55,12 +55,12 @@ def date(after_s: int) -> str:
         (503, {"x-ratelimit-reset": "7"}, 0),
     ],
 )
-def test_how_long_to_pause(status: int, headers: dict[str, str], pause_ms: int) -> None:
+def test_fields_say_how_long_to_pause(status: int, headers: dict[str, str], pause_ms: int) -> None:
     assert upstream.pause_ms(status, headers, NOW_S) == pause_ms
 
 
 @pytest.mark.parametrize("case", SHARED["cases"], ids=lambda case: f"{case['status']} {case['headers']}")
-def test_how_long_to_pause_in_all_languages(case: dict[str, Any]) -> None:
+def test_answers_pause_a_key_as_in_all_languages(case: dict[str, Any]) -> None:
     told = upstream.fields(case["headers"])
     assert upstream.pause_ms(case["status"], told, SHARED["now_s"]) == case["pause_ms"]
 
@@ -70,7 +70,7 @@ def test_how_long_to_pause_in_all_languages(case: dict[str, Any]) -> None:
     [("12", 12), (" 0 ", 0), ('"a";r=9;t=60, "b;r=1";r=7', 7), ('"a";t=60', None)]
     + [(text, None) for text in ("", "-1", "many", "1.5", "9" * 40, '"a";r=-3', '"a";r=many', "٣")],
 )
-def test_what_remains(text: str, remaining: int | None) -> None:
+def test_fields_say_what_remains(text: str, remaining: int | None) -> None:
     assert upstream.remaining(text) == remaining
 
 
@@ -198,7 +198,7 @@ def test_a_pause_that_others_end_is_not_remembered(newest: Server) -> None:
         limiter.reset("k")
 
 
-def test_a_pause_without_the_server(stopped: Server) -> None:
+def test_without_the_server_the_process_keeps_a_pause(stopped: Server) -> None:
     local = RateLimiter.from_url(stopped.url, outage="local")
     with local.hold("k", "5/m", ttl=30, id="before"):
         assert local.follow("k", 429, {"retry-after": "0.5"}, {REMAINING: "5/m"}) == 500

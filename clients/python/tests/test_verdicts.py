@@ -1,5 +1,5 @@
-"""No check ever gets the verdict of another key, even while nodes stall and die, and tasks are cancelled amid their
-commands. Each key has another limit, so its replies can be told apart."""
+"""No check ever gets the verdict of another key, even while nodes stall and die and tasks are cancelled amid their
+commands. Each key has its own limit, by which the tests recognize its replies."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ from servers import Server
 
 KEYS = 97
 SECONDS = 6
-#: The limiter goes on asking, however often it fails.
+#: The limiter goes on asking, however often its commands fail.
 NEVER = 1_000_000_000
 
 
@@ -48,8 +48,8 @@ class Seen:
 
 
 def disturb(nodes: list[Server], until_s: float) -> None:
-    """Stalls one of the first two nodes, or both, for longer than the time-outs, again and again. After half of the
-    time the last node dies."""
+    """Again and again stalls one or both of the first two nodes for longer than the time-outs. After half of the time
+    the last node dies."""
     half_s = (time.monotonic() + until_s) / 2
     while time.monotonic() < until_s:
         with ExitStack() as stalled:

@@ -39,7 +39,7 @@ async fn main() {
     }
 }
 
-/// A state of the server, and a function that brings it about.
+/// A state of the server, and a function that brings the server into it.
 type Scene = (&'static str, fn(&mut Server));
 
 async fn outages() {
@@ -87,7 +87,8 @@ async fn ask_alone(mut redis: impl ConnectionLike) -> RedisResult<()> {
     answer.map_err(|_| io::Error::from(late))?.map(drop)
 }
 
-/// Requests in sequence: median and longest, and the time of all, or how many fit in the patience.
+/// Sends requests one after the other until the patience ends. Returns the median and the longest
+/// time, the number of requests, and the total time.
 async fn costs<F: Future>(request: impl Fn() -> F) -> String {
     let (start, mut found) = (Instant::now(), Vec::new());
     while found.len() < REQUESTS && start.elapsed() < PATIENCE {
@@ -141,8 +142,8 @@ fn checks(
     limiters.into_iter().map(check).collect()
 }
 
-/// Prints the answers a second, and the units that passed as a part of those that the limit allows:
-/// the rate times the time, and the burst.
+/// Prints the answers a second, and the units that passed divided by the units that the limit
+/// allows (the rate times the time, plus the burst).
 async fn measure<F>(
     name: &str,
     takes: Vec<impl Fn() -> F + Send + 'static>,

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whom to count at an address: an IPv4 address itself, also if it is mapped (`::ffff:0:0/96`) or
-/// translated (`::ffff:0:0:0/96`, `64:ff9b::/96`) to IPv6; for any other IPv6 address its network,
-/// because one client has all of a network's addresses. `prefix` is the length of the network's
-/// prefix, usually 64 and at most 128. The text is written as in RFC 5952.
+/// Whom to count at an address. An IPv4 address counts itself, also if it is mapped
+/// (`::ffff:0:0/96`) or translated (`::ffff:0:0:0/96`, `64:ff9b::/96`) to IPv6. Any other IPv6
+/// address counts its network, because one client has all of a network's addresses. `prefix` is the
+/// length of the network's prefix, usually 64 and at most 128. The text is written as in RFC 5952.
 ///
 /// ```
 /// use tower_redis_ratelimit::network_of;

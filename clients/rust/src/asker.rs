@@ -54,8 +54,8 @@ impl Asker {
         self.told(asking, answer)
     }
 
-    /// Sends a command that is no check. If the server does not know it, or forbids it, that says
-    /// nothing of checks.
+    /// Sends a command that is no check. The breaker does not count a refused or unknown command,
+    /// since checks may still work.
     pub async fn call(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
         let (asking, answer) = self.answer(command, key).await?;
         match answer {
@@ -109,7 +109,7 @@ impl Asker {
         self.in_time(self.connection.send(command, key)).await
     }
 
-    /// The right to have a command under way. All waits for it end when the breaker opens.
+    /// A place for one command. All waits for a place end when the breaker opens.
     async fn place(&self) -> RedisResult<SemaphorePermit<'_>> {
         let opens = self.breaker.opens();
         self.breaker.rest(Instant::now())?;
@@ -155,7 +155,7 @@ impl Asker {
         answer
     }
 
-    /// Sends a command to where an answer came from.
+    /// Sends a command to the source of an earlier answer.
     pub async fn at(&self, source: Source, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
         match source {
             Source::Server => self.call(command, key).await,

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keys_asked_for_last_stay() {
+    fn recently_used_keys_stay() {
         let mut map = Bounded::new(10);
         for key in 0..100 {
             map.put(key, key);

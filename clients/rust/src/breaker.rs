@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-/// After this number of outages in a row nobody asks the server ...
+/// After this number of outages in a row no request asks the server ...
 const FAILURES: u32 = 3;
 /// ... for this long; then one request tries.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ impl State {
         self.failures >= FAILURES
     }
 
-    /// The last outage, if nobody may ask now.
+    /// The last outage, if no request may ask the server now.
     fn rest(&self, now: Instant) -> Option<&RedisError> {
         let (error, retry_at) = self.last.as_ref()?;
         (self.is_open() && (self.trying || now < *retry_at)).then_some(error)
@@ -58,7 +58,7 @@ impl Breaker {
         self.state().is_open()
     }
 
-    /// The last outage as an error, if nobody may ask the server now.
+    /// The last outage as an error, if no request may ask the server now.
     pub fn rest(&self, now: Instant) -> Result<(), RedisError> {
         self.state().rest(now).map_or(Ok(()), |error| Err(error.clone()))
     }

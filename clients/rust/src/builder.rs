@@ -67,8 +67,8 @@ impl RateLimiter {
         })
     }
 
-    /// A limiter on any asynchronous connection that tasks can share, best one that connects again
-    /// after a failure. It must take as many commands at once as [`Builder::concurrency`] says. A
+    /// A limiter on any asynchronous connection that tasks can share, preferably one that connects
+    /// again after a failure. It must take as many commands at once as [`Builder::concurrency`] says. A
     /// `ClusterConnection` needs the feature `cluster`.
     pub fn on(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Builder {
         Builder::of(server::shared(connection))
@@ -136,14 +136,14 @@ impl Builder {
         Self { concurrency: most, ..self }
     }
 
-    /// How long a command may wait for its place: 5 s by default; zero for not at all. After that
-    /// its error says that this process [is saturated](crate::is_saturated), which is no outage.
+    /// How long a command may wait for its place: 5 s by default; with zero it does not wait. After
+    /// that its error says that this process [is saturated](crate::is_saturated), which is no outage.
     pub fn queue_timeout(self, longest: Duration) -> Self {
         Self { queue_timeout: longest, ..self }
     }
 
     /// The number of processes that share each limit: 1 by default. Under [`Outage::Local`] this
-    /// process keeps to its part of every limit, and has at least one unit.
+    /// process keeps to its part of every limit, at least one unit.
     pub fn processes(self, processes: u32) -> Self {
         Self { processes, ..self }
     }
@@ -158,8 +158,8 @@ impl Builder {
         self
     }
 
-    /// Called when the limiter stops asking the server for a second after three outages in a row,
-    /// and when it asks again. Without a listener the log has both.
+    /// Called when the limiter stops asking the server, after three outages in a row, and when it asks
+    /// again. Without a listener the log has both.
     pub fn on_outage(mut self, listener: impl Fn(&OutageEvent) + Send + Sync + 'static) -> Self {
         self.events.on_outage = Some(Arc::new(listener));
         self
@@ -176,9 +176,9 @@ impl Builder {
         self
     }
 
-    /// Checks several keys one after the other, and gives back at a denial: for clusters, where keys
-    /// in different slots cannot be decided at once. That is not atomic: others may be denied
-    /// meanwhile, and a client that dies gives nothing back.
+    /// Checks several keys one after the other, and gives back what they were charged if one denies:
+    /// for clusters, where keys in different slots cannot be decided at once. The check is not
+    /// atomic: others may be denied meanwhile, and a client that dies gives nothing back.
     pub fn separately(self, separately: bool) -> Self {
         Self { separately, ..self }
     }
@@ -191,8 +191,8 @@ impl Builder {
     }
 
     /// Who decides: by default the module. The script is for servers that load no module. With it
-    /// [`RateLimiter::check_all`] asks key by key, as with [`Self::separately`], and gives back by
-    /// refunds, which take the newest units. A call that needs the module, such as
+    /// [`RateLimiter::check_all`] asks key by key, as with [`Self::separately`]; after a denial,
+    /// refunds give back the newest units. A call that needs the module, such as
     /// [`RateLimiter::hold`], is an error.
     pub fn engine(self, engine: Engine) -> Self {
         Self { engine, ..self }
@@ -201,8 +201,8 @@ impl Builder {
     /// The limiter.
     ///
     /// # Errors
-    /// An option that is zero but must be more, a concurrency that is too high, or a policy whose
-    /// rules cannot be read.
+    /// An option is zero that must be above zero, the concurrency is too high, or the rules of a policy
+    /// cannot be read.
     pub fn build(self) -> RedisResult<RateLimiter> {
         let wrong = |expected| RedisError::from((ErrorKind::InvalidClientConfig, expected));
         let processes = NonZeroU32::new(self.processes);

@@ -19,7 +19,7 @@ use crate::script;
 pub struct ByAddress {
     rules: Rules,
     prefix: u8,
-    /// Whether the log has the warning about clients without an address.
+    /// Whether the warning about clients without an address was logged.
     warned: Arc<AtomicBool>,
 }
 
@@ -27,7 +27,7 @@ impl RateLimitLayer<ByAddress> {
     /// Limits each client by these rules. Its key is `ip:` and the [network](network_of) of its
     /// address, which the request must carry in its extensions: axum's `ConnectInfo<SocketAddr>`,
     /// with the feature `axum`, or a plain `SocketAddr`. Requests without an address share the key
-    /// `ip:unknown`, so any of their clients can use up the limit of all, and the log says so once.
+    /// `ip:unknown`, so any of their clients can use up the limit of all. The log warns of this once.
     /// Behind a proxy, and on a Unix socket, give [`Self::new`] a function that reads the proxy's
     /// field.
     ///

@@ -1,4 +1,4 @@
-//! Checks of several keys by the script, which decides one key a call.
+//! Checks of several keys by the script, which decides one key per call.
 
 use std::mem;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::reply::{Answer, Reply, Report, Source};
 use crate::script::{charges, needs_module, report};
 use crate::settlement::refund_command;
 
-/// Asks key by key. If a later key denies, or the future is dropped, each key gets back what it was
-/// charged, by refunds: the script knows no holds.
+/// Asks key by key. If a later key denies, or the future is dropped, refunds give back what each key
+/// was charged, since the script knows no holds.
 pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
     if check.hold.is_some() {
         return Err(needs_module("HOLD"));
@@ -29,7 +29,7 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
         let mut report = match report {
             Ok(report) => report,
             Err(error) => {
-                // In a task, so that a silent server keeps nobody waiting.
+                // A task gives back, so that a silent server does not delay the answer.
                 drop(charged);
                 return asker.without(error, &check.command(true));
             }

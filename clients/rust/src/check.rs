@@ -145,7 +145,7 @@ impl Check {
         self.id(id)
     }
 
-    /// Gives all back if the hold ends without being settled.
+    /// Gives all units back if the hold ends without being settled.
     #[must_use]
     pub fn refunding(mut self) -> Self {
         self.refund = true;
@@ -159,8 +159,8 @@ impl Check {
         self
     }
 
-    /// The flow, such as a tenant, in which a wait stands in line: flows take turns, by their weights of
-    /// 1 to 1000.
+    /// The flow, such as a tenant, in which a wait stands in line, and its weight, 1 to 1000: flows take
+    /// turns in proportion to their weights.
     #[must_use]
     pub fn flow(mut self, name: impl Into<String>, weight: u16) -> Self {
         self.flow = Some((name.into(), weight));
@@ -195,9 +195,10 @@ impl Check {
         self.limits.iter().any(|limit| limit.rules.have_slots())
     }
 
-    /// The check of each key by itself. The server refuses a cost by a name that no rule of the key
-    /// has, also looking into policies, so each key gets only its own names. A name that no key has
-    /// goes to all keys, and the server refuses it.
+    /// The check of each key by itself. The server refuses a name that no rule of the key has, so each
+    /// key gets only the names of its own rules. A key with a policy gets all names, since only the
+    /// server knows the policy's rules. A name that fits no key goes to all keys, so that the server
+    /// refuses it.
     pub(crate) fn each(&self) -> RedisResult<Vec<Self>> {
         let takes = |limit: &Limit, name: &str| {
             limit.rules.texts().iter().any(|rule| {
@@ -219,7 +220,7 @@ impl Check {
         }
         let keys = self.limits.iter().map(|limit| &limit.key).collect::<HashSet<_>>();
         if keys.len() < self.limits.len() {
-            // The hold of the first check would let the second one pass.
+            // The second check would repeat the hold of the first, and pass.
             return Err((ErrorKind::Client, "a key is given twice, expected each key once").into());
         }
         let each = self.limits.iter().map(|limit| {

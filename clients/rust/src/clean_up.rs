@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::outage::saturated;
 
-/// The most clean-ups under way. Beyond that, holds are left to end after their time.
+/// The most clean-ups under way. Beyond that, holds are left to lapse.
 const MOST: usize = 10_000;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl CleanUps {
         cleans_up
     }
 
-    /// Notes the runtime of the caller, for clean-ups that begin outside of any.
+    /// Notes the runtime of the caller, for clean-ups that begin outside of any runtime.
     pub fn learn_runtime(&self) {
         if self.runtime.get().is_none()
             && let Ok(runtime) = Handle::try_current()

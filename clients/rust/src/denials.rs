@@ -47,8 +47,8 @@ impl<A: Answer> Denials<A> {
         None
     }
 
-    /// Remembers a denial of a key by these rules. `since` is when the server was asked, which is
-    /// before it decided: no denial is remembered too long.
+    /// Remembers a denial of a key by these rules. `since` is when the server was asked. The
+    /// server decided after that, so no denial is remembered too long.
     pub fn keep<'a>(
         &self,
         since: Instant,

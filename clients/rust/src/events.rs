@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::breaker::Change;
 use crate::outage::Misconfiguration;
 
-/// While a misconfiguration lasts, it is reported once in this time.
+/// The interval at which a misconfiguration is reported while it lasts.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The limiter has stopped asking the server, or asks it again.
@@ -44,9 +44,9 @@ pub struct Events {
     pub on_misconfigured: Option<Listener<MisconfiguredEvent>>,
     /// The number of requests that got no decision from the server.
     answered: AtomicU64,
-    /// That number when the breaker last opened.
+    /// The value of `answered` when the breaker last opened.
     answered_before: AtomicU64,
-    /// The number that a misconfiguration left undecided since one was last reported.
+    /// The number of requests left undecided by a misconfiguration since the last report of one.
     untold: AtomicU64,
     /// When each misconfiguration was last reported.
     told: Mutex<Vec<(Misconfiguration, Instant)>>,
@@ -114,7 +114,7 @@ impl Events {
     }
 }
 
-/// Calls the listener, whose panics end no request. `false`: there is no listener.
+/// Calls the listener. A panic of the listener ends no request. `false`: there is no listener.
 fn tell<E>(listener: Option<&Listener<E>>, event: &E) -> bool {
     listener.is_some_and(|listener| {
         let _ = catch_unwind(AssertUnwindSafe(|| listener(event)));

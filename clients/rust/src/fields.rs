@@ -70,7 +70,7 @@ fn policy(rule: &RuleReport) -> String {
 }
 
 fn left(rule: &RuleReport) -> String {
-    // The time until more is left: left out if nothing is consumed, or no wait helps.
+    // The time until more units remain. It is omitted if nothing is consumed, or no wait helps.
     let until = if rule.denies { rule.wait } else { rule.next.filter(|next| !next.is_zero()) };
     let time = until.map_or(String::new(), |until| format!(";t={}", seconds(until)));
     format!("{};r={}{time}", quoted(rule.label()), rule.remaining)

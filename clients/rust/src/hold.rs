@@ -99,7 +99,8 @@ impl Hold {
         *self.lost.borrow()
     }
 
-    /// Ends when the hold is lost: the server says that it has ended, or could not be asked in time.
+    /// Ends when the hold is lost: the server says that the hold has ended, or could not be asked in
+    /// time.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.clone();
         async move {
@@ -140,7 +141,7 @@ impl Hold {
         receipt.settle(settlement).await
     }
 
-    /// Waits for the hold's turn. A hold that is dropped before gives all back.
+    /// Waits for the hold's turn. A hold that is dropped before its turn gives all back.
     async fn at_its_turn(mut self) -> Result<Self, HoldError> {
         if let Some(turn) = self.reply.wait.filter(|turn| !turn.is_zero()) {
             sleep(turn).await;
@@ -160,7 +161,7 @@ impl Drop for Renewing {
     }
 }
 
-/// The hold, if the answer grants one. `since` is when it began, or before.
+/// The hold, if the answer grants one. `since` is not after the hold began.
 fn taken(
     mut receipt: Receipt,
     answer: RedisResult<Reply>,
@@ -182,7 +183,7 @@ fn taken(
     Ok(Hold { receipt, reply, lost, renewing: Renewing(renewing.abort_handle()) })
 }
 
-/// Renews a hold until it is lost. `since` is when it was last known to have its whole time.
+/// Renews a hold until it is lost. `since` is when the hold was last known to have its whole time left.
 async fn keep(place: Place, ttl: Duration, mut since: Instant, lost: watch::Sender<bool>) {
     let third = ttl.checked_div(3).unwrap_or_default();
     loop {

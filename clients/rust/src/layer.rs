@@ -11,9 +11,9 @@ use crate::fields::Headers;
 use crate::limiter::RateLimiter;
 use crate::refusal::Problem;
 
-/// Which requests count. If not all of them do, each check takes a hold for as long as the service
-/// works, an hour at most, and a request that does not count then gets back what it has cost. The
-/// charges of a process that dies count.
+/// Which requests count. If not all of them count, each check takes a hold while the service works,
+/// for an hour at most. A request that does not count then gets its cost back. If the process dies,
+/// its requests count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
     /// All.
@@ -21,7 +21,7 @@ pub enum Count {
     All,
     /// Requests answered with a status from 400 on, or not at all.
     Failed,
-    /// Requests answered with a lower status.
+    /// Requests answered with a status below 400.
     Successful,
 }
 

@@ -21,7 +21,7 @@ use crate::settlement::Settlement;
 
 /// After a lease that lasts less than this, the next one asks for twice as many units ...
 const SHORT: Duration = Duration::from_millis(50);
-/// ... and for half as many after one that lasts more than this, or was used less than half.
+/// ... and for half as many after one that lasts more than this, or of which less than half was used.
 const LONG: Duration = Duration::from_millis(200);
 
 /// The options of a [`Lease`].
@@ -62,10 +62,9 @@ impl Taken {
 }
 
 /// Takes units of one hot key ahead, and hands them out in this process.
-///
-/// Units count when they are leased, and may be used until half of the hold's time later (all of it in
-/// a process that was paused). If the process dies, what it used of its last lease comes back when the
-/// hold ends: at most one lease. While the server is away, the limiter's [`Outage`](crate::Outage) answers.
+/// Units count when they are leased, and may be used for half of the hold's time after that (for all of
+/// it in a process that was paused). If the process dies, the units that it used of its last lease come
+/// back when the hold ends. While the server is away, the limiter's [`Outage`](crate::Outage) answers.
 pub struct Lease(Arc<Shared>);
 
 struct Shared {
@@ -84,7 +83,7 @@ struct State {
     /// How many units to ask for.
     ask: u64,
     open: Option<Open>,
-    /// A denial, and the least cost that it denies.
+    /// When a denial ends, the least cost that it denies, and its verdict.
     denied: Option<(Instant, u64, Verdict)>,
     asking: bool,
 }
@@ -183,7 +182,7 @@ impl Lease {
     /// Gives back what is left. Dropping the future does not stop that.
     ///
     /// # Errors
-    /// Those of the server, and any outage. What is left then comes back when the hold ends.
+    /// Those of the server, and any outage. After an error, what is left comes back when the hold ends.
     pub async fn close(self) -> RedisResult<()> {
         self.end().await
     }
@@ -197,7 +196,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Nobody gets an error: what is left then comes back when the hold ends.
+        // No caller gets an error: if settling fails, what is left comes back when the hold ends.
         drop(self.end());
     }
 }

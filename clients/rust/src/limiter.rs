@@ -90,8 +90,8 @@ impl RateLimiter {
         self.0.or_without(asked, &alone.command(true))
     }
 
-    /// Decides as [`Self::check_all`], and returns a receipt that gives the charges back, or ends
-    /// the request's hold. If the future or the receipt is dropped, it does so by `settlement`.
+    /// Decides as [`Self::check_all`] does, and returns a receipt, which gives the charges back or ends
+    /// the request's hold. If the future or the receipt is dropped, the hold ends by `settlement`.
     pub(crate) async fn charge(
         &self,
         check: &Check,
@@ -185,7 +185,8 @@ impl RateLimiter {
         self.peek_as(&check.into(), true).await
     }
 
-    /// Ends a hold, where it was taken: `RL.SETTLE`. `false`: there was none.
+    /// Ends a hold, on the server or in this process, wherever it was taken: `RL.SETTLE`. `false`:
+    /// there was none.
     ///
     /// # Errors
     /// Those of the server, and any outage.
@@ -200,8 +201,8 @@ impl RateLimiter {
         self.where_held(&settle_command(key, id, &settlement), key).await
     }
 
-    /// Moves a hold's end to `ttl` from now, where it was taken: `RL.RENEW`. `false`: there was
-    /// none.
+    /// Moves a hold's end to `ttl` from now, on the server or in this process, wherever the hold was
+    /// taken: `RL.RENEW`. `false`: there was none.
     ///
     /// # Errors
     /// Those of the server, and any outage.
@@ -219,7 +220,7 @@ impl RateLimiter {
     }
 
     /// Gives units back to the states of these rules, or without rules to all states: `RL.REFUND`.
-    /// Replies with the most that one of them got.
+    /// Replies with the largest number that one state got back.
     ///
     /// # Errors
     /// Those of the server, and any outage.
@@ -246,8 +247,8 @@ impl RateLimiter {
         self.0.call(&command, key).await.map(drop)
     }
 
-    /// Sends any other command, such as `RL.INFO`, to the node of this key. If the server does not
-    /// know it, or forbids it, that says nothing of checks: the limiter goes on asking.
+    /// Sends any other command, such as `RL.INFO`, to the node of this key. The limiter goes
+    /// on asking for checks even if the server forbids or does not know the command.
     ///
     /// # Errors
     /// Those of the server, and any outage.

@@ -35,7 +35,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// The limiter of one of this number of processes, with these policies.
+    /// A limiter with these policies, for one process among this number of processes.
     pub fn new(processes: NonZeroU32, policies: &HashMap<String, Rules>) -> RedisResult<Self> {
         let rule = |text: &String| Ok(rules::parse(text)?.divided(processes));
         let read = |(name, rules): (&String, &Rules)| {
@@ -45,7 +45,7 @@ impl Local {
         Ok(Self { processes, policies, keys: Mutex::new(Bounded::new(MOST_KEYS)) })
     }
 
-    /// The reply of a server that knew only this process.
+    /// The reply that a server would give if only this process used it.
     pub fn answer(&self, command: &Cmd) -> RedisResult<Value> {
         let words = command.args_iter().map(|word| match word {
             Arg::Simple(bytes) => bytes,
@@ -179,8 +179,7 @@ fn keep(keys: &mut Keys, name: &[u8], limiter: Limiter) {
     }
 }
 
-/// Reads rules, and takes this process's part of them. A policy that it does not know limits
-/// nothing.
+/// Reads rules, and takes this process's part of their limits. An unknown policy limits nothing.
 struct Resolver<'a> {
     local: &'a Local,
     named_a_policy: bool,

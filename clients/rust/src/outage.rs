@@ -18,11 +18,11 @@ pub enum Outage {
 
 /// Replies of a server that cannot serve now, beside those that `redis` has a kind for.
 const CODES: [&str; 5] = ["BUSY", "OOM", "MISCONF", "NOREPLICAS", "UNBLOCKED"];
-/// The beginnings of such replies that have no code.
+/// The first words of replies without a code from a server that cannot serve now.
 const TEXTS: [&str; 3] = ["max number of clients", "internal error", "this replica skipped"];
 
-/// What is missing if a server answers but does not limit, until somebody changes its configuration
-/// or the client's.
+/// What is missing if a server answers but does not limit. This lasts until somebody changes the
+/// configuration of the server or of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misconfiguration {
     Module,
@@ -56,8 +56,8 @@ impl Misconfiguration {
         is_of_checks.then_some(found)
     }
 
-    /// Why the server refuses a command, be it a check or another, and the command's name without
-    /// `RL.`, if the reply has it.
+    /// Why the server refuses a command (a check or any other), and the command's name without `RL.`
+    /// if the reply has the name.
     fn refusing(error: &RedisError) -> Option<(Self, Option<&str>)> {
         let text = error.detail().unwrap_or_default();
         // Servers put the name in quotes of different kinds.
@@ -103,8 +103,8 @@ impl Misconfiguration {
 }
 
 /// Whether an error means that the server gave no decision: no reply came, the server cannot serve
-/// now, or it does not limit: it lacks the module, or the client lacks the password or the rights
-/// to checks. These are no outages: an error of a wrong request (`CROSSSLOT`, `WRONGTYPE`, a wrong
+/// now, or it does not limit (it lacks the module, or the client lacks the password or the rights
+/// to checks). These are no outages: an error of a wrong request (`CROSSSLOT`, `WRONGTYPE`, a wrong
 /// rule, ...), a missing right to another command, a limiter that [is saturated](is_saturated).
 #[must_use]
 pub fn is_outage(error: &RedisError) -> bool {

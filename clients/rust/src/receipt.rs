@@ -15,7 +15,7 @@ use crate::settlement::{Settlement, renew_command, settle_command};
 
 /// A request that was given up may reach the server within this time after the server answers others.
 const LATE: Duration = Duration::from_secs(1);
-/// How long to try to give back a hold that a server that is away may have.
+/// How long to try to give back a hold while the server, which may have it, is away.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The place of a hold: the server, or this process.
@@ -50,8 +50,8 @@ impl Place {
         all
     }
 
-    /// Gives back a hold whose command the server may read late: settles it, and again a second
-    /// later if the server did not have it. A settlement that does not reach the server is
+    /// Gives back a hold whose command the server may read late: settles the hold, and settles it again
+    /// a second later if the server did not have it. A settlement that does not reach the server is
     /// repeated.
     async fn settle_late(&self, settlement: &Settlement) -> RedisResult<bool> {
         let (began, mut was_missing) = (Instant::now(), false);
@@ -81,8 +81,8 @@ pub struct Receipt {
     pub place: Place,
     /// How to settle. `None`: not at all.
     pub settlement: Option<Settlement>,
-    /// Whether the answer that takes the hold may still be on its way, so that a settlement may come before
-    /// the hold. Not for an id that another request may have.
+    /// Whether the command that takes the hold may still be on its way, so that a settlement may reach
+    /// the server before it. `false` for an id that another request may have.
     pub may_come_late: bool,
 }
 
@@ -90,15 +90,15 @@ impl Receipt {
     /// The receipt of a hold that nobody has asked for yet. `id` is the caller's own id, if it gave
     /// one.
     pub fn new(asker: &Arc<Asker>, keys: Vec<Vec<u8>>, id: Option<String>) -> Self {
-        // While the limiter asks nobody, no hold is on its way.
+        // While the limiter does not ask the server, no hold is on its way.
         let may_come_late = id.is_none() && asker.breaker.rest(Instant::now()).is_ok();
         let id = id.unwrap_or_else(new_id);
         let place = Place { asker: Arc::clone(asker), keys, id, source: Source::Server };
         Self { place, settlement: Some(Settlement::Refund), may_come_late }
     }
 
-    /// Gives back the hold if the server may have taken it without answering in time. Then `answer`
-    /// has the error, or the source of the answer in its place.
+    /// Gives back the hold if the server may have taken it without answering in time. `answer` has the
+    /// error, or the source of the answer that was given instead.
     pub fn give_back_unanswered(&self, answer: Result<Source, &RedisError>) {
         let is_unanswered = match answer {
             Ok(source) => matches!(source, Source::Local | Source::Outage),
@@ -128,7 +128,7 @@ impl Drop for Receipt {
         let Some(settlement) = settlement else { return };
         let (place, may_come_late) = (self.place.clone(), self.may_come_late);
         let asker = Arc::clone(&place.asker);
-        // Nobody gets an outage: the hold then ends after its time.
+        // No caller gets an outage: the hold then lapses.
         drop(asker.cleans_up.run(async move {
             let settled = if may_come_late {
                 place.settle_late(&settlement).await

@@ -49,7 +49,7 @@ pub struct Reply {
     pub source: Source,
 }
 
-/// What a check replies with the numbers of each rule.
+/// A check's reply with the numbers of each rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Whether the request passes.
@@ -113,15 +113,15 @@ impl Reply {
     }
 
     /// Whether this check brought consumption from below a fraction of the limit to at least that:
-    /// `crossed(0.8, None)` for a mail at 80 %. `cost` is what the check cost the deciding rule, by
-    /// default what was granted, or else 1.
+    /// `crossed(0.8, None)` for a mail at 80 %. `cost` is what the check cost the deciding rule: by
+    /// default the units granted from a range, else 1.
     ///
     /// Under one `fixed` rule this is true once a window. Under other rules units come back, or
-    /// another rule decides: it may be true twice or never. It is true again for the repeat of a
-    /// hold; a peek takes nothing.
+    /// another rule decides: it may be true twice or never. It is true again if the check repeats a
+    /// hold. Do not ask it of a peek.
     ///
     /// # Errors
-    /// A fraction that is not above 0 and at most 1.
+    /// The fraction is not above 0, or is above 1.
     #[allow(clippy::cast_precision_loss, reason = "units have 32 bits")]
     pub fn crossed(&self, fraction: f64, cost: Option<u64>) -> RedisResult<bool> {
         if !(fraction > 0.0 && fraction <= 1.0) {
@@ -169,7 +169,7 @@ impl Report {
         self.rules.iter().map(|rule| &rule.rule[..])
     }
 
-    /// The short reply that it amounts to.
+    /// The short reply with the same decision.
     #[must_use]
     pub fn reply(&self) -> Reply {
         let rule = self.deciding();
@@ -186,7 +186,7 @@ impl Report {
     }
 }
 
-/// A wait as a length to compare.
+/// A wait as a length that can be compared: never is the longest.
 fn never(wait: Option<Duration>) -> Duration {
     wait.unwrap_or(Duration::MAX)
 }

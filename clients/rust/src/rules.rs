@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ratelimit_core::Rule;
 use redis::{ErrorKind, RedisError, RedisResult, make_extension_error};
 
-/// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]`, the policy `"@free"` or, for a key without
-/// a plan, `"@plan:free"`. A clone is cheap.
+/// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]`, the policy `"@free"`, or `"@plan:free"`:
+/// the policy of the key's plan, or `free` without a plan. A clone is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Arc<[String]>);
 
@@ -16,7 +16,7 @@ impl Rules {
         &self.0
     }
 
-    /// Whether both are one list, or equal.
+    /// Whether both are the same list, or equal lists.
     pub(crate) fn are(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self == other
     }

@@ -1,5 +1,6 @@
-//! The engine for servers that load no module: `ratelimit.lua`, which answers checks, peeks,
-//! refunds and resets by the module's integers, under the key followed by `:script`.
+//! The engine for servers that load no module: `ratelimit.lua`. It answers checks, peeks, refunds and
+//! resets with the same integers as the module, and stores its state under the key with `:script`
+//! appended.
 
 use std::time::Duration;
 
@@ -102,7 +103,7 @@ pub fn knows(word: &str) -> RedisResult<()> {
     }))
 }
 
-/// Numbers of units, each with the rules from which a check of one key has consumed that number.
+/// Each cost, with the rules that a check of one key has charged that cost.
 pub fn charges(check: &Check) -> RedisResult<Vec<(u64, Vec<String>)>> {
     let mut found = Vec::<(u64, Vec<String>)>::new();
     for (text, rule) in rules_of(check)? {
@@ -116,9 +117,9 @@ pub fn charges(check: &Check) -> RedisResult<Vec<(u64, Vec<String>)>> {
     Ok(found)
 }
 
-/// The report on the rule that decides for a key. Five integers tell only its limit: of several
-/// rules with this limit, the one with the shortest period in which the reset lies. More is left
-/// after `next` at the latest.
+/// The report on the rule that decides for a key. The five integers identify it only by its limit. If
+/// several rules share that limit, this takes the one with the shortest period that is not below the
+/// reset. `next` is an upper bound: more units may be back sooner.
 pub fn report(reply: &Reply, check: &Check) -> RedisResult<Report> {
     let Reply { verdict, limit, remaining, wait, reset, source, .. } = *reply;
     let (denies, limit) = (!reply.is_allowed(), limit.unwrap_or_default());

@@ -15,9 +15,9 @@ use crate::settlement::Settlement;
 /// How long the charges of one key can be given back: longer than the other keys take.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Each key but the last is charged under a hold, by which it gets everything back if a later key
-/// denies or the future is dropped. The holds of a request that passes lapse, and its charges
-/// stand.
+/// Each key but the last is charged under a hold. If a later key denies, or the future is dropped,
+/// settling these holds gives everything back. If the request passes, the holds lapse and the
+/// charges stand.
 pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
     let (given, each) = (check.hold.and(check.id.clone()), check.each()?);
     let is_given = given.is_some();
@@ -52,7 +52,7 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
         let mut report = match asked {
             Ok(report) => report,
             Err(error) => {
-                // In a task, so that a silent server keeps nobody waiting.
+                // A task gives back, so that a silent server does not delay the answer.
                 drop(charged);
                 return asker.without(error, &check.command(true));
             }

@@ -36,7 +36,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Server for Shared<C> {
         })
     }
 
-    /// A connection that connects again by itself may first return a refusal that it remembers.
+    /// A connection that connects again by itself may first return an old refusal that it remembers.
     fn send_anew<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value> {
         Box::pin(async move {
             match self.send(command, key).await {
@@ -125,7 +125,8 @@ impl Opener {
 #[cfg(feature = "cluster")]
 pub use cluster::Replaced;
 
-/// A client of a cluster finds the node by the first argument, which for `RL.MCHECK` is a number.
+/// A client of a cluster finds the node by the first argument. For `RL.MCHECK` that is no key but a
+/// number.
 #[cfg(feature = "cluster")]
 mod cluster {
     use std::any::Any;

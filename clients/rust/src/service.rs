@@ -98,8 +98,8 @@ where
     }
 }
 
-/// How a request's hold ends. If the request counts, the application itself settles a hold that it
-/// asked for.
+/// How a request's hold ends. If the request counts and the application asked for the hold, the
+/// application itself settles it.
 fn settlement(counts: bool, check: &Check) -> Option<Settlement> {
     match (counts, check.hold) {
         (false, _) => Some(Settlement::Refund),

@@ -12,12 +12,12 @@ use crate::limiter::RateLimiter;
 use crate::outage::{Outage, is_outage};
 
 impl RateLimiter {
-    /// Denies every check of the key for this time, unless a pause ends later: `RL.PAUSE`. Replies with
-    /// the time that is left.
+    /// Denies every check of the key for this time; a pause that lasts longer stays: `RL.PAUSE`. Replies
+    /// with the time that is left.
     ///
     /// # Errors
-    /// Those of the server, and an outage. Under [`Outage::Local`] it is none: the process keeps
-    /// the pause.
+    /// Those of the server, and an outage, except under [`Outage::Local`]: then the process keeps the
+    /// pause.
     pub async fn pause(
         &self,
         key: impl AsRef<[u8]>,
@@ -50,7 +50,7 @@ impl RateLimiter {
         read(self.asker().call(&command, key).await?)
     }
 
-    /// Lowers what remains under a rule to this number of units, and never raises it: `RL.SYNC`. Replies
+    /// Lowers the remaining units of a rule to this number, and never raises them: `RL.SYNC`. Replies
     /// with the units consumed for that.
     ///
     /// # Errors
@@ -67,12 +67,12 @@ impl RateLimiter {
         read(self.asker().call(&command, key).await?)
     }
 
-    /// Does what an upstream's answer says: a 429 or 503 pauses the key, and a field with what
-    /// remains lowers a rule. `remaining` has the rule of each of these fields, such as
+    /// Does what an upstream's answer says: a 429 or 503 pauses the key, and a field that says how many
+    /// units remain lowers the rule to that number. `remaining` pairs each such field with its rule:
     /// `("x-ratelimit-remaining-tokens", "bucket:30000/m")`.
-    ///
-    /// A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Replies
-    /// with what is left of it, or zero. Fields that make no sense change nothing.
+    /// A pause lasts as long as `Retry-After` says or, for a 429 without it, until the reset that the
+    /// answer gives: at most 366 days. Replies with what is left of the pause, or zero. Fields that make
+    /// no sense change nothing.
     ///
     /// # Errors
     /// Those of the server, but no outage: other processes learn the limits from their own answers.
@@ -114,7 +114,7 @@ fn joined(fields: &HeaderMap, name: &str) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-/// How long nobody should ask: by `Retry-After` of a 429 or 503, else by the reset of a 429.
+/// How long no caller should ask: what `Retry-After` of a 429 or 503 says, else the reset of a 429.
 fn pause_of(status: StatusCode, fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let now = joined(fields, "date").and_then(|text| date(&text)).unwrap_or(now);
     let refuses = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];

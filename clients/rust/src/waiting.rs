@@ -1,4 +1,4 @@
-//! Waits in line, each on a connection for its caller alone.
+//! Waits in line, each on a connection that only its caller uses.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::reply::{Answer, Reply, Source};
 
 /// A wait's reply comes at most this much later than its deadline.
 const LATE: Duration = Duration::from_secs(1);
-/// While a caller waits, its server is asked at this interval whether it still answers ...
+/// While a caller waits, the limiter asks at this interval whether the server still answers ...
 const ASK: Duration = Duration::from_secs(5);
-/// ... and this number of times, a second apart, if it does not.
+/// ... and after a failure each second. This number of failures in a row ends the wait.
 const TRIES: usize = 3;
 const AGAIN: Duration = Duration::from_secs(1);
 

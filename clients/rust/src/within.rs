@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 const PARTS: u32 = 10;
 
-/// The output, if it comes within this time. A stretch in which this process itself did not run, however
-/// long, counts as a tenth of the time: an answer that has come meanwhile is read before time is up.
+/// The output, if it comes within this time. A stretch in which this process itself did not run counts
+/// as at most a tenth of the time: an answer that has come meanwhile is read before time is up.
 pub async fn within<T>(time: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let part = time.checked_div(PARTS).unwrap_or_default();

@@ -23,11 +23,11 @@ pub use unit::of as unit_of;
 #[derive(Debug, Default)]
 pub struct Config {
     domains: HashMap<String, Level>,
-    /// The rules of the limit at each place, if it has one.
+    /// The rules of the limit at each place, or `None` if the place has no limit.
     shown: BTreeMap<Vec<String>, Option<String>>,
 }
 
-/// The values that one level of descriptors has, by key.
+/// One level of descriptors: their values by key.
 #[derive(Debug, Default)]
 struct Level(HashMap<String, Values>);
 

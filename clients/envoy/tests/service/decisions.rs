@@ -44,7 +44,7 @@ fn hits(text: &str, value: u64) -> RateLimitDescriptor {
 }
 
 #[tokio::test]
-async fn all_limits_of_a_request_let_it_pass_or_none_is_charged() {
+async fn unless_all_limits_of_a_request_let_it_pass_none_is_charged() {
     for name in ALL {
         let server = Server::start(name);
         let plain = Server::without_module(name, &[]);
@@ -127,7 +127,7 @@ async fn hits_and_limits_of_requests_count_as_the_protocol_says() {
 }
 
 #[tokio::test]
-async fn plans_blocks_and_exemptions_of_a_key_count() {
+async fn plans_blocks_and_exemptions_of_a_key_take_effect() {
     let server = Server::start("redis-8.2");
     server.send("RL.POLICY SET free 2/d");
     server.send("RL.POLICY SET paid 5/d");
@@ -174,7 +174,7 @@ async fn a_lease_admits_as_many_as_the_limit_and_gets_back_the_units_of_denials(
 }
 
 #[tokio::test]
-async fn no_lease_answers_zero_hits_and_hits_come_back_even_if_another_limit_denies() {
+async fn zero_hits_skip_the_lease_and_negative_hits_come_back_even_if_another_limit_denies() {
     let server = Server::start("redis-7.0");
     let service = Service::start(&server, &format!("{CONFIG}{OF_MODULE}"), &[]);
     let mut client = service.client().await;
@@ -235,7 +235,7 @@ async fn a_denial_is_remembered() {
 }
 
 #[tokio::test]
-async fn a_cluster_decides_over_all_keys_with_a_tag_and_over_each_without() {
+async fn a_cluster_decides_all_keys_at_once_with_a_hash_tag_and_one_by_one_without() {
     for (prefix, several) in [("", 0), ("{shop}", 1)] {
         let cluster = Cluster::start("redis-7.0");
         let nodes = cluster.addresses();

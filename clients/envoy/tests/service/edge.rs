@@ -47,7 +47,7 @@ async fn a_denied_request_charges_no_other_limit_at_the_edge() {
 }
 
 #[tokio::test]
-async fn a_new_configuration_counts_at_the_edge() {
+async fn a_new_configuration_takes_effect_at_the_edge() {
     let server = Server::start("redis-7.0");
     let service = Service::start(&server, CONFIG, &[]);
     let envoy = Envoy::start(&service, &[]).await;
@@ -63,7 +63,7 @@ async fn a_new_configuration_counts_at_the_edge() {
 }
 
 #[tokio::test]
-async fn envoy_fails_open_or_closed_by_its_option_without_the_server_or_service() {
+async fn without_the_server_or_the_service_envoy_fails_open_or_closed_as_its_option_says() {
     for (deny, expected) in [("false", 200), ("true", 500)] {
         let mut server = Server::start("valkey-8.1");
         let mut service = Service::start(&server, CONFIG, &[]);

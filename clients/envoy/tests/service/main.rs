@@ -1,4 +1,4 @@
-//! The service on real servers, asked as by Envoy, and asked by Envoy itself.
+//! The service on real servers, called by a test client that imitates Envoy, and by Envoy itself.
 
 #[path = "../../../rust/tests/client/support/cluster.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -32,7 +32,7 @@ fn get(port: u16, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_changed_file_counts_and_a_broken_one_does_not() {
+async fn a_changed_file_takes_effect_and_a_broken_one_does_not() {
     let server = Server::start("valkey-9.1");
     let service = Service::start(&server, &config(5), &[]);
     let mut client = service.client().await;

@@ -15,7 +15,7 @@ descriptors:
 ";
 
 #[tokio::test]
-async fn the_option_answers_while_the_server_is_away_and_the_server_afterwards() {
+async fn the_option_outage_decides_while_the_server_is_away_and_the_server_afterwards() {
     for (outage, expected) in
         [("allow", "ok [ok:0]"), ("deny", "over [over:0]"), ("local", "ok [ok:1/2]")]
     {
@@ -36,7 +36,7 @@ async fn the_option_answers_while_the_server_is_away_and_the_server_afterwards()
 }
 
 #[tokio::test]
-async fn without_the_option_envoy_decides() {
+async fn without_the_option_outage_envoy_decides() {
     let mut server = Server::start("redis-6.2");
     let service = Service::start(&server, CONFIG, &[]);
     let mut client = service.client().await;

@@ -93,8 +93,8 @@ export async function until(holds) {
 let ports = process.pid * 997;
 
 /**
- * A free port below those of outgoing connections, which could take it before its server does. Each process begins
- * elsewhere, so processes that run at once do not try the same port.
+ * A free port below the range of outgoing connections, one of which could take the port before the server does. Each
+ * process begins at another port, so processes that run at once do not try the same one.
  */
 export async function freePort() {
   for (;;) {

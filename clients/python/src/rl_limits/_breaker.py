@@ -58,7 +58,7 @@ class Breaker:
         self._until_s = 0.0
 
     def rests(self, now_s: float) -> bool:
-        """Whether nobody may ask."""
+        """Whether no request may ask the server now."""
         return self.away and now_s < self._until_s
 
     def may_ask(self, now_s: float) -> bool:
@@ -77,7 +77,7 @@ class Breaker:
             self.outages += 1
 
     def failed(self, error: Exception, now_s: float, advice: str | None = None) -> None:
-        """`advice`: what to do about a server that does not limit, or None if it is away."""
+        """`advice`: what to do about a server that does not limit, or None if the server is away."""
         with self._lock:
             self.error = error
             self._failures += 1

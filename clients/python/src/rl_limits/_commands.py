@@ -62,7 +62,7 @@ class Turn(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a check asks the server, or what stands in for the server."""
+    """What a check asks, of the server or of the limiter that stands in for it."""
 
     limits: Sequence[Limit]
     cost: Cost = 1
@@ -116,7 +116,7 @@ def peek_all(key: str, rules: Rules) -> Words:
 
 
 def settle(key: str, id: str, cost: Cost | None, refund: bool) -> Words:
-    # `COST 1` must be sent, though it is what a check costs anyway.
+    # `COST 1` must be sent, although 1 is the default cost.
     real = ("REFUND",) if refund else () if cost is None else ("COST", 1) if cost == 1 else costs(cost)
     return ("RL.SETTLE", key, id, *real)
 
@@ -159,8 +159,8 @@ def costs(cost: Cost) -> Words:
 
 def costs_apart(cost: Cost, limits: Sequence[Limit]) -> list[Cost]:
     """The cost for each of several keys that are checked one by one. The server refuses a name that no rule of the key
-    has, also looking into policies, so each key gets only its own names. A name that no key has goes to all keys, and
-    the server refuses it."""
+    has, so each key gets only the names of its own rules. A key with a policy gets all names, since only the server
+    knows the policy's rules. A name that fits no key goes to all keys, so that the server refuses it."""
     if isinstance(cost, int):
         return [cost] * len(limits)
     if isinstance(cost, tuple):

@@ -37,7 +37,7 @@ from ._replies import Reply, Report, to_reply, to_report
 Answer = TypeVar("Answer")
 Decided = TypeVar("Decided", Reply, Report)
 
-#: The pauses before each try to give back a hold without a reply: its command may reach the server late.
+#: The pauses before each try to give back a hold without a reply: the command that takes it may reach the server late.
 LATE_S = (0.0, 0.1, 1.0)
 #: A settlement that does not reach the server is sent again every AGAIN_S, for at most LONGEST_S.
 AGAIN_S = 1.0
@@ -58,7 +58,7 @@ class Pause(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """Yielded to run another flow, which nobody waits for."""
+    """Yielded to run another flow without waiting for it."""
 
     flow: Flow[None]
 
@@ -191,8 +191,8 @@ class Core:
             )
 
     def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
-        """Checks one key after the other. A denial gives back what the keys before it have consumed."""
-        if len({limit.key for limit in limits}) < len(limits):  # its hold would let the second check pass
+        """Checks one key after the other. After a denial, gives back what the keys before have consumed."""
+        if len({limit.key for limit in limits}) < len(limits):  # a second check would only repeat the hold
             raise ValueError("a key is given twice, expected each key once")
         if isinstance(cost, tuple):
             self.need_module("a range of costs")
@@ -280,7 +280,7 @@ class Core:
         return (yield from self._free(commands.refund(key, units, rules), int))
 
     def end_all(self, keys: Iterable[str], id: str, *, refund: bool) -> Flow[None]:
-        """Settles the hold of each key. A key that cannot be settled stays charged, and no request fails for it."""
+        """Settles the hold of each key. A key that cannot be settled stays charged, but no request fails."""
         for key in keys:
             try:
                 yield from self.settle(key, id, None, refund)
@@ -293,7 +293,7 @@ class Core:
             yield from self.end_all(keys, id, refund=True)
 
     def _give_back(self, keys: Iterable[str], id: str) -> Flow[None]:
-        """Gives back holds that the server may have taken without replying, but none of the local limiter."""
+        """Gives back holds that the server may have taken without replying, but no hold of the local limiter."""
         left, until_s = set(keys), time.monotonic() + LONGEST_S
         for s in LATE_S:
             yield Pause(s)
@@ -368,8 +368,8 @@ class Core:
         return (yield from self.send(words, lambda reply: reply))
 
     def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
-        """Sends a command that only the server can answer; an outage is an error. The breaker does not count a server
-        that does not know or forbids the command: that says nothing of checks."""
+        """Sends a command that only the server can answer; an outage is an error. The breaker does not count a refused
+        or unknown command, since checks may still work."""
         words = self._for_engine(words)
         if not self.breaker.may_ask(time.monotonic()):
             raise self.breaker.error.with_traceback(None)
@@ -400,7 +400,7 @@ class Core:
         wait_s: float | None = None,
         late: Held | None = None,
     ) -> Flow[Decided]:
-        """`late`: the hold that a server without a reply may have taken, if it is not the question's own."""
+        """`late`: the hold that the server may have taken without replying, if it is not the question's own hold."""
         words = self._for_engine(words)
         late = (late or question.held) if self.has_module else None
         until_s = time.monotonic() + (wait_s or 0)
@@ -441,7 +441,7 @@ class Core:
     def _judge(self, error: Exception) -> bool:
         """Whether the limiter answers in place of the server; tells the breaker."""
         if isinstance(error, Saturated):
-            return False  # it says nothing of the server
+            return False  # the error says nothing of the server
         if is_outage(error):
             self.breaker.failed(error, time.monotonic(), advice(error))
             return True

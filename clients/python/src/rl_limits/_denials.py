@@ -1,6 +1,7 @@
 """Remembers denials: until the wait of a denial by a rate is over, the server would deny again.
 
-It would not if, meanwhile, an operator pardons the key, another process gives units back, or a limit is raised.
+The server would not deny if meanwhile an operator pardons the key, another process gives units back, or a limit is
+raised.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SHORT_MS = 1000
 
 
 class Entry:
-    """A denial, and its answer in this millisecond, which is kept because a denied key is asked for often."""
+    """A denial. It keeps its answer for the current millisecond, because a denied key is asked for often."""
 
     __slots__ = ("answer", "at_ms", "key", "now", "now_until_ms", "until_ms")
 
@@ -34,7 +35,7 @@ class Entry:
 
 
 class Denials:
-    """At most `most` denials, the oldest of which make room."""
+    """At most `most` denials: a new one evicts the oldest."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -81,7 +82,7 @@ def lasts_ms(answer: Reply | Report, follows_a_plan: bool) -> int:
 
 
 def _by_a_rate(answer: Reply | Report) -> bool:
-    """Whether a rule, and not a pause, denies for this wait."""
+    """Whether a rule, not a pause, sets the wait."""
     if isinstance(answer, Reply):
         return answer.limit > 0 and answer.wait_ms >= 0
     return any(rule.denies and rule.wait_ms == answer.wait_ms >= 0 for rule in answer.rules)
@@ -97,8 +98,8 @@ def hashable(cost: Cost) -> Hashable:
 
 @functools.lru_cache(1024)
 def lasts(rules: str | tuple[str, ...]) -> bool:
-    """Whether a denial under these rules lasts until its wait is over: not if denied requests count, or a hold may end
-    at any time. The rules of a policy are unknown here."""
+    """Whether a denial under these rules lasts until its wait is over. It does not if denied requests count, or if a
+    hold may end at any time. The rules of a policy are unknown here."""
     return not any(rule.startswith(("slots:", "@")) or "count=all" in rule or "ban=" in rule for rule in texts(rules))
 
 

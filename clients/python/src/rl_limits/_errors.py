@@ -10,16 +10,16 @@ LOG = logging.getLogger("rl_limits")
 
 
 class Saturated(Exception):
-    """This process asks for more at once than its connections carry: no place became free in time. It says nothing of
-    the server, so it is no outage, and the option `outage` does not answer it."""
+    """This process asks for more at once than its connections carry, so no place became free in time. The error says
+    nothing of the server: it is no outage, and the option `outage` does not answer it."""
 
 
 class NotAsked(Exception):
     """The limiter has stopped asking while a command waited for its place."""
 
 
-# Classes of redis-py and valkey-py by name, because neither needs the other to be installed. redis-py cuts the code off
-# the errors that have a class.
+# Classes of redis-py and valkey-py by name, because an application may have only one of them. redis-py removes the code
+# from errors that have a class.
 NO_REPLY = {"ConnectionError", "TimeoutError", "OSError", "BusyLoadingError", "ClusterError", "SlotNotCoveredError"}
 NOT_NOW = {"OutOfMemoryError", "ReadOnlyError", "TryAgainError", "MasterDownError", "ClusterDownError"}
 #: Most of these are ConnectionErrors, too.
@@ -44,8 +44,8 @@ CODES = [
 ]
 TEXTS = ("max number of clients", "internal error", "this replica skipped")
 CLUSTER_EXCEPTIONS = {"RedisClusterException", "ValkeyClusterException"}
-# The texts of these classes if the cluster is at fault. The classes also stand for faults of the application, such as
-# keys in two slots.
+# The texts of errors of these classes if the cluster is at fault. Other errors of these classes are faults of the
+# application, such as keys in two slots.
 AWAY = ("cannot be connected", "slots are not covered", "not agree", "No targets", "doesn't exist in the cluster")
 
 #: What the pools of both libraries say if all of their connections are in use. Not all versions have a class for it.
@@ -116,7 +116,7 @@ def is_exhausted(error: BaseException) -> bool:
 
 
 def is_undecided(error: BaseException) -> bool:
-    """Whether the request was right, but nobody decided."""
+    """Whether the request was right, but got no decision."""
     return isinstance(error, Saturated) or is_outage(error)
 
 

@@ -5,7 +5,7 @@
 | `bucket`, `leaky`       | a token bucket; nothing queues                              |
 | `log`, `window`, `fixed`| a window that begins with its first request                 |
 | `slots`                 | a count of the holds taken here                             |
-| `@name`, `@plan:name`   | the rules that the limiter was given for it, else no limit  |
+| `@name`, `@plan:name`   | the rules given for this name, else no limit                |
 
 Each process has its part of a limit, and at least 1. `shadow` rules never deny; blocks and bans are not known. All
 rules of all keys consume, or none. Counts stay from one outage to the next.
@@ -49,7 +49,7 @@ class Rule:
 
 @functools.lru_cache(1024)
 def read(text: str, processes: int) -> Rule:
-    """A rule of this process. What cannot be read is an error, as it is on the server."""
+    """A rule of this process. A text that cannot be read is an error, as on the server."""
     found = RULE.fullmatch(text)
     if not found:
         raise unreadable(text)
@@ -79,15 +79,15 @@ def _unit_ms(unit: str) -> int:
 
 
 class State:
-    """What a rule has counted. Each rule asks with its own limit, which may have changed."""
+    """What a rule has counted. The rule passes its limit to each call, because the limit may have changed."""
 
     used = 0.0
 
     def pass_time(self, rule: Rule, now_ms: float) -> None:
-        """Forgets what no longer counts: nothing of slots, which end with their holds."""
+        """Forgets what no longer counts. Slots forget nothing here: they become free when their holds end."""
 
     def begin(self, now_ms: float) -> None:
-        """Called before the first units count."""
+        """Called before units are added."""
 
     def free_at_ms(self, rule: Rule, over: float, next_end_ms: float) -> float:
         """When `over` of the used units no longer count."""

@@ -36,19 +36,19 @@ class Options(TypedDict, total=False):
     policies: Mapping[str, Rules] | None
     """The rules of each policy for `"local"`."""
     on_outage: Callable[[OutageEvent], object] | None
-    """Is called when the limiter stops asking the server, and when it asks again; without it a warning is logged."""
+    """Called when the limiter stops asking the server, and when it asks again; without it a warning is logged."""
     on_misconfigured: Callable[[MisconfiguredEvent], object] | None
-    """Is called when the server answers but does not limit, at once and then each minute; without it an error is
+    """Called when the server answers but does not limit, at once and then each minute; without it an error is
     logged."""
     separately: bool
-    """`check_all` asks key by key: in a cluster keys in different slots cannot be decided at once. It is not atomic."""
+    """`check_all` asks key by key, not atomically: in a cluster keys in different slots cannot be decided at once."""
     remember_denials: int
     """How many denials by a rate to remember: the limiter repeats them itself until their waits are over."""
     concurrency: int
-    """How many commands to send at once: others wait for a place."""
+    """The most commands to send at once: others wait for a place."""
     engine: Engine
     """Who decides: the `"module"`, or `"script"`, for servers that load no module. Each has its own counts. With the
-    script `check_all` asks key by key, as `separately` does, and gives back by refunds, which take the newest units.
+    script `check_all` asks key by key, as `separately` does; after a denial, refunds give back the newest units.
     A call that needs the module, such as `hold`, is a `ValueError`."""
     queue_timeout: float
     """The seconds to wait for a place before `Saturated` is raised."""

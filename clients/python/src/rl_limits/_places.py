@@ -1,4 +1,4 @@
-"""How many commands may be under way at once. A wait for a place comes from this process's own load, not an outage."""
+"""Bounds the commands under way. A command waits for a place because of this process's own load, not of an outage."""
 
 from __future__ import annotations
 

@@ -50,10 +50,11 @@ class Reply(Decision):
 
     def crossed(self, fraction: float, cost: int | None = None) -> bool:
         """Whether this check brought consumption from below a fraction of the limit to at least that: `crossed(0.8)`
-        for a mail at 80 %. `cost` is what the check cost the deciding rule, by default what was granted, or else 1.
+        for a mail at 80 %. `cost` is what the check cost the deciding rule: by default the units granted from a range,
+        else 1.
 
         Under one `fixed` rule this is true once a window. Under other rules units come back, or another rule decides:
-        it may be true twice or never. It is true again for the repeat of a hold, and never for peeks and leases.
+        it may be true twice or never. It is true again if the check repeats a hold. Do not ask it of peeks and leases.
         """
         given.fraction("the fraction", fraction)
         if not self.allowed or self.limit <= 0:
@@ -126,7 +127,7 @@ class Report(Decision):
         return max(rules, key=lambda rule: math.inf if rule.wait_ms < 0 else rule.wait_ms, default=None)
 
     def reply(self) -> Reply:
-        """The short reply that it amounts to."""
+        """The short reply with the same decision."""
         rule = self.deciding()
         if rule is None:
             none = -1 if self.allowed else 0
@@ -141,7 +142,7 @@ def to_reply(numbers: Sequence[Any]) -> Reply:
 
 
 def to_report(sent: Any, key: str) -> Report:
-    """`key` is the first key that was checked: the server leaves out an only key."""
+    """`key` is the first key that was checked: the server's reply names no key if there is only one."""
     fields = record(sent)
     rules = tuple(_rule(record(rule), key) for rule in fields["rules"])
     verdict = VERDICTS[fields["verdict"]]

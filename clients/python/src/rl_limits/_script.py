@@ -1,5 +1,5 @@
-"""The engine for servers that load no module: `ratelimit.lua`, which answers checks, peeks, refunds and resets by the
-module's integers, under the key followed by `:script`."""
+"""The engine for servers that load no module: `ratelimit.lua`. It answers checks, peeks, refunds and resets with the
+same integers as the module, and stores its state under the key with `:script` appended."""
 
 from __future__ import annotations
 
@@ -75,8 +75,9 @@ def _beyond(word: str) -> str | None:
 
 
 def report(reply: Reply, limit: Limit, cost: Cost) -> Report:
-    """The report on the rule that decides for a key. Five integers tell only its limit: of several rules with this
-    limit, the one with the shortest period in which the reset lies. More is left after `next_ms` at the latest."""
+    """The report on the rule that decides for a key. The five integers identify it only by its limit. If several rules
+    share that limit, this takes the one with the shortest period that is not below the reset. `next_ms` is an upper
+    bound: more units may be back sooner."""
     found = [rule for rule in map(_read, texts(limit.rules)) if not rule.shadow and _capacity(rule) == reply.limit]
     denies = not reply.allowed
     next_ms = reply.wait_ms if denies and reply.wait_ms >= 0 else reply.reset_ms
@@ -102,7 +103,7 @@ def report(reply: Reply, limit: Limit, cost: Cost) -> Report:
 
 
 def charges(rules: Rules, cost: Cost) -> dict[int, list[str]]:
-    """Maps numbers of units to the rules from which a check has consumed that number."""
+    """Maps each cost to the rules that a check has charged that cost."""
     found: dict[int, list[str]] = {}
     for rule in map(_read, texts(rules)):
         if units := _cost(rule, cost):

@@ -1,4 +1,4 @@
-"""Sends commands. Each waits for a place, then has a time-out; its reply is read, or its connection closed."""
+"""Sends commands. Each waits for a place, then has a time-out. A connection whose reply is not read is closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._options import Settings
 from ._places import AsyncPlaces, Places, saturated, size
 from ._waiting import ask, ask_async, is_cluster, question
 
-#: How often to look whether a pool that others use has a connection again.
+#: The interval at which to look whether a pool that others use up has a connection again.
 LOOK_S = 0.005
 
 
@@ -53,8 +53,8 @@ class Sender:
             self._client.close()
 
     def _made(self, always: bool) -> Any:
-        """The client. While one thread makes it, the others wait, and do not try if the limiter then has stopped
-        asking."""
+        """The client. While one thread makes it, the others wait. If the limiter has then stopped asking, they do not
+        try."""
         if callable(self._client):
             with self._making:
                 self._may_ask(always)

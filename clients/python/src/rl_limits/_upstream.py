@@ -33,7 +33,7 @@ def fields(headers: Headers) -> dict[str, str]:
 
 
 def pause_ms(status: int, told: Mapping[str, str], now_s: float) -> int:
-    """How long nobody should ask: by `Retry-After` of a 429 or 503, else by the reset of a 429."""
+    """How long no caller should ask: what `Retry-After` of a 429 or 503 says, else the reset of a 429."""
     now_s = _date_s(told.get("date", "")) or now_s
     wait_s = _wait_s(told.get("retry-after", ""), now_s) if status in (429, 503) else None
     if wait_s is None and status == 429:

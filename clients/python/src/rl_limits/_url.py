@@ -17,8 +17,8 @@ from ._options import TIMEOUT_S, Options, Settings, UrlOptions, settings
 
 #: A cluster's node gets this part of the time-out. The rest is for finding another node that serves the key.
 OF_NODE = 0.4
-#: With asyncio the limiter bounds a command, and sees when the loop itself is late. The client's own time-outs come
-#: after that.
+#: With asyncio the limiter itself bounds a command, and allows for a loop that is late. So the client's own time-outs
+#: are longer.
 LATER = 4
 
 CLUSTER = "redis+cluster://"
@@ -50,7 +50,7 @@ def _defaults(chosen: Settings, timeout_s: float, *, clustered: bool, asynchrono
         "socket_timeout": once_s,
         "socket_connect_timeout": once_s,
         "retry": (AsyncRetry if asynchronous else Retry)(NoBackoff(), 0),
-        # Each command needs one, and the application may use the client too.
+        # Each command needs a connection, and the application may use the client too.
         "max_connections": chosen.concurrency * 2,
     }
 

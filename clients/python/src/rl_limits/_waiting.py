@@ -10,7 +10,7 @@ from typing import Any
 from ._commands import Command, Words
 from ._errors import NotAsked, is_away
 
-#: How long after the end of the wait the server may still answer. After that it counts as gone.
+#: How long after the end of the wait the server may still answer. A server that is later counts as gone.
 MARGIN_S = 1.0
 #: During the wait, every ASK_S, the server is asked something else. After TRIES failures, AGAIN_S apart, it is gone.
 ASK_S = 5.0
@@ -56,7 +56,7 @@ def _patience_s(failures: int, late_s: float) -> float:
 
 
 def _failed(failures: int, error: Exception) -> int:
-    """Counts failures in a row. The last one raises its error."""
+    """Counts failures in a row. The last of TRIES failures raises its error."""
     if not is_away(error) and not isinstance(error, NotAsked):
         return 0
     if failures + 1 == TRIES:

@@ -47,11 +47,12 @@ class RateLimitMiddleware:
     `request.state.rate_limit`. While the server cannot be asked, the limiter's `outage` decides. Of a WebSocket only
     the handshake is limited; servers without the extension `websocket.http.response` refuse it with a bare 403.
 
-    - `key`: the key of rules, by default the client's network; `prefix` is that of an IPv6 network.
+    - `key`: the key for rules that are given without one, by default the client's network.
+    - `prefix`: the length of an IPv6 network's prefix.
     - `cost`: what a request costs.
     - `skip`: which requests pass without a check.
     - `count`: `"failed"` or `"successful"` gives back the units of all other requests. A handshake that the
-      application refuses is failed.
+      application refuses has failed.
     - `headers`: which fields clients get.
     - `refuse`: an application of ASGI, such as a Response of Starlette, that refuses a request.
     """
@@ -115,7 +116,7 @@ class RateLimitMiddleware:
 
         answer = Answer(scope, send, told, settle)
         try:
-            if report.wait_ms > 0:  # its turn under a `leaky` rule
+            if report.wait_ms > 0:  # the request's turn under a `leaky` rule
                 await asyncio.sleep(report.wait_ms / 1000)
             await self.app(scope, receive, answer)
         finally:

@@ -17,7 +17,7 @@ from ._replies import Report
 
 
 class Denied(Exception):
-    """A hold was denied; `reply` says until when."""
+    """A hold was denied; `reply` has the wait."""
 
     def __init__(self, reply: Report) -> None:
         super().__init__(f"{reply.verdict}, {f'wait {reply.wait_ms} ms' if reply.wait_ms >= 0 else 'no wait helps'}")
@@ -33,8 +33,8 @@ class Hold:
     """`with limiter.hold(...) as hold:`
 
     `lost` is set when the hold has ended too early: somebody settled it, or the server could not be reached for `ttl`.
-    The work must then stop, because another process may have begun. Leaving the block settles the hold, also by an
-    exception: the charges stand, and slots are free. If the server is away, the hold lapses instead.
+    The work must then stop, because another process may have begun. Leaving the block, also by an exception,
+    settles the hold: the charges stand, and slots become free. If the server is away, the hold lapses instead.
     """
 
     reply: Report
@@ -59,7 +59,7 @@ class Hold:
         return self
 
     def settle(self, *, cost: Cost | None = None) -> bool:
-        """Ends the hold now, with its real cost. Says whether it still lived, and the server was reached."""
+        """Ends the hold now, at its real cost. Says whether the hold was still live and the server was reached."""
         return self._end(cost, False)
 
     def refund(self) -> bool:
@@ -108,8 +108,8 @@ class Left(BaseException):
 
 
 class AsyncHold:
-    """`async with limiter.hold(...) as hold:`, with a `lost` of asyncio. It is settled even if the task is
-    cancelled."""
+    """`async with limiter.hold(...) as hold:`, where `lost` is an event of asyncio. The hold is settled even if the
+    task is cancelled."""
 
     reply: Report
 

@@ -19,7 +19,7 @@ Headers = Literal["draft-11", "legacy", "none"]
 #: Which requests count: all, or those whose answers have a status of 400 and above, or below.
 Count = Literal["all", "failed", "successful"]
 
-#: How long a request may take to answer before it counts, whatever its answer is.
+#: A request that takes longer than this to answer counts, whatever its answer is.
 ANSWER_MS = 3_600_000
 
 #: The answer to a request if neither the server nor a stand-in decided.
@@ -40,7 +40,7 @@ def check_rules(name: str, rules: Any) -> None:
 
 
 def check_engine(core: Core, count: Count, limits: Any) -> None:
-    """Refuses what the limiter's engine cannot do. The limits that a function returns are known only with a request."""
+    """Refuses rules that the limiter's engine lacks. Limits that a function returns are known only at a request."""
     if count != "all":
         core.need_module(f"count={count!r}")
     if not callable(limits):
@@ -48,8 +48,8 @@ def check_engine(core: Core, count: Count, limits: Any) -> None:
 
 
 def is_refused(core: Core, error: Exception) -> bool:
-    """Whether nobody could decide over a request: then its answer is 503. The limiter reports an outage when it stops
-    asking; for each error before that, this logs a line."""
+    """Whether a request got no decision: its answer is then 503. The limiter reports an outage when it stops asking;
+    for each error before that, this logs a line."""
     if not is_undecided(error):
         return False
     if is_outage(error) and not core.breaker.away:
@@ -119,7 +119,7 @@ def _policy(rule: RuleReport) -> str:
 
 
 def _state(rule: RuleReport) -> str:
-    # The time until more is left: left out if nothing is consumed, or no wait helps.
+    # The time until more units remain. It is omitted if nothing is consumed, or no wait helps.
     until_ms = rule.wait_ms if rule.denies else rule.next_ms
     time = f";t={seconds(until_ms)}" if until_ms > 0 else ""
     return f'"{_name(rule)}";r={rule.remaining}{time}'

@@ -1,9 +1,9 @@
 """Leases: for a key that is asked more often than one server can decide.
 
 A lease takes units ahead, hands them out in this process, and settles what was used. It takes more units at a time
-while they are used up quickly, and fewer otherwise. The bounds: units count from when they are leased, and may be used
-until half of `ttl` later. If the process dies, what it used of its last lease, at most `most` units, comes back at the
-hold's end.
+while they are used up quickly, and fewer otherwise. Units count from when they are leased, and may be used for half of
+`ttl` after that. If the process dies, the units that it used of its last lease, at most `most`, come back at the hold's
+end.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Book:
         self._denial: tuple[Reply, int, float] | None = None
 
     def hand_out(self, units: int, now_s: float) -> Reply | None:
-        """An answer from what is known here, or nothing: then the server must be asked."""
+        """An answer from what is known here, or None if the server must be asked."""
         taken = self.taken
         if taken and not self.is_due(now_s) and self.used + units <= taken.units:
             self.used += units
@@ -60,11 +60,11 @@ class Book:
         return None
 
     def is_due(self, now_s: float) -> bool:
-        """Whether the lease must be settled, used up or not."""
+        """Whether the lease must be settled now, even if it has units left."""
         return self.taken is not None and now_s >= self.taken.at_s + self.ttl_s / 2
 
     def close(self, now_s: float) -> tuple[str, int] | None:
-        """Ends the lease: its id, and what was used of it."""
+        """Ends the lease. Returns its id and the units used of it."""
         taken, used = self.taken, self.used
         self.taken, self.used = None, 0
         if taken is None:
@@ -117,7 +117,7 @@ class LeaseBase:
 
 
 class Lease(LeaseBase):
-    """`take` answers as `check` does. For any number of threads; `close` gives back what is left."""
+    """`take` answers as `check` does, for any number of threads; `close` gives back what is left."""
 
     def __init__(self, limiter: Runner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 1000) -> None:
         super().__init__(limiter, key, rules, ttl, most)

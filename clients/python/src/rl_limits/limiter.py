@@ -37,9 +37,10 @@ class Counters:
 
 
 class RateLimiter(Counters):
-    """On a client of `redis` or `valkey`, whose time-outs and retries are the application's choice; `from_url` makes a
-    client with short ones. In place of a client, a function that makes it is called when first needed: a `RedisCluster`
-    connects when it is made, which fails while its cluster is away."""
+    """A limiter on a client of `redis` or `valkey`. The client's time-outs and retries are the application's choice;
+    `from_url` makes a client that has short time-outs and no retries. The argument may also be a function that makes
+    the client when it is first needed: a `RedisCluster` connects when it is made, which fails while its cluster is
+    away."""
 
     def __init__(self, client: Any, **options: Unpack[Options]) -> None:
         chosen = settings(options)
@@ -127,10 +128,10 @@ class RateLimiter(Counters):
         weight: int = 1,
         priority: int = 0,
     ) -> Hold:
-        """A context manager: holds what the check consumes until the block ends, and raises `Denied` if it may not.
+        """A context manager: holds what the check consumes until the block ends; raises `Denied` after a denial.
 
-        The hold ends `ttl` seconds after this process dies; until then it is renewed. `refund`: its units then come
-        back. `wait`: seconds to wait in line for it, as `wait` does.
+        The hold is renewed while this process lives, and ends at most `ttl` seconds after the process dies. `refund`:
+        its units then come back. `wait`: seconds to wait in line for the hold, as `wait` does.
         """
         return Hold(self, key, rules, cost, held_for(ttl, refund, id), Turn(wait, flow, weight, priority))
 
@@ -143,7 +144,7 @@ class RateLimiter(Counters):
         return self.run(self.core.renew(key, id, to_ms(ttl)))
 
     def refund(self, key: str, units: int, rules: Rules = ()) -> int:
-        """Gives units back to the states of some rules, or of all; returns the most that one of them got."""
+        """Gives units back to the states of some rules, or of all; returns the largest number that one state got."""
         return self.run(self.core.refund(key, units, rules))
 
     def reset(self, key: str) -> bool:
@@ -151,8 +152,8 @@ class RateLimiter(Counters):
         return self.run(self.core.reset(key))
 
     def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
-        """Denies every check of the key for `seconds`, or until an earlier pause ends if that is later: `RL.PAUSE`.
-        Returns the milliseconds that are left."""
+        """Denies every check of the key for `seconds`; a pause that lasts longer stays: `RL.PAUSE`. Returns the
+        milliseconds that are left."""
         return self.run(self.core.pause(key, to_ms(seconds), reason))
 
     def resume(self, key: str) -> bool:
@@ -169,17 +170,19 @@ class RateLimiter(Counters):
         return self.run(self.core.unplan(key))
 
     def sync(self, key: str, remaining: int, rule: str) -> int:
-        """Lowers what remains under a rule, and never raises it: `RL.SYNC`. Returns the units consumed for that."""
+        """Lowers the remaining units of a rule, never raises them: `RL.SYNC`. Returns the units consumed for that."""
         return self.run(self.core.sync(key, remaining, rule))
 
     def follow(
         self, key: str, status: int, headers: Headers, remaining: Mapping[str, str] = MappingProxyType({})
     ) -> int:
-        """Does what an upstream's answer says: a 429 or 503 pauses the key, and a field with what remains lowers a
-        rule. `remaining` has the rule of each of these fields: `{"x-ratelimit-remaining-tokens": "bucket:30000/m"}`.
+        """Does what an upstream's answer says: a 429 or 503 pauses the key, and a field that says how many units remain
+        lowers the rule to that number. `remaining` maps each such field to its rule:
+        `{"x-ratelimit-remaining-tokens": "bucket:30000/m"}`.
 
-        A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Returns its
-        milliseconds, or 0. Fields that make no sense change nothing; a server that is away raises nothing.
+        A pause lasts as long as `Retry-After` says or, for a 429 without it, until the reset that the answer gives: at
+        most 366 days. Returns the pause's milliseconds, or 0. Fields that make no sense change nothing; an outage
+        raises nothing.
         """
         return self.run(self.core.follow(key, status, headers, remaining))
 
@@ -265,7 +268,7 @@ class AsyncRateLimiter(Counters):
             raise
 
     async def _give_up(self, asking: asyncio.Task[Report], keys: Sequence[str], id: str) -> None:
-        """A check is not cut short, so its reply says whether something is held."""
+        """Lets a check run to its end, so that its reply says whether a hold was taken."""
         await asyncio.wait([asking])
         if asking.cancelled() or asking.exception():
             await self.run(self.core.give_up(keys, id))
@@ -273,7 +276,7 @@ class AsyncRateLimiter(Counters):
             await self.run(self.core.end_all(keys, id, refund=True))
 
     async def ask_all(self, asking: Flow[Report]) -> Report:
-        """Asks. Keys that are asked for separately get back what a denial gives back, even if the task is cancelled."""
+        """Asks. If keys are checked separately, a denial gives charges back even if the task is cancelled."""
         return await (self.finish(self.run(asking)) if self.core.separately else self.run(asking))
 
     async def finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:

@@ -1,8 +1,8 @@
 """Throttle classes for Django REST framework, in place of those of the same names in `rest_framework.throttling`.
 
 They need no cache, only `RL_LIMITS = {"URL": ...}` or `{"LIMITER": ...}` (`rl_limits.django`). `DEFAULT_THROTTLE_RATES`
-takes the framework's own rates, `"5/min"`, kept exactly, as a sliding log; and rules of the server, `"5/15m 20/d"`,
-`"bucket:30/m,burst=5"`, `"@free"`.
+takes the framework's own rates, such as `"5/min"`, which become exact sliding logs, and rules of the server, such as
+`"5/15m 20/d"`, `"bucket:30/m,burst=5"`, `"@free"`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from ._options import UrlOptions
 from ._replies import Reply, Report, record
 from .limiter import AsyncRateLimiter, RateLimiter
 
-#: A limit that no client reaches: `limits` asks for a mere counter, and decides itself.
+#: A limit that no client reaches: `limits` needs only a counter, and decides itself.
 MOST = 1_000_000_000
 
 #: The wait for a block without an end, in seconds: try again tomorrow.
@@ -91,7 +91,7 @@ class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
         self.clear(key)
 
     def reset(self) -> int:
-        """Forgets what all keys of this storage have consumed. Blocks stay. It looks at each key of the server."""
+        """Forgets what all keys of this storage have consumed. Blocks stay. This scans all keys of the server."""
         keys: Iterator[str] = self.limiter.client.scan_iter(_pattern(self.key_prefix), 1000, KEY_TYPE)
         return sum(self.limiter.reset(key) for key in keys)
 
@@ -206,8 +206,8 @@ def _window(limit: int, expiry: int) -> str:
 
 
 def _hits(reply: Reply) -> int:
-    """What a rule with the limit `MOST` has counted: more than any limit if the key is blocked, 0 if it is exempt. In
-    an outage the limit is a share of `MOST`, so a unit counts for more."""
+    """The hits that a rule with the limit `MOST` has counted: more than any limit if the key is blocked, 0 if it is
+    exempt. In an outage the limit is only a share of `MOST`, so each unit counts as several hits."""
     if reply.limit <= 0:
         return 0 if reply.allowed else MOST
     return math.ceil((reply.limit - reply.remaining) * MOST / reply.limit)
@@ -246,10 +246,10 @@ def _entries(report: Report, limit: int, expiry: int) -> tuple[float, int]:
 
 
 def _weighted(reply: Reply, expiry: int) -> tuple[int, float, int, float]:
-    """The units that count, those of the previous window by their weight, as if all were in the present one. `limits`
-    would weigh them itself, but round down where the server does not, and so promise what is denied."""
+    """The units that count, as if all were in the present window: the server has weighted those of the previous one.
+    `limits` would round their weight down, and so promise units that the server denies."""
     reset_s = reply.reset_ms / 1000
-    if reply.verdict == "blocked":  # as long as can be said: `limits` takes the time modulo the window
+    if reply.verdict == "blocked":  # the longest time that `limits` shows: it takes the time modulo the window
         last = math.nextafter(expiry, 0)
         reset_s = min(reset_s, last) if reset_s >= 0 else last
     return 0, 0.0, _hits(reply), max(0.0, reset_s)

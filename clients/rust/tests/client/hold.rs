@@ -173,7 +173,7 @@ async fn holds_that_are_cancelled_while_they_are_taken_are_given_back() {
     are_free(&server).await;
 }
 
-/// The limiter's time-out is over: the server takes the hold when it goes on.
+/// The server takes the hold only after the limiter's time-out.
 #[tokio::test]
 async fn a_hold_whose_answer_comes_too_late_is_given_back() {
     let server = Server::start("redis-8.2");
@@ -191,7 +191,7 @@ async fn a_hold_whose_answer_comes_too_late_is_given_back() {
     }
 }
 
-/// The limiter has stopped asking by then: its settlements wait for the server.
+/// By then the limiter has stopped asking, so its settlements wait for the server.
 #[tokio::test]
 async fn holds_without_an_answer_are_given_back_when_the_server_is_back() {
     let server = Server::start("valkey-9.1");
@@ -240,7 +240,7 @@ async fn waits_that_are_dropped_leave_no_holds() {
     until("the slot is free", async || left(&limiter, "w", "slots:1").await == 1).await;
 }
 
-/// Its turn under a `leaky` rule, which the server has already answered.
+/// The server has already answered with the hold's turn under a `leaky` rule.
 #[tokio::test]
 async fn a_hold_that_is_dropped_before_its_turn_gives_all_back() {
     let server = Server::start("redis-7.0");

@@ -16,7 +16,7 @@ use tower_redis_ratelimit::{Check, Count, Headers, Outage, RateLimitLayer, Refus
 use tower_service::Service;
 
 #[tokio::test]
-async fn every_server_has_denials_answered_with_429() {
+async fn the_layer_answers_denials_of_every_server_with_429() {
     for name in ALL {
         let server = Server::start(name);
         let rules = ["2/m,name=minute", "9/h"];
@@ -98,7 +98,7 @@ async fn clients_are_not_told_of_rules_on_trial() {
 }
 
 #[tokio::test]
-async fn a_leaky_rule_answers_in_turn() {
+async fn a_request_under_a_leaky_rule_waits_for_its_turn() {
     let server = Server::start("valkey-8.1");
     let app = App::start(limits(server.limiter(), &["leaky:2/s"])).await;
     let start = Instant::now();

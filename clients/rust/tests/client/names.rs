@@ -1,4 +1,4 @@
-//! Every thing has the same name in all languages.
+//! Each thing has one name in all languages.
 
 use std::collections::BTreeSet;
 

@@ -69,7 +69,7 @@ async fn a_stopped_server_costs_three_timeouts_and_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_or_restarts_costs_nothing_after_that() {
+async fn a_server_that_is_down_or_restarts_costs_few_time_outs() {
     let mut server = Server::start("valkey-9.1");
     let limiter = of(&server).outage(Outage::Local).build().expect("options");
     limiter.check(("a", "1000/h")).await.expect("it runs");
@@ -283,7 +283,7 @@ async fn a_server_that_is_back_decides_at_the_first_try() {
         }
     }
     let away = Instant::now();
-    // A connection that reconnects by itself tries now, and remembers that it was refused.
+    // Meanwhile a connection that reconnects by itself tries, is refused, and remembers the refusal.
     tokio::time::sleep(Duration::from_millis(300)).await;
     server.restart();
     tokio::time::sleep_until((away + Duration::from_secs(1)).into()).await;

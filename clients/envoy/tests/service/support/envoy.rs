@@ -20,7 +20,7 @@ pub struct Envoy {
     _folder: TempDir,
 }
 
-/// The answer to a client: the status, and the fields, whose names are in small letters.
+/// The answer to a client: the status, and the fields, with names in lower case.
 pub struct Answer {
     pub status: u16,
     pub head: String,
@@ -43,7 +43,7 @@ impl Envoy {
         let there = ports.into_iter().fold(CONFIG.to_string(), |text, (old, new)| {
             text.replace(&format!("port_value: {old}"), &format!("port_value: {new}"))
         });
-        // A busy machine is slower.
+        // A busy machine needs longer time-outs.
         let patient = there.replace("timeout: 0.02s", "timeout: 15s");
         let config = changes.iter().fold(patient, |text, (old, new)| text.replace(old, new));
         let file = folder.path().join("envoy.yaml");

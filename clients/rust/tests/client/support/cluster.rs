@@ -78,7 +78,7 @@ impl Cluster {
         Self::made_of([(); 2].map(|()| Server::without_module(name, &OPTIONS)), 2)
     }
 
-    /// Stops the node of `{a}` (not that of `{b}`), or lets it go on. The other node does not mark it failed.
+    /// Stops the node of `{a}`, or lets it go on; the node of `{b}` runs, and does not mark it failed.
     pub fn freeze_node_of_a(&self, stopped: bool) {
         self.nodes[0].send("CONFIG SET cluster-node-timeout 60000");
         self.nodes[1].freeze(stopped);

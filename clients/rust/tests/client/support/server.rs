@@ -45,7 +45,7 @@ impl Server {
         Self::of(Program { name, options, has_module: true })
     }
 
-    /// Starts a server whose administrator has forgotten the module.
+    /// Starts a server that does not load the module.
     pub fn without_module(name: &'static str, options: &'static [&'static str]) -> Self {
         Self::of(Program { name, options, has_module: false })
     }
@@ -193,7 +193,7 @@ impl Drop for Server {
     }
 }
 
-/// A free port below the range of outgoing connections, which could take it before its server does.
+/// A free port below the range of outgoing connections, one of which could take the port first.
 /// The port of a cluster's bus, 10,000 higher, is free too.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
