@@ -70,12 +70,15 @@ Ready = Callable[[Server], bool]
 
 
 @contextmanager
-def start(name: str = NAMES[-1], *options: object, ready: Ready | None = None, module: bool = True) -> Iterator[Server]:
-    """`ready`: whether the server has started, by default whether it answers."""
+def start(
+    name: str = NAMES[-1], *options: object, ready: Ready | None = None, module: bool = True, config: str = ""
+) -> Iterator[Server]:
+    """`ready`: whether the server has started, by default whether it answers. `config`: lines for its file."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="ratelimit-") as folder:
-        log = Path(folder) / "log"
-        words = ["--port", port, "--bind", "127.0.0.1", "--dir", folder, "--logfile", log, "--save", "", *options]
+        log, file = Path(folder) / "log", Path(folder) / "conf"
+        file.write_text(config)
+        words = [file, "--port", port, "--bind", "127.0.0.1", "--dir", folder, "--logfile", log, "--save", "", *options]
         command = [SERVERS / name / "server", *map(str, words), *(["--loadmodule", str(MODULE)] if module else [])]
         server = Server(port, subprocess.Popen(command, stdout=subprocess.DEVNULL))
         try:

@@ -197,6 +197,10 @@ async fn all_connections_can_be_encrypted() {
     let endpoint = endpoint.expect("an address").tls_config(trusted).expect("a certificate");
     let channel = endpoint.connect().await.expect("it listens");
     assert_eq!(Client::on(channel).codes(&["user=ann"]).await, "ok [ok:4/5]");
+    // A service that does not trust the certificate asks nobody.
+    let trusts_others = [("REDIS_TLS", "true"), ("OUTAGE", "deny")];
+    let service = Service::on(&format!("localhost:{port}"), &config(5), &trusts_others);
+    assert_eq!(service.client().await.codes(&["user=ann"]).await, "over [over:0]");
 }
 
 /// The example for Kubernetes contains a valid configuration.

@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 
-const ROOT = resolve(import.meta.dirname, '../../../..');
+export const ROOT = resolve(import.meta.dirname, '../../../..');
 export const MODULE = process.env.RATELIMIT_MODULE ?? join(ROOT, 'target/release/libredis_ratelimit.so');
 export const SERVERS = process.env.RATELIMIT_SERVERS ?? join(ROOT, '.cache/servers');
 const READY_MS = 30_000;
@@ -25,12 +25,13 @@ export const NAMES = process.env.RATELIMIT_ONLY?.split(/[ ,]+/) ?? [
   'valkey-9.1',
 ];
 
-/** Starts a server; it ends with the test `t`, or when `stop` is called. The server is ready when it answers a PING by `answer`. A `bare` server lacks the module. */
-export async function startServer(t, name = NAMES.at(-1), options = [], answer = 'PONG', { port: wanted, bare = false } = {}) {
+/** Starts a server; it ends with the test `t`, or when `stop` is called. The server is ready when it answers a PING by `answer`. A `bare` server lacks the module. `config` has lines for its file. */
+export async function startServer(t, name = NAMES.at(-1), options = [], answer = 'PONG', { port: wanted, bare = false, config = '' } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'ratelimit-'));
   const port = wanted ?? (await freePort());
-  const log = join(folder, 'log');
-  const args = ['--port', port, '--bind', '127.0.0.1', '--dir', folder, '--logfile', log, '--save', '', ...options];
+  const [log, file] = ['log', 'conf'].map((name) => join(folder, name));
+  await writeFile(file, config);
+  const args = [file, '--port', port, '--bind', '127.0.0.1', '--dir', folder, '--logfile', log, '--save', '', ...options];
   const server = spawn(join(SERVERS, name, 'server'), [...args, ...(bare ? [] : ['--loadmodule', MODULE])].map(String), { stdio: 'ignore' });
   const ended = once(server, 'exit');
   const stop = async () => {

@@ -11,5 +11,6 @@ mod package;
 mod plans;
 mod saturated;
 mod script;
+mod sentinel;
 mod support;
 mod upstream;

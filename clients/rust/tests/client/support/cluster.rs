@@ -119,7 +119,7 @@ impl Cluster {
     }
 }
 
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(20), "not in time: {what}");
@@ -132,7 +132,7 @@ fn id(node: &Server) -> String {
     cmd("CLUSTER").arg("MYID").query(&mut node).expect("an id")
 }
 
-fn info(node: &Server, part: &str) -> String {
+pub fn info(node: &Server, part: &str) -> String {
     let mut node = node.client().get_connection().expect("it runs");
     cmd("INFO").arg(part).query(&mut node).expect("text")
 }

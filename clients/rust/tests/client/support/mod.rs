@@ -3,6 +3,7 @@
 pub mod app;
 pub mod cluster;
 pub mod log;
+pub mod sentinel;
 pub mod server;
 
 use std::time::{Duration, Instant};

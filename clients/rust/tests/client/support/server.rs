@@ -25,6 +25,8 @@ pub const ALL: [&str; 5] = ["redis-6.2", "redis-7.0", "redis-8.2", "valkey-8.1",
 struct Program {
     name: &'static str,
     options: &'static [&'static str],
+    /// The lines of its file.
+    config: &'static str,
     has_module: bool,
 }
 
@@ -42,17 +44,23 @@ impl Server {
 
     /// Starts a server with options of its command line.
     pub fn start_with(name: &'static str, options: &'static [&'static str]) -> Self {
-        Self::of(Program { name, options, has_module: true })
+        Self::of(Program { name, options, config: "", has_module: true })
     }
 
     /// Starts a server that does not load the module.
     pub fn without_module(name: &'static str, options: &'static [&'static str]) -> Self {
-        Self::of(Program { name, options, has_module: false })
+        Self::of(Program { name, options, config: "", has_module: false })
+    }
+
+    /// Starts a sentinel with these lines in its file.
+    pub fn sentinel(name: &'static str, config: &'static str) -> Self {
+        Self::of(Program { name, options: &["--sentinel"], config, has_module: false })
     }
 
     fn of(program: Program) -> Self {
         let port = free_port();
         let dir = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
+        fs::write(dir.path().join("conf"), program.config).expect("a disk");
         Self { program, port, process: launch(program, port, &dir), dir }
     }
 
@@ -230,7 +238,7 @@ fn launch(program: Program, port: u16, dir: &TempDir) -> Child {
 fn spawn(program: Program, options: &[&str], port: u16, dir: &TempDir) -> Child {
     let server = from_env("RATELIMIT_SERVERS", ".cache/servers").join(program.name).join("server");
     let mut command = Command::new(&server);
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    command.args(["conf", "--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
     if program.has_module {
         command.arg("--loadmodule").arg(module());
     }
@@ -244,8 +252,8 @@ fn module() -> PathBuf {
     from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so")
 }
 
-fn answers(port: u16) -> RedisResult<i64> {
-    cmd("DBSIZE").query(&mut client(port).get_connection()?)
+fn answers(port: u16) -> RedisResult<()> {
+    cmd("PING").query(&mut client(port).get_connection()?)
 }
 
 /// A path from the environment, or its default inside the repository.
