@@ -101,7 +101,7 @@ unit: ## tests of the core, the protocol and the module that need no server (TES
 
 # Tests wait for their turn to run servers (tests/integration/support/machine.rs), so there are more threads than turns.
 integration: export RUST_TEST_THREADS ?= 24
-integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1 (TESTS=command::)
+integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1 (TESTS=command::, RATELIMIT_ONLY='redis-7.0 valkey-9.1')
 	$(FETCH) chromium
 	$(INTEGRATION) $(TESTS)
 
