@@ -192,8 +192,8 @@ out-of-memory: build fetch ### let each allocation of a scenario fail, then load
 
 fuzz-wire: export RATELIMIT_WIRE_S ?= 600
 fuzz-wire: export RATELIMIT_MODULE := $(CURDIR)/target/faulty/libredis_ratelimit.so
-fuzz-wire: faulty fetch ### send hostile commands, effects and files to all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY)
-	$(INTEGRATION) --nocapture wire::
+fuzz-wire: faulty fetch ### send hostile commands, effects and files to all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY, TESTS=wire::storm)
+	$(INTEGRATION) --nocapture $(or $(TESTS),wire::)
 
 twin: export RATELIMIT_TWIN_LIVES ?= 100000
 twin: build fetch ### let keys live at random in the module and in clients/script side by side, on all servers (RATELIMIT_TWIN_LIVES=100000, RATELIMIT_TWIN_SEED)
