@@ -92,8 +92,8 @@ impl Meter {
         each_meter!(self, it => it.consume(rule, at_us, cost));
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
-    /// because a refund of 0 units is not propagated. A log gives back only entries within the
+    /// Gives back up to `units`, newest first, and returns how many. If none come back, changes nothing:
+    /// a refund of 0 units is not propagated. A log gives back only entries within the
     /// window.
     pub fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
         each_meter!(self, it => it.refund(window_us, at_us, units))

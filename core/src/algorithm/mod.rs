@@ -192,8 +192,8 @@ pub(crate) trait Algorithm {
         self.ends()
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
-    /// because a refund of 0 units is not propagated. A log gives back only entries of the last
+    /// Gives back up to `units`, newest first, and returns how many. If none come back, changes nothing:
+    /// a refund of 0 units is not propagated. A log gives back only entries of the last
     /// `window_us`.
     fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64;
 

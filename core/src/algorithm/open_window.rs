@@ -92,8 +92,8 @@ impl OpenWindow {
     }
 }
 
-/// The time since the start. A start before the epoch wraps, and the difference wraps back. If the
-/// start comes later, the result is longer than any period.
+/// The time since the start. A start before the epoch wraps to a huge `u64`; the wrapping
+/// subtraction undoes this. If the start lies after `at_us`, the result is longer than any period.
 const fn since(start_us: i64, at_us: u64) -> u64 {
     at_us.wrapping_sub(start_us.cast_unsigned())
 }

@@ -209,8 +209,8 @@ impl State {
         at_us.is_none()
     }
 
-    /// Gives back up to `units` of those that the rule that consumed last still counts, newest
-    /// first. Returns how many. `window_us` says how far the clock may have stepped back, and the
+    /// Gives back up to `units`, newest first, if they still count for the rule that consumed
+    /// last. Returns how many. `window_us` says how far the clock may have stepped back, and the
     /// age up to which a log gives units back.
     pub fn refund(&mut self, window_us: u64, now_us: u64, units: u32) -> u64 {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us);

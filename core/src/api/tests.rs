@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-/// Parses the texts of rules, which leave out named costs.
+/// Parses the rules' texts; these leave out named costs.
 fn reread<const HELD: bool>(rules: &[Rule]) -> Rules<HELD> {
     let texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
     texts.join(" ").parse().expect("rules that fit")
@@ -164,8 +164,8 @@ proptest! {
         }
     }
 
-    /// Any list of rules becomes `Rules` only if they fit together; the text of these parses to the
-    /// same `Rules`.
+    /// A list of rules becomes `Rules` only if the rules fit together. The text of `Rules` parses to
+    /// equal `Rules`.
     #[test]
     fn only_rules_that_fit_together_are_accepted(rules in prop_oneof![
         vec(any_rule(), 0..6).boxed(), any_logs(4).boxed(), with_slots(vec(any_rule(), 1..4)).boxed(),

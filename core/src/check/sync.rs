@@ -8,8 +8,9 @@ use core::slice;
 
 impl Limiter {
     /// Consumes units until the rule has `remaining` left, as one check that costs this number of
-    /// units would. Returns the number; if the rule's text has a cost, the rule's cost is set to it.
-    /// Never gives units back, because checks of this key may be newer than what the upstream said.
+    /// units would. Returns that number. If the rule's text has a cost, also sets the rule's cost to
+    /// that number. Never gives units back, because checks of this key may be newer than what the
+    /// upstream said.
     ///
     /// Consumes at most [`MAX_UNITS`], since no check costs more. The capacity of a `leaky` rule
     /// may be one unit larger, so call this until it returns 0.

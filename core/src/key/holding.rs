@@ -230,8 +230,8 @@ impl Limiter {
         }
     }
 
-    /// Corrects each charge of an ended hold, if the charge's state is still there. With `later`,
-    /// units that a log gets back are added to that list.
+    /// Corrects each charge of an ended hold, if the charge's state is still there. If `later`
+    /// is given, units to be returned from a log are only listed there.
     fn close(
         &mut self,
         hold: &Hold,

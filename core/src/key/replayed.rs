@@ -10,9 +10,9 @@
 //!                              | RL.BLOCK                     by its clock the state is over
 //! ```
 //!
-//! So a command without `AT` moves the expiry to an earlier time in one case only: the key has more
-//! time left than its contents last after a check. In that case, an earlier block or pause set the
-//! expiry.
+//! So a command without `AT` moves the expiry to an earlier time only if the key's remaining time is
+//! longer than any check's traces in it can matter (`lasts_us`). In that case, an earlier block or
+//! pause set the expiry.
 
 use super::holds::Holds;
 use super::{Deadline, Hold, Limiter};
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_long_block_a_key_stays_no_longer_than_its_states_last() {
+    fn after_a_long_block_a_key_lives_as_long_as_its_states() {
         let (mut limiter, _) = replayed("log:5/h", CheckOptions::default());
         limiter.set_standing(Some(block(None)));
         assert_eq!(after(&limiter, NOW_US, Some(9)), u64::MAX);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_checked_by_the_servers_clock_expires_as_after_a_check() {
+    fn after_a_check_by_the_servers_clock_a_command_without_at_keeps_the_expiry() {
         let (limiter, rules) = (&mut Limiter::default(), rules_of_line("bucket:1/h"));
         limiter.check(&Check::new(&rules, 1, NOW_US), &mut Vec::new());
         let expires_ms = moved(limiter.deadline().expiry(NOW_US, NOW_US, None), 0);

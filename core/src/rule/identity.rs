@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_have_the_same_identity_if_their_identities_are_equal() {
+    fn same_identity_compares_what_identity_returns() {
         let texts = [
             "5/m",
             "9/60s",

@@ -272,7 +272,7 @@ proptest! {
         let capacity = if rate == 0 { 0 } else { u128::from(rule.capacity()) * period };
         let owed = if capped { full.min(drained.max(capacity)) } else { full };
         prop_assert_eq!((debt.owed(), debt.last_us), (owed, at_us));
-        // The debt ends no sooner than at the limit of either rule.
+        // The debt ends no sooner than it would at either rule's limit.
         let slower = if rate == 0 { before.limit } else { before.limit.min(rate) };
         prop_assert_eq!((debt.limit, debt.burst_or_queue), (slower, before.burst_or_queue));
         debt.take_off(taken.into());

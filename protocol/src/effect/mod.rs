@@ -96,7 +96,7 @@ pub enum Action<'a> {
         /// What becomes of its charges; the costs by name come with the effect.
         settled: Settled,
     },
-    /// Holds lapsed, and the check that noticed it changed nothing else.
+    /// Holds lapsed. A check noticed this, and made no other change.
     Lapse,
     /// A renewal, or a check that repeated a hold.
     Renew {
@@ -215,8 +215,8 @@ impl<'a> Action<'a> {
         Some(Self::Check { recorded, cost: check.cost, meta: check.meta() })
     }
 
-    /// The action that gives a key this block, ban or exemption; with a ban, the key's count
-    /// of bans.
+    /// The action that gives a key this block, ban or exemption. `count` is the key's count of
+    /// bans; only a ban has one.
     pub fn set(standing: &'a StandingEntry, count: Option<&BanCount>) -> Self {
         let StandingEntry { kind, until_us, ban_us, ref reason } = *standing;
         let count = count.copied();

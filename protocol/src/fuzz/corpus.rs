@@ -1,5 +1,5 @@
-//! Runs every target on the inputs in its archive of fuzz/corpus. A named input once failed, reaches
-//! much of the code, or is a plain example. `make fuzz-keep` chose the other inputs.
+//! Runs every target on the inputs in its archive of fuzz/corpus. An input with a name has failed
+//! before, reaches much of the code, or is a plain example. `make fuzz-keep` chose the other inputs.
 
 use std::fs;
 use std::panic::catch_unwind;

@@ -30,11 +30,11 @@ impl RuleResolver for WithinPolicy {
 /// An `RL.POLICY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyRequest {
-    /// Saves the rules that were read under this name.
+    /// Saves, under this name, the rules that were read.
     Set(Name),
     /// Shows the rules of this policy.
     Get(Name),
-    /// `DEL`.
+    /// Deletes this policy (`DEL`).
     Delete(Name),
     /// Shows every policy.
     List,

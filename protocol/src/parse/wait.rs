@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_stands_before_a_check() {
+    fn the_wait_precedes_the_check() {
         for (line, ms, as_check) in [
             ("0 20/m", 0, "20/m"),
             ("3600000 COST 2 META a FULL 20/m 5/s", 3_600_000, "COST 2 META a FULL 20/m 5/s"),

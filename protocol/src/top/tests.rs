@@ -288,7 +288,7 @@ fn a_flood_of_different_keys_does_not_evict_a_frequent_one() {
 }
 
 #[test]
-fn keys_in_turn_never_exceed_their_denials() {
+fn keys_denied_in_turn_have_exact_counts() {
     let mut pair = Pair::new(4);
     for n in 0..100u8 {
         pair.deny(&[n % 5]);

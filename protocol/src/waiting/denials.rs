@@ -18,7 +18,7 @@ pub struct DenyingRules {
 }
 
 impl DenyingRules {
-    /// The rules `by` of a head that has `rules`. `count` says how many heads have a rule.
+    /// The rules `by`, which deny a head with these `rules`. `count` says how many heads have a rule.
     pub fn new(by: &[Identity], rules: &Rules, count: impl Fn(&Identity) -> usize) -> Self {
         let reads_log = |rule| rules.get(rule).is_some_and(Entry::reads_log);
         Self {

@@ -74,7 +74,7 @@ mod tests {
     use ratelimit_core::testing::rules_of_line;
 
     #[test]
-    fn ever_new_rules_take_a_bounded_memory() {
+    fn memory_is_bounded_for_any_number_of_rules() {
         let mut known = Known::default();
         for n in 0..3 * MOST {
             let rules = Rules::of(&rules_of_line(&format!("bucket:9/s,name=n{n}")));

@@ -15,10 +15,10 @@
 //! meanwhile are tried after them. So each head is tried, however often the key changes. A new head
 //! of a flow is due at once.
 //!
-//! A denied head keeps back the due heads after it that have all rules which deny it. The heads that
-//! it keeps back stay due, and are looked at again when the denied head leaves or is tried again. If
-//! the rules of a head are known to deny it, it is not tried: its denial stands. A step looks at one
-//! head, so the time of a step is bounded.
+//! If rules deny a head, it keeps back each later due head that has all of these rules; if a pause
+//! denies it, it keeps back all later heads. The heads kept back stay due, and are looked at again when
+//! the denied head leaves or is tried again. A head whose rules are known to deny it is not tried: its
+//! denial stands. A step looks at one head, so the time of a step is bounded.
 
 use super::cause::Cause;
 use super::denials::{Denials, DenyingRules, LastDenial, all_turns};

@@ -115,7 +115,7 @@ pub struct Queues<W> {
     /// How many changes of everything there were, and how many of them the lines have seen.
     generation: u64,
     seen: u64,
-    /// From this place on, lines may not have seen the last change of everything.
+    /// Lines from this place on may still have to see the last change of everything.
     stale_from: Option<Arc<Place>>,
     /// The latest time that a caller gave. A wake is planned for this time.
     now_us: u64,

@@ -128,7 +128,7 @@ impl Algorithm for Fixed {
         Some(self.limit)
     }
 
-    /// A start before the epoch wraps, and the difference wraps back.
+    /// A start before the epoch wraps to a huge `u64`; the wrapping subtraction undoes this.
     fn window_of(&self, _rule: &Rule) -> u64 {
         self.end_us().wrapping_sub(self.start_us().cast_unsigned())
     }

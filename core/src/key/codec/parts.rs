@@ -57,8 +57,8 @@ const PARTS: [Part; 10] = [
     Part::LogNames,
 ];
 
-/// A payload with a state of each kind, a hold, a history and a count of bans. `bytes` replaces the
-/// list with this number.
+/// A payload with a state of each kind, a hold, a history and a count of bans. `bytes` stands
+/// in place of the list that `number` chooses.
 #[must_use]
 pub fn wrap(number: u8, bytes: &[u8]) -> Vec<u8> {
     let chosen = PARTS.get(usize::from(number) % PARTS.len());

@@ -57,8 +57,9 @@ impl State {
         })
     }
 
-    /// Corrects the charge of an ended hold to what the request really cost. With `later`, units that
-    /// a log gets back are added to that list and stay in the log for now.
+    /// Corrects the charge of an ended hold to what the request really cost. If `later` is
+    /// given, units to be returned from a log are only listed there; they stay in the log until the
+    /// caller removes them.
     pub fn correct(
         &mut self,
         track: &mut Track,

@@ -18,7 +18,7 @@ pub struct LapsedCopy<'h> {
     number: TrackNumber,
     track: Cow<'h, Track>,
     state: Cow<'h, State>,
-    /// Units not yet given back to the log, because that copies its entries.
+    /// Units still to be given back to the log. Giving them back copies the log's entries.
     to_log: Vec<Take>,
 }
 

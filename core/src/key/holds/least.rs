@@ -1,8 +1,9 @@
 //! The least debt of a token bucket since each of its holds was taken.
 //!
 //! A settled hold gives back what it was overcharged, but at most the bucket's least debt since the
-//! check. It is the minimum of what was owed just before each later consumption and of what is owed
-//! now. When the bucket owed this least amount in total, no more than that was left of the charge.
+//! check. The least debt is the minimum of what was owed just before each later consumption and of
+//! what is owed now. When the bucket owed this least amount in total, no more than that was left of
+//! the charge.
 //!
 //! ```text
 //! hold taken   50 owed . . . 30 owed, another takes 30, 60 owed . . . now 40 owed

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! [`Rule::from_text`] reads a text in one pass from left to right into a [`RuleSpec`],
-//! and validates that. Names are lower case, integers are digits only, and an option
+//! and validates the spec. Names are lower case, integers are digits only, and an option
 //! may be given once: a text has at most one reading.
 //!
 //! `Display` prints the canonical text. It always names the algorithm, and has the

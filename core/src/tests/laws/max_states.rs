@@ -1,5 +1,5 @@
-//! A check never gives a key more states than the bound allows: a check that would is refused and
-//! changes nothing.
+//! A check never gives a key more states than the bound allows. A check that would exceed the bound
+//! is refused and changes nothing.
 
 use super::traffic::{Action, Call, changing};
 use super::{act, cases};

@@ -9,7 +9,7 @@ use crate::tests::naive::model::{Answer, Model};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// After a longer wait, the time in microseconds overflows.
+/// The longest wait tested: with a longer one, the time in microseconds would overflow.
 const AGES_MS: i64 = 10_000_000_000_000_000;
 
 fn same_wait(ours: i64, theirs: i64) -> bool {

@@ -185,7 +185,7 @@ impl NaiveMeter {
         }
     }
 
-    /// Gives back units that the rule that consumed last still counts, newest first.
+    /// Gives back units, newest first, if they still count for the rule that consumed last.
     pub fn refund(&mut self, last: Micros, at: Micros, units: i128) -> i128 {
         match self {
             Self::Window(window) => window.refund(at, units),

@@ -236,7 +236,7 @@ fn a_change_of_everything_reaches_a_hundred_lines_bit_by_bit() {
 }
 
 #[test]
-fn equal_rules_are_shared_until_the_last_of_them_leaves() {
+fn equal_rules_are_shared_until_their_last_client_leaves() {
     let mut queues = denied_by_all(&["slots:8", "slots:8", "5/s"]);
     assert_eq!(queues.rules.len(), 2);
     queues.everything_changed();

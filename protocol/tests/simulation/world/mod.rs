@@ -46,8 +46,9 @@ const RULES: [&str; 9] = [
 
 pub struct World {
     rng: Rng,
-    /// The clock of the servers, which jumps, and the one of the line, which does not.
+    /// The clock of the servers, which jumps.
     wall_us: u64,
+    /// The clock of the line, which does not jump.
     steady_us: u64,
     rules: Vec<(Vec<Rule>, Vec<String>)>,
     primary: Keyspace,

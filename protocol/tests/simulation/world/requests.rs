@@ -1,4 +1,4 @@
-//! Checks: what a client asks for, how that would be decided, and its decision.
+//! Checks: what a client asks for, how the check would be decided, and the decision.
 
 use ratelimit_core::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Meta, Verdict};
 use ratelimit_protocol::effect::Action;

@@ -87,8 +87,8 @@ pub const fn mask(width: usize) -> u64 {
     }
 }
 
-/// The byte at which an entry begins, or at which the next entry will begin. The sum is far below
-/// `usize::MAX`, so it wraps only at the end of the ring.
+/// The byte at which an entry begins, or at which the next entry will begin. `front + index * width`
+/// cannot overflow; the position wraps only at the end of the ring.
 #[inline(always)]
 pub fn position(ring: usize, front: usize, index: u32, width: usize) -> usize {
     let position = front.wrapping_add((index as usize).wrapping_mul(width));

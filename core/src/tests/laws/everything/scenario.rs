@@ -39,7 +39,7 @@ const OTHERS: &[&str] = &[
 ];
 
 /// Forms of rules that get any limit L and any period P, with a name or without. So rules of different
-/// limits read one state. Under a name, so do rules of different periods, shapes and algorithms.
+/// limits read one state. With one name, rules of different periods, shapes and algorithms do, too.
 const FORMS: &[&str] = &[
     "L/P",
     "fixed:L/P",

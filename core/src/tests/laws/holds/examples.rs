@@ -300,7 +300,7 @@ fn a_repeat_at_another_cost_is_refused() {
 }
 
 #[test]
-fn rules_with_their_own_cost_and_shadows_lower_no_grant() {
+fn shadows_and_rules_with_their_own_cost_lower_no_grant() {
     let (mut key, rules) = (key(), "window:9/m,cost=2 window:5/m,name=x,shadow");
     for s in [0.0, 1.0] {
         assert_eq!(key.grant(s, Some(("j", 9.0)), (4, 8), rules)[5], 8);

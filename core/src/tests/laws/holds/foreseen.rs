@@ -1,6 +1,6 @@
 //! The honest wait foresees lapses. If nothing else happens, a denied request is allowed after
-//! its wait and not before. A rule has reset after its reset and not before. One more unit is free
-//! after `next_ms` and not before.
+//! its wait and not before. Everything consumed from a rule has come back after the rule's reset and
+//! not before. One more unit is free after `next_ms` and not before.
 //!
 //! A peek does not store which holds have lapsed. Holds ahead of a clock that stepped back may live
 //! again later. So the numbers of a peek are compared with those of a key that stores the lapses.

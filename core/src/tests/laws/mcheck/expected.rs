@@ -45,7 +45,7 @@ fn ban_us(limiter: &Limiter, check: &Check<'_>, rule: usize) -> u64 {
 }
 
 /// The key's count of bans after a denial that bans: one more if a ladder denies, else the same
-/// count. If the clock stepped back, the count is remembered for at most its span from now.
+/// count. If the clock stepped back, the count is forgotten no later than `span_us` after now.
 fn count(limiter: &Limiter, check: &Check<'_>, decisions: &[Decision]) -> Option<BanCount> {
     let banning = banning_rules(limiter, check, decisions);
     let length_us = ban_us(limiter, check, banning.first()?.0);
@@ -247,7 +247,7 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, boo
     (Answered { conclusion, keys: parts }, passed_over)
 }
 
-/// After a longer wait, the time in microseconds overflows.
+/// The longest wait tested: with a longer one, the time in microseconds would overflow.
 pub const AGES_MS: i64 = 10_000_000_000_000_000;
 
 /// The answer, with longer waits cut to [`AGES_MS`].
