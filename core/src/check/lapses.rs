@@ -79,8 +79,8 @@ impl<'a> View<'a> {
     /// When a rule admits a cost, given the coming lapses; without a cost, when nothing counts any
     /// more for the rule. Without lapses, this is `latest`.
     ///
-    /// Giving units back to a log copies its entries. So for a cost, most steps only guess whether a
-    /// log rule admits it before the next lapse. The lapse that the guesses find is tested on a copy.
+    /// Giving units back to a log copies its entries. So given a cost, most steps only guess whether
+    /// a log rule admits it before the next lapse. The lapse that the guesses find is tested on a copy.
     /// A guess ignores the end of the log. So nothing is guessed if that end may let the rule admit.
     ///
     /// # Errors

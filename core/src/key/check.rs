@@ -144,7 +144,7 @@ mod tests {
     use crate::tests::rules_of_line;
 
     #[test]
-    fn a_rule_with_its_own_cost_may_cost_most() {
+    fn the_greatest_cost_may_be_the_default_or_a_rules_own() {
         let rules = rules_of_line("window:9/m window:9/h,cost=3");
         assert_eq!([2, 4].map(|cost| Check::new(&rules, cost, 0).greatest_cost()), [3, 4]);
         assert_eq!(Check::new(&[], 2, 0).greatest_cost(), 0);

@@ -75,8 +75,8 @@
 //!   While a counter is free, no key without a counter has a whole denial left, so the key that
 //!   takes the free one has no error.
 //!
-//! Resizing replaces the cells by new ones, which start from `missed`. This is how many denials
-//! any key without a counter may have had at most. With fewer counters the smallest are dropped,
+//! Resizing replaces the cells by new ones, which start from `missed`: the most denials that
+//! any key without a counter may have had. With fewer counters the smallest are dropped,
 //! and nothing else changes. With more, 1 and 2 hold, but a key that takes a free counter also
 //! starts from `missed`, so 3 and 4 return only as halvings bring `missed` to 0.
 //!

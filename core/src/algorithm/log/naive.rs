@@ -1,4 +1,4 @@
-//! The units with `t > now-W`, plus `c`, are `<= L`; on a list of requests.
+//! Units with `t > now-W`, plus `c`, `<= L`, on a list of requests.
 
 #![allow(clippy::arithmetic_side_effects, reason = "a model for tests")]
 

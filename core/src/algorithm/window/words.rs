@@ -5,12 +5,12 @@
 //!
 //! Let the current sub-interval be `e` old. The true window still covers `w-e` of the oldest
 //! counted sub-interval, so the rule counts `(w-e)/w` of that sub-interval's units. If all `L`
-//! units came at its very end, they all lie in the true window, and the rule admits `L*e/w` more.
-//! Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`. But the covered part must
-//! contain a whole microsecond, so `w-e` is at least `g`: the smallest distance above 1 between a
-//! microsecond and a boundary. More sub-intervals do not lower the sum. They only move the second
-//! half of the burst away from the first. The `res-1` sub-intervals before the current one are
-//! counted in full, so no stretch of `W - w` admits more than `L`.
+//! units came at the very end of that sub-interval, they all lie in the true window, and the rule
+//! admits `L*e/w` more. Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`. But
+//! the covered part must contain a whole microsecond, so `w-e` is at least `g`: the smallest distance
+//! above 1 between a microsecond and a boundary. More sub-intervals do not lower the sum. They only
+//! move the second half of the burst away from the first. The `res-1` sub-intervals before the current
+//! one are counted in full, so no stretch of `W - w` admits more than `L`.
 
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{at_worst, per, requests, share, time};

@@ -6,7 +6,7 @@
 //! bans       a ban lasts no longer than its length
 //! flood      while time does not advance, at most the capacity passes; a step back by up to a
 //!            window does not advance time
-//! expiry     a key that was just consumed from does not live for years
+//! expiry     a key does not live for years after a check has consumed from it
 //! upstream   a hold and a pause last no longer than twice their length: a step back prolongs them by
 //!            that step, but a step of more than their length ends them
 //! ```

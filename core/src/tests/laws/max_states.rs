@@ -71,7 +71,7 @@ fn only_checks_that_create_a_state_are_refused() {
 }
 
 #[test]
-fn dropped_states_do_not_count() {
+fn dropped_states_are_not_counted() {
     let mut limiter = with_states(3);
     assert_eq!(within_three(&mut limiter, "5/h", START_US + 2 * DAY_US), Err(4));
     assert_eq!(within_three(&mut limiter, "5/h", START_US + 4 * DAY_US), Ok(Verdict::Allowed));
@@ -89,7 +89,7 @@ fn held_within_three(limiter: &mut Limiter, line: &str) -> Result<Verdict, usize
 }
 
 #[test]
-fn states_kept_by_holds_count() {
+fn states_that_holds_keep_are_counted() {
     let mut limiter = with_states(2);
     assert_eq!(held_within_three(&mut limiter, "bucket:5/d,name=n0"), Ok(Verdict::Allowed));
     assert_eq!(held_within_three(&mut limiter, "bucket:5/d,name=n1"), Ok(Verdict::Allowed));

@@ -341,7 +341,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_any_command_writes_is_read_back(
+    fn every_effect_of_a_command_is_read_back(
         (now_us, server_us) in time(),
         log_entries in prop::sample::select(vec![1, 128, 1_000_000]),
         commands in prop::collection::vec((command(), prop_oneof![4 => Just(None), 1 => time().prop_map(Some)]), 1..12),

@@ -17,7 +17,7 @@ type Turn = (Reverse<u8>, Start, u64);
 /// The heads of one key, by number.
 #[derive(Default)]
 struct Heads {
-    /// What denied each head when it was tried, and until when if nothing happens.
+    /// What denied each head when it was tried, and when the denial ends if nothing happens.
     denied: BTreeMap<u64, (Box<[Identity]>, u64)>,
     due: BTreeSet<u64>,
     /// The heads that become due once no other head is due.

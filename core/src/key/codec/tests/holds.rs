@@ -101,7 +101,7 @@ fn a_hold_or_a_pause_beyond_the_longest_is_refused() {
 }
 
 #[test]
-fn a_hold_has_one_charge_a_state_and_a_thousand_at_most() {
+fn a_hold_has_one_charge_per_state_and_at_most_a_thousand() {
     let of = |states: &[Option<u32>]| {
         let charges = states.iter().map(|&state| {
             charge(state, if state.is_some() { least(0) } else { SavedDetail::Plain })

@@ -63,7 +63,7 @@ fn an_id_that_queued_last_is_forgotten_with_its_hold() {
 }
 
 #[test]
-fn a_refund_to_a_rule_of_another_shape_leaves_charges() {
+fn a_refund_to_a_rule_of_another_shape_keeps_charges() {
     for units in [0, 1] {
         let mut key = key();
         key.hold(0.0, "a", 60.0, 3, "window:5/m,name=x");
