@@ -104,9 +104,9 @@ impl Meter {
         each_meter!(self, it => it.take_off(level));
     }
 
-    /// Gives back up to `units` of those consumed at `stamp_us`: only units that are still in a log,
-    /// are kept for graphs, or still count at `at_us >= last_us`. Returns how many, and changes
-    /// nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
+    /// Gives back up to `units` of those consumed at `stamp_us`. A unit comes back only if it is still
+    /// in a log, is kept for graphs, or still counts at `at_us >= last_us`. Returns how many came
+    /// back; if none did, nothing has changed. `last_us` stays, unless a log loses its newest entry.
     ///
     /// A debt gets nothing back: it does not know when its units were consumed.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {

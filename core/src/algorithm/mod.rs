@@ -255,9 +255,9 @@ pub(crate) trait Held {
     /// Lowers the level at its last time.
     fn take_off(&mut self, _level: u128) {}
 
-    /// Gives back up to `units` of those consumed at `stamp_us`: only units that are still in a log,
-    /// are kept for graphs, or still count at `at_us >= last_us`. Returns how many, and changes
-    /// nothing if that is 0. `last_us` stays, unless a log loses its newest entry.
+    /// Gives back up to `units` of those consumed at `stamp_us`. A unit comes back only if it is still
+    /// in a log, is kept for graphs, or still counts at `at_us >= last_us`. Returns how many came
+    /// back; if none did, nothing has changed. `last_us` stays, unless a log loses its newest entry.
     fn give_back(&mut self, _stamp_us: u64, _at_us: u64, _units: u64) -> u64 {
         0
     }

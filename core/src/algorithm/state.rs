@@ -54,7 +54,7 @@ impl State {
         Self::named(rule.name(), Meter::of_units(rule, now_us, 0))
     }
 
-    /// The state of a meter under this name. Without a name, or for a log, it is plain.
+    /// A state with this meter, under this name. Without a name, or for a log, the state is plain.
     pub fn named(name: Option<&Name>, mut meter: Meter) -> Self {
         match (name, &mut meter) {
             (None, _) | (Some(_), Meter::Log(_)) => Self::Plain(meter),

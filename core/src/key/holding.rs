@@ -177,8 +177,8 @@ impl Limiter {
         true
     }
 
-    /// Moves the end of a live hold: its length is then the time from now to the new end. Returns
-    /// false, and changes nothing, if there is no such hold.
+    /// Moves the end of a live hold, whose length becomes the time from `now_us` to the new end.
+    /// Returns false, and changes nothing, if there is no such hold.
     pub fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) -> bool {
         let lives = self.live_hold(id, now_us).is_some();
         if lives {

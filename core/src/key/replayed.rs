@@ -10,9 +10,9 @@
 //!                              | RL.BLOCK                     by its clock the state is over
 //! ```
 //!
-//! So a command without `AT` moves the expiry to an earlier time only if the key's remaining time is
-//! longer than any check's traces in it can matter (`lasts_us`). In that case, an earlier block or
-//! pause set the expiry.
+//! So a command without `AT` moves the expiry to an earlier time only if the key's remaining time
+//! exceeds the longest time for which a check's traces in it can matter (`lasts_us`). In that case, an
+//! earlier block or pause set the expiry.
 
 use super::holds::Holds;
 use super::{Deadline, Hold, Limiter};

@@ -58,8 +58,8 @@ impl StandingEntry {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
-    /// When it ends, as seen at `now_us`. If the stored end of a ban is later than `now_us` plus
-    /// its length, the clock has stepped back since, and the ban ends at that sum.
+    /// When it ends, as seen at `now_us`. A ban ends no later than its length after `now_us`: if
+    /// the stored end is later, the clock has stepped back since the ban was set.
     fn ends_as_of(&self, now_us: u64) -> Option<u64> {
         let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us.get()));
         self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
@@ -107,8 +107,8 @@ impl BanCount {
         self.forgotten_us > now_us
     }
 
-    /// The count as seen at `now_us`. If the stored time is later than `now_us` plus the span, the
-    /// clock has stepped back since the last ban, and the count is forgotten at that sum.
+    /// The count as seen at `now_us`. It is forgotten no later than its span after `now_us`: if the
+    /// stored time is later, the clock has stepped back since the last ban.
     #[must_use]
     pub(crate) fn as_of(self, now_us: u64) -> Self {
         let latest_us = now_us.saturating_add(self.span_us);

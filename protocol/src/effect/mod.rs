@@ -65,8 +65,8 @@ pub const VERSION: u64 = 1;
 /// The field of a head that holds the version.
 const VERSION_FIELD: &str = "v1";
 
-/// An effect. The rules of a check or a refund and the costs by name of a settlement are not in it: the
-/// writer has them as texts, and the reader returns them parsed.
+/// An effect. It lacks the rules of a check or a refund, and a settlement's costs by name: the writer
+/// has these as texts, and the reader returns them parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect<'a> {
     /// The time of the decision, in Unix microseconds.

@@ -16,8 +16,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// The longest head is that of a ban: the version, the word, six numbers of 64 bits and one
-    /// of 32, each with a colon, are 144 characters.
+    /// The longest head is that of a ban. It has the version, the word, six numbers of 64 bits and
+    /// one of 32, each with a colon: 144 characters.
     const ROOM: usize = 144;
 
     /// The head, which is the first argument of `RL.APPLY` after the key.

@@ -1,4 +1,4 @@
-//! `RL.RENEW`: which hold to renew, and how long it lasts from now.
+//! `RL.RENEW`: which hold to renew, and how long after the renewal it ends.
 
 use super::cursor::Cursor;
 use super::error::Parsed;

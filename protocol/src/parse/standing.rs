@@ -12,7 +12,7 @@ use ratelimit_core::rule::{MAX_TIME_US, MS_US, SECOND_US, span_us};
 pub enum Ends {
     /// No end was given.
     Never,
-    /// This many microseconds from now.
+    /// This number of microseconds after the command runs.
     In(u64),
     /// At this time, Unix microseconds.
     At(u64),

@@ -1,5 +1,5 @@
-//! What denies the heads of a line, until when, and which later heads a denial keeps back: a head does
-//! not pass an earlier head if it has all rules that deny the earlier one.
+//! What denies the heads of a line, until when, and which later heads a denial keeps back: those that
+//! have all of the denying rules.
 
 use super::rules::{Entry, Rules};
 use super::turn::Turn;

@@ -22,7 +22,7 @@ pub struct Flow {
 pub struct Request {
     /// The flow that it joins.
     pub flow: Flow,
-    /// The weight that the flow has from now on; at least 1.
+    /// The flow's new weight; at least 1.
     pub weight: u16,
     /// Its rules.
     pub rules: Rules,

@@ -193,7 +193,7 @@ impl Holds {
         }
     }
 
-    /// Moves the end of a hold; from now on it lasts `length`.
+    /// Moves the end of a hold, and sets its length.
     pub fn renew(&mut self, id: &[u8], end_us: u64, length: Length) {
         let Some(row) = self.row_of(id) else { return };
         let Some(before_us) = self.hold(row).map(Hold::end_us) else { return };

@@ -25,7 +25,7 @@ struct Bans {
 }
 
 impl Bans {
-    /// If the clock has stepped back, the bans are forgotten at most `span` from now.
+    /// If the clock has stepped back, the bans are forgotten no later than `span` after `now`.
     fn shorten(&mut self, now: Micros) {
         self.forgotten = self.forgotten.min(now + self.span);
     }

@@ -68,7 +68,7 @@ pub enum Step {
         hold: Option<Ask>,
     },
     Settle(usize, Terms),
-    /// The id of a hold, and how long it lasts from now on.
+    /// The id of a hold, and its new length.
     Renew(usize, u64),
     /// Gives units back to all states.
     Refund(u32),

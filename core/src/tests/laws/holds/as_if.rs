@@ -1,5 +1,5 @@
-//! After a hold is settled for at most its charge, every answer is as if the check had cost the
-//! settled amount: a history with that cost gives equal answers. What a hold costs beyond its charge
+//! After a hold is settled for at most its charge, every answer equals that of a history in
+//! which the check cost the settled amount. What a hold costs beyond its charge
 //! is consumed when the hold is settled.
 //!
 //! ```text
