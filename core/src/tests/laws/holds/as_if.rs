@@ -1,6 +1,6 @@
 //! After a hold is settled for at most its charge, every answer equals that of a history in
-//! which the check cost the settled amount. What a hold costs beyond its charge
-//! is consumed when the hold is settled.
+//! which the check cost the settled amount. What a hold costs beyond its charge is consumed when the
+//! hold is settled.
 //!
 //! ```text
 //! limits of counters, and bursts, change   exact
