@@ -156,8 +156,8 @@ impl Window {
         product(cur, self.period_us()).wrapping_add(product(old, weight))
     }
 
-    /// The first time at which at most `allowance` units count. Only for when more than `allowance`
-    /// units count now. Tries one sub-interval after another, since the load only falls.
+    /// The first time at which at most `allowance` units count. Call this only if more than
+    /// `allowance` units count now. Tries one sub-interval after another, since the load only falls.
     fn fits_us(&self, at: &CountsAt<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
         for later in 0..=self.counts.items().len() {
             if let Some(room) = allowance.checked_sub(cur) {

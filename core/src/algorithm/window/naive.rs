@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct NaiveWindow {
     res: i128,
-    /// The window's length in us. A sub-interval is as many ticks long; a tick is `1/res` us.
+    /// The window's length in us. A sub-interval lasts this number of ticks of `1/res` us.
     period: i128,
     /// The counts, by the number of the sub-interval since the epoch.
     counts: BTreeMap<i128, i128>,

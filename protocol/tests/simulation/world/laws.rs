@@ -23,9 +23,9 @@ impl World {
         }
     }
 
-    /// Whether the head of another flow may keep this client back: a rule that
-    /// denies the head is also a rule of the client. One common rule is enough, because the head's
-    /// other rules may have begun to deny it after it was tried.
+    /// Whether the head of another flow may keep this client back: a rule that denies the
+    /// head is also a rule of the client. One common rule is enough, because the head's other rules may
+    /// have begun to deny it after it was tried.
     fn may_be_kept_back(&self, waiter: &Waiter) -> bool {
         let rules = identities(&self.rules[waiter.ask.rules].0);
         let heads = self.line.heads(waiter.ask.key);
