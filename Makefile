@@ -72,16 +72,16 @@ quick: export PROPTEST_CASES := 100
 quick: export RUST_TEST_THREADS := 24
 quick: export UNIT_SKIP := --skip a_flood --skip drift::
 quick: ## lint, unit tests with fewer cases, integration on Redis 7.0 without load, crashes, clients, guides
-	$(TWO) build lint faulty unit
+	$(BESIDE)=2 build lint faulty unit
 	$(FETCH) redis-7.0
 	$(INTEGRATION) $(QUICK) $(foreach word,$(SLOW),--skip $(word))
 
 test: ready integration test-clients ## all tests; CI runs these, and compiles for other compilers and targets
 
-# The module compiles for minutes on one core. Meanwhile the other one fetches, checks and tests what needs no server.
-TWO := @$(MAKE) --jobs=2 --output-sync=target
+# The module compiles for minutes on one core. Meanwhile the other one checks and tests what needs no server, and downloads go on.
+BESIDE := @$(MAKE) --output-sync=target --jobs
 ready:
-	$(TWO) build fetch-all lint unit faulty compile-clients
+	$(BESIDE)=3 build fetch-all lint unit faulty compile-clients
 
 fetch-all: fetch
 	$(FETCH) clients-node clients-python languages envoy chromium
@@ -112,8 +112,8 @@ integration-more: build faulty fetch ### tests on servers of more versions, or o
 		RATELIMIT_ONLY=$$(sed -E 's/=[^ ]*//g' <<<$$more) $(INTEGRATION) $(TESTS) $(foreach room,clients docs examples,--skip $(room)::)
 
 test-clients: ## tests of the adapters in clients/, on all servers
-	$(TWO) test-clients-rust test-clients-node
-	$(TWO) test-clients-python packages
+	$(BESIDE)=2 test-clients-rust test-clients-node
+	$(BESIDE)=2 test-clients-python packages
 	@$(MAKE) test-clients-others
 
 # A workspace apart from the module's. One command builds both crates, so what they share is compiled once.

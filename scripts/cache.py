@@ -54,11 +54,12 @@ class Scratch(tempfile.TemporaryDirectory):
 
 
 @contextlib.contextmanager
-def alone():
-    """For a `with` block that only one process at a time runs: the next process finds what the one before has
-    fetched."""
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
+def alone(name):
+    """For a `with` block that only one process at a time runs for this name: the next process finds what the one before
+    has fetched."""
+    locks = CACHE / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / name).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

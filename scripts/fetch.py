@@ -547,7 +547,7 @@ def main(names):
         return 2
     for name in names:
         try:
-            with alone():
+            with alone(name):
                 MAKERS[name]()
         except Failed as error:
             say(f"{name} failed: {error}")
