@@ -200,7 +200,7 @@ fn a_client_that_may_not_pass_is_denied_with_the_wait_of_the_first() {
 }
 
 #[test]
-fn a_policy_that_changes_changes_who_may_pass() {
+fn a_changed_policy_changes_who_may_pass() {
     server::on_all(|server| {
         let mut c = server.connect();
         let set = |c: &mut Connection, rules: &str| {
