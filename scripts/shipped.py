@@ -1,6 +1,6 @@
 """The Rust code that ships: what a lib.rs or main.rs reaches by `mod`, without tests, code for fuzzing, and comments.
 
-rustfmt lays code out, so an item ends at the first line that closes it with the item's indentation.
+rustfmt formats the code, so an item ends at the first line that has the item's indentation and ends in `;`, `,` or `}`.
 """
 
 import re

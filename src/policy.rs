@@ -407,7 +407,7 @@ mod tests {
             resolver.clear();
             assert!(!resolver.named_a_policy() && resolver.named(b"cached", 0).is_none());
             assert_eq!(resolver.policy(b"cached"), Ok(&rules("1/s")[..]));
-            assert!(resolver.named(b"other", 0).is_none(), "the request before named it");
+            assert!(resolver.named(b"other", 0).is_none(), "only the request before named it");
             resolver.clear();
         }
         delete(&name("cached"));

@@ -1,7 +1,7 @@
 """What else a server does while the load runs.
 
 Except for `alone`, each scene has a few cases and one rate. A scene prepares the server, acts once the load runs, and
-then checks that what its name says has happened. The million keys that the load does not use are of the command's
+then checks that the event in its name has happened. The million keys that the load does not use are of the command's
 own kind: checked keys for our commands, strings for others.
 """
 

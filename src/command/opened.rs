@@ -192,8 +192,8 @@ impl<'c> Opened<'c> {
         deadline.expiry(self.at_us, self.clock_us, expires_ms)
     }
 
-    /// True if a user has moved the key's expiry, so that a command without `AT` has to correct it: the
-    /// key expires too early or much too late.
+    /// True if a user has moved the key's expiry, and the key now expires too early or much too late. A
+    /// command without `AT` then has to correct the expiry.
     pub fn expires_wrongly(&self) -> bool {
         self.key.value().is_some_and(|limiter| self.expiry(limiter, false) != Expiry::Keep)
     }

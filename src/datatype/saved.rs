@@ -84,7 +84,7 @@ pub(super) unsafe extern "C" fn load_aux(
     })
 }
 
-/// For servers that let a module write nothing.
+/// For servers on which a module may leave out the auxiliary data (`aux_save2`).
 pub(super) unsafe extern "C" fn save_aux_if_any(rdb: *mut raw::RedisModuleIO, _when: c_int) {
     let any = || metrics::values() > 0 || policy::any();
     // SAFETY: the server gave `rdb`.

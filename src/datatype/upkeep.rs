@@ -59,7 +59,7 @@ pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     })
 }
 
-/// The effort of freeing a value: its number of allocations. Above 64 the server lets a thread free
+/// The effort of freeing a value: the number of its allocations. Above 64 the server lets a thread free
 /// it.
 pub(super) unsafe extern "C" fn free_effort(
     _key: *mut raw::RedisModuleString,

@@ -34,7 +34,7 @@ fn usage(commands: &[&Command], name: &[u8], sub: Option<&[u8]>) -> Option<Strin
     Some(format!("{} {usage}", upper(name)))
 }
 
-/// The name, without its parent's, and the arguments.
+/// The name, without the parent's name, and the arguments.
 fn line(command: &Command) -> String {
     let (name, sub) = command.words();
     let name = upper(sub.unwrap_or(name));

@@ -51,7 +51,7 @@ impl Leases {
     }
 }
 
-/// Units of a lease. They go back to it if they are dropped before they are spent.
+/// Units of a lease. Units that are dropped before they are spent go back to the lease.
 pub struct Units {
     lease: Arc<Lease>,
     units: u64,

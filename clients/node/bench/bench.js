@@ -45,7 +45,7 @@ async function costs(request) {
   return { median: ms(found[found.length >> 1]), worst: ms(found.at(-1)), all };
 }
 
-/** Clients of a server or a cluster, and what brings it into its state. A server that loads does so from the beginning. */
+/** Clients of a server or a cluster, and `begin`, which brings it into its state. Without `begin` it starts in that state. */
 const STATES = {
   fine: onServer(() => {}),
   stopped: onServer(({ pause }) => pause()),

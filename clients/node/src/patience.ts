@@ -1,6 +1,6 @@
 /** The number of slices of a time-out. A process that was busy during one slice has read its sockets in the others. */
 const SLICES = 5;
-/** The most slices that do not count because the process is busy with its own work in them. */
+/** The most slices that are not counted because the process was busy with its own work. */
 const BUSY_SLICES = 20;
 const BUSY = 0.7;
 const SAMPLE_MS = 20;

@@ -1,6 +1,9 @@
 import { patience } from './patience.js';
 
-/** This process asks more than its limiter sends at once, so a command got no place in time. The error says nothing about the server. */
+/**
+ * This process has more commands than its limiter sends at once, so one waited too long for a place. The error says nothing about
+ * the server.
+ */
 export class Saturated extends Error {
   override readonly name = 'Saturated';
 }

@@ -9,7 +9,7 @@ const MINUTE_MS = 60_000;
 /** No warning is logged before this time: a warning for each check of a full key would fill the log. */
 let quietUntil = 0;
 
-/** A hold under a new id, by which a check can be taken back whole. Nothing comes back when it ends unsettled. */
+/** A hold under a new id, by which a check can be taken back whole. If nobody settles the hold, nothing comes back. */
 export function receipt(ttlMs: number): HoldOptions {
   return { id: randomUUID(), ttlMs, fresh: true };
 }

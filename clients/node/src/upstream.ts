@@ -6,7 +6,7 @@ export type AnswerHeaders =
   | Iterable<readonly [string, string]>
   | Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** The longest pause, 366 days. Above it a reset is a Unix time, and anything else a mistake. */
+/** The longest pause, 366 days. A reset above that is a Unix time; any other value above it is a mistake. */
 const LONGEST_S = 366 * 86_400;
 
 const NUMBER = /^\s*\d{1,12}(\.\d*)?\s*$/;

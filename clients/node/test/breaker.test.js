@@ -29,7 +29,7 @@ test('the breaker opens after three outages in a row, and lets one request a sec
   assert.deepEqual([breaker.open, breaker.asks(6000)], [false, true]);
 });
 
-test('an outage is told from a misconfigured server and from a wrong request', () => {
+test('outages, misconfigured servers and wrong requests are distinguished', () => {
   const kinds = {
     outage: ['OOM command not allowed', 'READONLY You can\'t write', 'LOADING Redis is', 'ERR max number of clients reached',
       'ERR internal error, see', 'Connection is closed.', 'connect ECONNREFUSED 127.0.0.1:1', 'CLUSTERDOWN Hash slot', 'Command timed out'],
@@ -77,7 +77,7 @@ test('the local limiter consumes from all keys or from none', () => {
   assert.equal(limiter.decide(1, both.slice(0, 1), {}, true).rules[0].remaining, 8, 'a peek consumes nothing');
 });
 
-test('what the local limiter charged with a hold comes back when it is refunded, but from no other window', () => {
+test('refunding a hold of the local limiter gives its charge back, but none of another window', () => {
   for (const rule of ['5/m', 'bucket:5/m', 'leaky:5/m']) {
     const limiter = new LocalLimiter();
     const decide = (now, id) => limiter.decide(now, [{ key: 'k', rules: rule }], id && { hold: { id, ttlMs: 3_600_000 } });

@@ -52,7 +52,7 @@ onEachServer(test, 'a hold renews itself, is settled at the end of its block, an
     const key = `jobs:${i}`;
     const take = () => limiter.hold(key, 'slots:1', { ttlMs: 2000 });
     const hold = await take();
-    await until(async () => (await renewed()) >= 8); // each of two holds for longer than it lasts
+    await until(async () => (await renewed()) >= 8); // both holds, for longer than their `ttlMs`
     assert.equal(hold.lost.aborted, false);
     await assert.rejects(take(), (error) => error instanceof Denied && error.reply.verdict === 'limited' && /^limited(, wait \d+ ms)?$/.test(error.message));
     await hold[Symbol.asyncDispose]();
@@ -134,7 +134,7 @@ for (const outage of ['raise', 'local']) {
     await until(async () => Number(/holds_settled:(\d+)/.exec(await admin.info('ratelimit'))[1]) >= 4);
     await until(async () => (await admin.call('RL.PEEK', 'jobs', 'slots:9'))[2] === 9);
     const calls = Number(/cmdstat_rl.settle:calls=(\d+)/.exec(await admin.info('commandstats'))[1]);
-    assert.ok(calls < 40, `nothing is given back of what was never sent: ${calls}`);
+    assert.ok(calls < 40, `holds that were never sent are not given back: ${calls}`);
   });
 }
 

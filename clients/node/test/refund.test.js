@@ -45,7 +45,7 @@ test('slow successes across a boundary give no wrong login a further try', async
   const kinds = Object.keys(KINDS);
   const successes = kinds.flatMap((kind) => Array.from({ length: 4 }, () => ask(kind, 200)));
   await until(() => slow.length === successes.length);
-  // Each state is empty again, by time.
+  // Time has emptied each state again.
   const remaining = (kind) => limiter.peek(`login:${kind}`, KINDS[kind]).then((reply) => reply.remaining);
   await until(async () => (await Promise.all(kinds.map(remaining))).every((left) => left === 5));
 

@@ -36,7 +36,7 @@ def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
     assert (breaker.outages, breaker.away) == (12, False)
 
 
-def test_a_try_that_never_ends_lets_another_try_a_second_later() -> None:
+def test_a_second_after_a_try_that_never_ends_another_request_tries() -> None:
     breaker = Breaker()
     for _ in range(3):
         breaker.failed(ERROR, 0)

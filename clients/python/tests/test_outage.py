@@ -173,7 +173,7 @@ async def test_a_cluster_whose_nodes_are_all_dead_is_an_outage(library: Any, nam
         await aio.aclose()
 
 
-async def test_a_cluster_whose_nodes_all_hang_costs_each_thread_a_time_out_of_each_node() -> None:
+async def test_a_cluster_whose_nodes_all_hang_costs_each_thread_one_time_out_per_node() -> None:
     with outages.cluster() as nodes, ExitStack() as hung:
         url = nodes[0].url.replace("redis:", "redis+cluster:")
         limiter = RateLimiter.from_url(url, outage="allow")

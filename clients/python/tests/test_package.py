@@ -82,7 +82,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert not left
 
 
-def test_no_class_is_derived_from_a_client_librarys_own() -> None:
+def test_no_class_derives_from_one_of_a_client_library() -> None:
     for path in PACKAGE.glob("*.py"):
         tree = ast.parse(path.read_text())
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level]

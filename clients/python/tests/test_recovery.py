@@ -94,7 +94,7 @@ def test_the_first_try_connects_anew(newest: Server) -> None:
         began_s = time.monotonic()
         servers.until(lambda: limiter.check("k", "1000/m").source == "server")
         assert time.monotonic() - began_s < BACK_S
-        assert at_once(20) == {"server"}, "no connection of the time before is left"
+        assert at_once(20) == {"server"}, "no connection from before the outage is left"
 
 
 async def test_the_first_try_connects_anew_with_asyncio(newest: Server) -> None:
@@ -112,7 +112,7 @@ async def test_the_first_try_connects_anew_with_asyncio(newest: Server) -> None:
             while (await limiter.check("k", "1000/m")).source != "server":
                 assert time.monotonic() - began_s < BACK_S
                 await asyncio.sleep(0.02)
-            assert await at_once(20) == {"server"}, "no connection of the time before is left"
+            assert await at_once(20) == {"server"}, "no connection from before the outage is left"
 
 
 async def test_commands_under_way_end_when_the_limiter_stops_asking(newest: Server) -> None:

@@ -134,7 +134,7 @@ async def test_requests_without_a_connection_end_and_do_not_pass(newest: Server)
     await asynchronous.aclose()
 
 
-def test_a_place_is_waited_for_in_its_time(newest: Server) -> None:
+def test_a_command_waits_for_a_place_as_long_as_queue_timeout(newest: Server) -> None:
     limiter = RateLimiter.from_url(newest.url, outage="allow", concurrency=1, queue_timeout=0.2, timeout=5)
     assert limiter.check("k", "5/m").source == "server"
     with newest.paused():

@@ -222,7 +222,7 @@ def test_without_the_server_the_process_keeps_a_pause(stopped: Server) -> None:
 
 
 @pytest.mark.parametrize("outage", ["raise", "allow", "deny"])
-async def test_only_following_raises_nothing_without_the_server(stopped: Server, outage: Any) -> None:
+async def test_without_the_server_only_follow_raises_nothing(stopped: Server, outage: Any) -> None:
     limiter = RateLimiter.from_url(stopped.url, outage=outage)
     asynchronous = AsyncRateLimiter.from_url(stopped.url, outage=outage)
     sends = [lambda: limiter.pause("k", 1), lambda: limiter.resume("k"), lambda: limiter.sync("k", 1, "5/m")]

@@ -201,7 +201,7 @@ impl Builder {
     /// The limiter.
     ///
     /// # Errors
-    /// An option is zero that must be above zero, the concurrency is too high, or the rules of a policy
+    /// An option that must be above zero is zero, the concurrency is too high, or the rules of a policy
     /// cannot be read.
     pub fn build(self) -> RedisResult<RateLimiter> {
         let wrong = |expected| RedisError::from((ErrorKind::InvalidClientConfig, expected));

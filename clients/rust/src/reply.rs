@@ -39,7 +39,7 @@ pub struct Reply {
     pub limit: Option<u64>,
     /// What the deciding rule would still allow now; `None`: no rule decided.
     pub remaining: Option<u64>,
-    /// When to ask again, or, if it passes under a `leaky` rule, when to go on. `None`: never.
+    /// When to ask again, or, if the request passes under a `leaky` rule, when to go on. `None`: never.
     pub wait: Option<Duration>,
     /// When nothing counts any more under the deciding rule. `None`: never.
     pub reset: Option<Duration>,
@@ -54,7 +54,7 @@ pub struct Reply {
 pub struct Report {
     /// Whether the request passes.
     pub verdict: Verdict,
-    /// When to ask again, or, if it passes under a `leaky` rule, when to go on. `None`: never.
+    /// When to ask again, or, if the request passes under a `leaky` rule, when to go on. `None`: never.
     pub wait: Option<Duration>,
     /// The key that decides, in a check of several keys.
     pub key: Option<Vec<u8>>,

@@ -125,8 +125,8 @@ impl Opener {
 #[cfg(feature = "cluster")]
 pub use cluster::Replaced;
 
-/// A client of a cluster finds the node by the first argument. For `RL.MCHECK` that is no key but a
-/// number.
+/// A client of a cluster finds the node by the first argument. That of `RL.MCHECK` is a number, not a
+/// key.
 #[cfg(feature = "cluster")]
 mod cluster {
     use std::any::Any;

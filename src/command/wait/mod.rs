@@ -201,7 +201,7 @@ fn expire(ctx: &EventContext, ticket: Ticket) {
     }
 }
 
-/// Removes a waiter whose time is over from the line.
+/// Removes from the line a waiter whose time is over.
 fn end(ticket: Ticket, prospect: &Result<Prospect, CommandError>) -> Option<Ending> {
     let in_front_us = waiters().queues.behind(ticket);
     let is_denied = match prospect {

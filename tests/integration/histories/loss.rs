@@ -49,8 +49,8 @@ enum Step {
     /// The replica receives no call after this step. The number is that of the confirmed calls before
     /// it.
     Cut(usize),
-    /// The replica takes over. The search writes here the loss of each order that it tries. What it
-    /// writes last is the loss of the order that it finds.
+    /// The replica takes over. The search writes here the loss of each order that it tries. The
+    /// last one is the loss of the order that it finds.
     Promotion(Rc<RefCell<Loss>>),
 }
 

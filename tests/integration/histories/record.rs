@@ -226,7 +226,7 @@ impl Callers<'_> {
         seen
     }
 
-    /// Connects once the server answers, which it does not while it loads its file.
+    /// Connects once the server answers. While the server loads its file, it does not answer.
     fn connected(self) -> Box<dyn ConnectionLike> {
         let mut connected = None;
         eventually("a connection", || {

@@ -6,9 +6,9 @@ use crate::support::client::{ask, command, exists, info, remaining, verdict};
 use crate::support::server::{self, Server, eventually};
 use crate::support::waiters::{WaitingClient, wait_in_line, waiting};
 
-/// Under each of two policies.
+/// How many limiters are made at least, under each of two policies.
 const LIMITERS: usize = 50_000;
-/// For some 5,000 limiters.
+/// How many bytes limiters may take: enough for some 5,000.
 const ROOM: f64 = 1_000_000.0;
 const AT_ONCE: usize = 1_000;
 const LINES: usize = 5;
@@ -75,7 +75,7 @@ fn a_hundred_thousand_limiters_are_evicted_and_lines_go_on() {
             let () = ask(&mut c, "CONFIG SET maxmemory 0");
             assert!(waiters.into_iter().all(|waiter| waiter.verdict() == 0), "{policy}");
 
-            // The only reason for which a client in line passed is that its key was evicted.
+            // A client in line can have passed only because its key was evicted.
             let made = filled + BLOCKED + LINES * (1 + IN_LINE);
             let keys: usize = ask(&mut c, "DBSIZE");
             let evicted = info(&mut c, "stats", "evicted_keys") as usize;

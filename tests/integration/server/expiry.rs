@@ -63,7 +63,7 @@ fn an_expiry_moves_only_when_it_must() {
 }
 
 #[test]
-fn an_expiry_set_by_a_client_holds_until_a_check_consumes() {
+fn an_expiry_set_by_a_client_stays_until_a_check_consumes() {
     // A key that is needed for an hour expires after an hour to an hour and an eighth.
     const DUE_MS: RangeInclusive<i64> = 3_590_000..=4_050_000;
     server::on_all(|server| {

@@ -29,7 +29,7 @@ pub struct Judge(Mutex<Ledger>);
 
 #[derive(Debug)]
 struct Ledger {
-    /// The number of the period, or of a gap between two periods, which is odd.
+    /// The number of the period. A gap between two periods has an odd number.
     number: u64,
     /// A time shortly before the period began.
     began: Instant,

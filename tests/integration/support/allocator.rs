@@ -40,7 +40,7 @@ impl Countdown {
         builder.env("LD_PRELOAD", library()).env("MALLOC_COUNTDOWN", self.file.path())
     }
 
-    /// Makes the `failing`th allocation from now on fail.
+    /// Makes the `failing`th allocation after this call fail.
     pub fn begin(&self, failing: i64) {
         let file = self.file.as_file();
         file.write_all_at(&failing.to_ne_bytes(), 0).expect("written");

@@ -8,7 +8,7 @@
 //!
 //! The module and the script answer each call one after the other, in one pipeline. Each key expires
 //! when nothing in it matters any more, or later: by up to an eighth of the longest window, or up to a
-//! second if that is longer. Another test checks the waits of the script alone.
+//! second if that is longer. Another test checks the script's waits without the module.
 
 mod lives;
 

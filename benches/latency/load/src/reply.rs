@@ -43,7 +43,7 @@ mod tests {
     use super::Reply;
 
     #[test]
-    fn a_reply_is_read_only_once_all_of_it_is_there() {
+    fn an_incomplete_reply_is_not_read() {
         for (bytes, first, is_error) in [
             ("+PONG\r\n", "PONG", false),
             (":-7\r\n", "-7", false),

@@ -44,7 +44,7 @@ fn hits(text: &str, value: u64) -> RateLimitDescriptor {
 }
 
 #[tokio::test]
-async fn unless_all_limits_of_a_request_let_it_pass_none_is_charged() {
+async fn a_request_charges_no_limit_unless_all_let_it_pass() {
     for name in ALL {
         let server = Server::start(name);
         let plain = Server::without_module(name, &[]);

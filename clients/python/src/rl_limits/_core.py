@@ -288,7 +288,7 @@ class Core:
                 stays_charged(error)
 
     def give_up(self, keys: Sequence[str], id: str) -> Flow[None]:
-        """Gives back holds whose command was cut short, twice: the server may read it after the first settlement."""
+        """Gives back, twice, holds whose command was cut short: the server may read it after the first settlement."""
         for _ in range(2):
             yield from self.end_all(keys, id, refund=True)
 
@@ -344,7 +344,7 @@ class Core:
         return (yield from self.send(commands.sync(key, remaining, rule), int))
 
     def follow(self, key: str, status: int, headers: upstream.Headers, remaining: Mapping[str, str]) -> Flow[int]:
-        """Raises no outage: other processes learn the limits from their own answers of the upstream."""
+        """Raises no outage: other processes learn the limits from the upstream's answers to them."""
         self.need_module("follow")
         told, paused_ms = upstream.fields(headers), 0
         try:
@@ -400,7 +400,7 @@ class Core:
         wait_s: float | None = None,
         late: Held | None = None,
     ) -> Flow[Decided]:
-        """`late`: the hold that the server may have taken without replying, if it is not the question's own hold."""
+        """`late`: the hold that the server may have taken without replying, if that is not the question's own hold."""
         words = self._for_engine(words)
         late = (late or question.held) if self.has_module else None
         until_s = time.monotonic() + (wait_s or 0)

@@ -44,7 +44,7 @@ CODES = [
 ]
 TEXTS = ("max number of clients", "internal error", "this replica skipped")
 CLUSTER_EXCEPTIONS = {"RedisClusterException", "ValkeyClusterException"}
-# The texts of errors of these classes if the cluster is at fault. Other errors of these classes are faults of the
+# What errors of CLUSTER_EXCEPTIONS say if the cluster is at fault. Other errors of these classes are faults of the
 # application, such as keys in two slots.
 AWAY = ("cannot be connected", "slots are not covered", "not agree", "No targets", "doesn't exist in the cluster")
 

@@ -38,8 +38,9 @@ class Places:
 class AsyncPlaces:
     """`async with places:`, first come, first served.
 
-    A loop that opens many connections at once takes longer for each than a command may take. So few places are free at
-    first: every `STEP` replies, errors included, add a place, and each command without a reply takes one away.
+    A loop that opens many connections at once takes longer for each than a command may take. Therefore only a few
+    places are free at first. Every `STEP` replies, errors included, add a place; each command without a reply removes
+    one.
     """
 
     FIRST = 8

@@ -9,7 +9,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Protocol
 
-#: The longest pause, 366 days. Above it a reset is a Unix time, and anything else a mistake.
+#: The longest pause, 366 days. A reset above that is a Unix time; any other value above it is a mistake.
 LONGEST_S = 366 * 86_400
 
 NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]*)?")

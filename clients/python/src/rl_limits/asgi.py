@@ -35,7 +35,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Returned = TypeVar("Returned")
-#: What a function returns, or a coroutine of it.
+#: What a function returns, directly or as an awaitable.
 Maybe: TypeAlias = Returned | Awaitable[Returned]
 
 

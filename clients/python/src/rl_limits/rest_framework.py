@@ -53,7 +53,7 @@ class RateLimitThrottle(throttling.SimpleRateThrottle):  # type: ignore[misc]
 
     def get_ident(self, request: Request) -> str:
         """The client's network. Without `NUM_PROXIES` the framework believes any X-Forwarded-For, which a client may
-        invent for each request; then this class counts the address of the connection."""
+        invent for each request. So without it this class counts the address of the connection."""
         behind_proxies = api_settings.NUM_PROXIES is not None
         return networks()(super().get_ident(request) if behind_proxies else request.META.get("REMOTE_ADDR"))
 

@@ -61,7 +61,7 @@ class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
 
     @property
     def base_exceptions(self) -> type[Exception]:
-        return Exception  # redis-py and valkey-py have no common one, not even for a cluster and a single server
+        return Exception  # neither library has one base class for all errors, cluster errors included
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         return _hits(self.limiter.check(self._key(key), _counter(expiry), cost=amount))
@@ -137,7 +137,7 @@ class AsyncRateLimitStorage(
 
     @property
     def base_exceptions(self) -> type[Exception]:
-        return Exception  # redis-py and valkey-py have no common one, not even for a cluster and a single server
+        return Exception  # neither library has one base class for all errors, cluster errors included
 
     async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         return _hits(await self.limiter.check(self._key(key), _counter(expiry), cost=amount))

@@ -334,7 +334,7 @@ async fn dropping_a_wait_leaves_the_line() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_with_the_server_and_its_end_is_an_outage() {
+async fn an_unblocked_wait_and_a_dead_server_are_outages() {
     let mut server = Server::start("redis-7.0");
     let limiter = server.builder().outage(Outage::Local).build().expect("options");
     let _first = slot(&limiter, MINUTE).await.expect("it is free");

@@ -135,7 +135,7 @@ async fn a_check_that_is_dropped_between_its_keys_gives_back() {
 }
 
 #[tokio::test]
-async fn keys_asked_separately_cost_by_name_as_together() {
+async fn keys_asked_separately_cost_by_name_what_they_cost_together() {
     let server = Server::start("redis-7.0");
     server.send("RL.POLICY SET plan 9/h,name=out bucket:9/d,name=day");
     for separately in [false, true] {

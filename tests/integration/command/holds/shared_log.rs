@@ -55,7 +55,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a hold given back after its rule's window is gone for longer rules too",
+        "a refund after the window of the hold's rule frees units for longer rules, too",
         &[
             ("0", "CHECK k COST 3 HOLD h EX 10 3/s", "0 3 0 0 1000"),
             ("1.3", "SETTLE k h REFUND", "1"),

@@ -104,7 +104,7 @@ fn a_hold_is_taken_on_the_charged_key_and_repeated_there() {
 }
 
 #[test]
-fn a_denial_charges_bans_and_records_on_every_key_and_an_allowed_check_on_one() {
+fn a_denial_is_charged_and_recorded_on_every_key_and_an_allowed_check_on_one() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let rest = format!("META m AT {} ANY fixed:2/h,count=all,ban=1h", at(0));

@@ -200,7 +200,7 @@ fn a_client_that_may_not_pass_is_denied_with_the_wait_of_the_first() {
 }
 
 #[test]
-fn a_policy_that_changes_changes_who_may_pass() {
+fn a_changed_policy_changes_who_may_pass() {
     server::on_all(|server| {
         let mut c = server.connect();
         let set = |c: &mut Connection, rules: &str| {
@@ -211,7 +211,7 @@ fn a_policy_that_changes_changes_who_may_pass() {
         let first = wait_in_line(server, "RL.WAIT k 600000 FLOW a HOLD a EX 3000 slots:1 9/h");
         let second = wait_in_line(server, "RL.WAIT k 600000 FLOW b HOLD b EX 3000 @tenant");
         set(&mut c, "7/h,name=own");
-        assert_eq!(second.verdict(), 0, "its rules are no longer those that deny the first");
+        assert_eq!(second.verdict(), 0, "it lacks the rule (`slots:1`) that denies the first");
         assert!(first.waits());
         let third = wait_in_line(server, "RL.WAIT k 600000 FLOW b HOLD c EX 3000 slots:1 @tenant");
         assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL tenant"), 1);

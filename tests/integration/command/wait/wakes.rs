@@ -9,8 +9,8 @@ use crate::support::clock::let_server_act;
 use crate::support::server;
 use crate::support::waiters::{wait_in_line, waiting};
 
-/// Commands that answer a client that waits for `k` under one request an hour, and the client's
-/// verdict.
+/// Commands that end the wait of a client for `k`, whose rule admits one request an hour, and the
+/// client's verdict.
 const WAKES: &[(&str, i64)] = &[
     ("DEL k", 0),
     ("UNLINK k", 0),

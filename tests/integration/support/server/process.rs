@@ -203,7 +203,8 @@ impl Server {
         self.dir.join("server.conf")
     }
 
-    /// Ends the process in a way that lets its tool write a report.
+    /// Ends the process with SIGTERM, so that the tool it runs under (`RATELIMIT_WRAPPER`) can write its
+    /// report.
     fn terminate(&mut self) {
         let pid = Pid::from_raw(self.pid().cast_signed()).expect("no process is 0");
         let start = Instant::now();

@@ -13,7 +13,7 @@ thread_local! {
     static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The lines of this thread from now on.
+/// The lines that this thread logs after [`Log::start`].
 pub struct Log;
 
 impl Log {
