@@ -6,8 +6,8 @@ SHELL := /bin/bash
 CARGO := scripts/cargo
 FETCH := @scripts/fetch.py
 # One set of features, so that tests, and the module in which they cause panics, share one build of each crate.
-CHECKED := test --profile checked --workspace --features fault-injection
-INTEGRATION := $(CARGO) $(CHECKED) --test integration --
+CHECKED := --profile checked --workspace --features fault-injection
+INTEGRATION := $(CARGO) test $(CHECKED) --test integration --
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 # A line after `##` is for `help`, one after `###` only for `help-all`.
@@ -94,8 +94,8 @@ lint: doc ## rustfmt, clippy, rustdoc, walls between rooms, names in documents, 
 	.cache/zizmor/bin/zizmor --offline --quiet --strict-collection .github
 
 unit: ## tests of the core, the protocol and the module that need no server (TESTS=laws::)
-	$(CARGO) $(CHECKED) --lib --test heap --test simulation -- $(TESTS) $(UNIT_SKIP)
-	$(CARGO) $(CHECKED) --doc
+	$(CARGO) test $(CHECKED) --lib --test heap --test simulation -- $(TESTS) $(UNIT_SKIP)
+	$(CARGO) test $(CHECKED) --doc
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
 	cargo test --locked --quiet --release --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
@@ -158,8 +158,8 @@ no-std: ### compile the engine for a processor without an operating system, Arm 
 	cargo build -p ratelimit-core --features saved,serde --locked --target thumbv7em-none-eabihf --target-dir target/no_std
 
 faulty: ### build the tests, and the module so that they can make it panic: target/faulty/libredis_ratelimit.so
-	$(CARGO) $(CHECKED) --no-run
-	install -D -t target/faulty target/checked/deps/libredis_ratelimit.so
+	$(CARGO) build $(CHECKED) --lib --tests
+	install -D -t target/faulty target/checked/libredis_ratelimit.so
 
 ## Test for long
 
