@@ -64,10 +64,10 @@ pub struct Files {
     /// The folder that contains the configuration's folder.
     #[arg(long, env, default_value = "/srv/runtime_data/current")]
     pub runtime_root: PathBuf,
-    /// A folder in RUNTIME_ROOT, or none.
+    /// A folder in --runtime-root, or none.
     #[arg(long, env, default_value = "")]
     pub runtime_subdirectory: String,
-    /// A folder in RUNTIME_SUBDIRECTORY: each of its files *.yaml and *.yml is read.
+    /// A folder in --runtime-subdirectory: each of its files *.yaml and *.yml is read.
     #[arg(long, env, default_value = "config")]
     pub runtime_appdirectory: String,
     /// Let several files set limits of the same domain.
