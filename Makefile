@@ -7,7 +7,9 @@ CARGO := scripts/cargo
 FETCH := @scripts/fetch.py
 # One set of features, so that tests, and the module in which they cause panics, share one build of each crate.
 CHECKED := --profile checked --workspace --features fault-injection
-INTEGRATION := $(CARGO) test $(CHECKED) --test integration --
+INTEGRATION := scripts/integration
+# Runs targets side by side.
+BESIDE := @$(MAKE) --output-sync=target --jobs
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 # A line after `##` is for `help`, one after `###` only for `help-all`.
@@ -69,7 +71,6 @@ SLOW := a_flood bounds:: crash:: hammer:: many:: million out_of_memory:: ten_cli
 quick: export RATELIMIT_ONLY := redis-7.0
 quick: export RATELIMIT_COMMANDS := 40000
 quick: export PROPTEST_CASES := 100
-quick: export RUST_TEST_THREADS := 24
 quick: export UNIT_SKIP := --skip a_flood --skip drift::
 quick: ## lint, unit tests with fewer cases, integration on Redis 7.0 without load, crashes, clients, guides
 	$(BESIDE)=2 build lint faulty unit
@@ -79,7 +80,6 @@ quick: ## lint, unit tests with fewer cases, integration on Redis 7.0 without lo
 test: ready integration test-clients ## all tests; CI runs these, and compiles for other compilers and targets
 
 # The module compiles for minutes on one core. Meanwhile the other one checks and tests what needs no server, and downloads go on.
-BESIDE := @$(MAKE) --output-sync=target --jobs
 ready:
 	$(BESIDE)=3 build fetch-all lint unit faulty compile-clients
 
@@ -100,13 +100,12 @@ unit: ## tests of the core, the protocol and the module that need no server (TES
 	cargo test --locked --quiet --release --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
 # Tests wait for their turn to run servers (tests/integration/support/machine.rs), so there are more threads than turns.
-integration: export RUST_TEST_THREADS ?= 24
+quick integration integration-more: export RUST_TEST_THREADS ?= 24
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1 (TESTS=command::, RATELIMIT_ONLY='redis-7.0 valkey-9.1')
 	$(FETCH) chromium
 	$(INTEGRATION) $(TESTS)
 
 # Servers of your own instead: RATELIMIT_MORE='redis-7.4=/opt/redis-server'. Some tests are of one server of the test matrix.
-integration-more: export RUST_TEST_THREADS ?= 24
 integration-more: build faulty fetch ### tests on servers of more versions, or on yours (RATELIMIT_MORE='redis-7.4=/opt/redis-server', TESTS=command::)
 	more="$${RATELIMIT_MORE:-$$(scripts/fetch.py servers-more)}" && RATELIMIT_MORE=$$more \
 		RATELIMIT_ONLY=$$(sed -E 's/=[^ ]*//g' <<<$$more) $(INTEGRATION) $(TESTS) $(foreach room,clients docs examples,--skip $(room)::)
@@ -166,9 +165,8 @@ faulty: ### build the tests, and the module so that they can make it panic: targ
 # Root may make network namespaces. Any other user gets a user namespace, where it may, if the system allows one.
 AS_ROOT = $(if $(filter-out 0,$(shell id -u)),unshare --map-root-user)
 test-partitions: export RUST_TEST_THREADS ?= 1
-test-partitions: build ### cut and delay the links between primary, replica and clients on all servers (needs root or user namespaces, iproute2)
+test-partitions: build faulty ### cut and delay the links between primary, replica and clients on all servers (needs root or user namespaces, iproute2)
 	$(FETCH) servers
-	$(CARGO) test --profile checked --test integration --no-run
 	@$(AS_ROOT) unshare --net true || { echo "no network namespace can be made here: run this as root, or allow user namespaces" >&2; exit 1; }
 	$(AS_ROOT) $(INTEGRATION) --ignored --nocapture partition::
 

@@ -72,7 +72,7 @@ impl Decider {
     }
 }
 
-/// The check of all keys, each at the cost of its own hits.
+/// One check of all keys. Each key consumes its own number of hits.
 fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Check {
     // Rules of policies cost what the command says, so the command has their highest cost. Other rules
     // state their own cost.

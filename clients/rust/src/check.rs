@@ -195,9 +195,9 @@ impl Check {
         self.limits.iter().any(|limit| limit.rules.have_slots())
     }
 
-    /// The check of each key by itself. The server refuses a name that no rule of the key has, so each
-    /// key gets only the names of its own rules. A key with a policy gets all names, since only the
-    /// server knows the policy's rules. A name that fits no key goes to all keys, so that the server
+    /// The check of each key by itself. The server refuses a cost whose name no rule of the key has, so
+    /// a key gets only the costs that name its rules. A key with a policy gets all costs, because only
+    /// the server knows the policy's rules. A cost that fits no key goes to all keys, and the server
     /// refuses it.
     pub(crate) fn each(&self) -> RedisResult<Vec<Self>> {
         let takes = |limit: &Limit, name: &str| {

@@ -131,8 +131,7 @@ impl DefaultCost {
         }
     }
 
-    /// Tests that the log rules of one key cost the same, and that there is no `slots` rule unless
-    /// `may_have_slots`.
+    /// Refuses log rules of one key with different costs, and `slots` rules without `may_have_slots`.
     #[inline(always)]
     pub(super) fn test(self, rules: &[Rule], may_have_slots: bool) -> Parsed<()> {
         let is_plain = |rule: &Rule| rule.kind() != Kind::Slots && rule.cost().own().is_none();

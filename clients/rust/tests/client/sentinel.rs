@@ -36,26 +36,35 @@ impl Following {
         }
         Ok(current.clone().expect("it is open"))
     }
+
+    /// Keeps the connection, unless the answer is an error.
+    async fn keep_after<T>(&self, answer: RedisResult<T>) -> RedisResult<T> {
+        if answer.is_err() {
+            *self.current.lock().await = None;
+        }
+        answer
+    }
 }
 
 impl ConnectionLike for Following {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         Box::pin(async move {
             let answer = self.current().await?.req_packed_command(command).await;
-            if answer.is_err() {
-                *self.current.lock().await = None;
-            }
-            answer
+            self.keep_after(answer).await
         })
     }
 
     fn req_packed_commands<'a>(
         &'a mut self,
-        _: &'a Pipeline,
-        _: usize,
-        _: usize,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
-        unimplemented!("the limiter sends single commands")
+        Box::pin(async move {
+            let mut current = self.current().await?;
+            let answers = current.req_packed_commands(pipeline, offset, count).await;
+            self.keep_after(answers).await
+        })
     }
 
     fn get_db(&self) -> i64 {
