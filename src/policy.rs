@@ -15,13 +15,13 @@
 //! then from RDB or AOF        a saved policy replaces a configured one of the same name; with
 //!                             the setting `policies config` the configured one stays
 //! from a primary              the primary's policies replace all
-//!   loaded in the background  staged, and in effect once everything is loaded
+//!   loaded in the background  staged, and in effect when everything is loaded
 //! ```
 //!
 //! An AOF that does not begin with an RDB file has no auxiliary data, and the server calls the
 //! module only for keys. So the process that rewrites the AOF writes the policies before the
 //! first limiter. In case there is no limiter, the server also propagates the policies to the
-//! AOF once the rewrite has started.
+//! AOF after the rewrite has started.
 //!
 //! The lock is held briefly, and never during a call of the server, except to allocate or free
 //! memory, so a command within a command finds the lock free.
@@ -398,7 +398,7 @@ mod tests {
             set(name("cached"), &rules(line));
             assert_eq!(resolver.policy(b"other"), Ok(&rules("20/m")[..]));
             assert_eq!(resolver.policy(b"cached"), Ok(&rules(line)[..]));
-            // A request sees one policy under a name, even if it changes meanwhile.
+            // A request sees one policy under a name, even if the policy changes meanwhile.
             set(name("cached"), &rules("1/s"));
             assert_eq!(resolver.policy(b"cached"), Ok(&rules(line)[..]));
             assert!(

@@ -14,7 +14,7 @@ from arrivals import MINUTE_US, START_US, arrivals
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path += [str(ROOT / "benches"), str(ROOT / ".cache/plots")]
 
-from picture import draw  # noqa: E402  where scripts/fetch.py put what it needs
+from picture import draw  # noqa: E402  it needs matplotlib, which is in .cache/plots
 from started import started  # noqa: E402
 
 PICTURE = ROOT / "docs/images/accuracy.svg"
@@ -30,7 +30,7 @@ class Result:
     times: list
 
     def in_last_minute(self):
-        """How many requests passed in the minute that ends with each of them."""
+        """For each request that passed: how many passed in the minute that ends with it."""
         first, counts = 0, []
         for last, time in enumerate(self.times):
             while self.times[first] <= time - MINUTE_US:

@@ -14,9 +14,9 @@ BAR_US = 5 * SECOND_US
 POINT_US = 2 * SECOND_US
 IN_SHORT = {
     "log": "never more than the limit in any minute",
-    "window": "takes the minute before for an even one",
-    "fixed": "all comes back on the full minute",
-    "bucket": "what was saved up, and then the rate",
+    "window": "assumes that the minute before was evenly filled",
+    "fixed": "a new limit in each minute of the clock",
+    "bucket": "first a burst, then the steady rate",
     "leaky": "one after another, each when its turn comes",
 }
 STYLE = {
@@ -68,7 +68,7 @@ def draw_arrivals(axes, times):
     tidy(axes, [])
     top = axes.get_ylim()[1]
     for (begin, end, count), words in [
-        (ACROSS_A_MINUTE, "{count} in {seconds} s, across a full minute"),
+        (ACROSS_A_MINUTE, "{count} in {seconds} s, half in the next minute"),
         (FLOOD, "{rate} a minute for {minutes} min"),
         (BURST, "{count} in {seconds} s"),
     ]:

@@ -22,7 +22,7 @@ RULES_OF_A_DAY = ["1/s", "20/m", "200/h", "800/d"]
 class Case:
     name: str
     calls: list
-    #: The verdict of each reply; None if the integers differ between replies.
+    #: The verdict of each reply; None if the replies differ and are not checked.
     verdict: int | None = 0
     prepare: list = field(default_factory=list)
     #: Whether the server has an append-only file, so that the module propagates as it does to a replica.

@@ -4,8 +4,8 @@
 Counts what runs inside a command's handler, including the server's functions that it calls, but not the server's work
 to read the request and to send the reply. Unlike times, the counts repeat, even on a busy machine. The server's part
 still varies: each start has a new hash seed, so dictionaries collide more or less, and the allocator's caches differ.
-So the module's own instructions are also counted separately: they vary only with how often the clock makes a key's
-expiry move. The result is the least count of several servers.
+So the module's own instructions are also counted separately: they vary only with how often a key's expiry moves, which
+depends on the clock. The result is the least count of several servers.
 
 Ends with 1 if the module's own part of a call grew by more than the tolerance, which is a fraction of the whole call.
 Another processor may choose other variants of memcpy and the like, so compare only with a baseline from a similar machine.

@@ -45,7 +45,7 @@ def arguments():
     except ValueError:
         parser.error("rates are numbers, separated by commas")
     if min(given.rounds, given.connections, given.scene_rate) < 1 or given.seconds <= 0 or min(given.rates) < 0:
-        parser.error("numbers start at 1")
+        parser.error("counts start at 1, --seconds is more than 0, and no rate is negative")
     return given
 
 
@@ -63,7 +63,7 @@ def hosts(given, scene, chosen, cores, stack):
     """The servers of a scene, by the name of the case's host."""
     started = {}
     modules = {OURS: servers.LOAD_OURS, REDIS_CELL: servers.LOAD_REDIS_CELL}
-    # A child that saves, and the thread that syncs, do not have to share the server's core.
+    # A child that saves and a thread that syncs may use all of these cores, not only the server's.
     anywhere = ",".join(map(str, sorted({core for core in (cores.server, cores.client, cores.replica) if core is not None})))
     lists = [f"{kind}_cpulist {anywhere}" for kind in ("bio", "bgsave", "aof_rewrite")] if anywhere else []
     for host in dict.fromkeys(case.host for case in chosen):

@@ -28,8 +28,8 @@ def lines(axes, results, title, name):
 
 
 def draw(report, path):
-    """Draws the cases alone at one of the rates, and below them the other scenes. Returns whether there was any
-    result."""
+    """Draws the scene `alone` at the rate of the other scenes, and below it those scenes. Returns whether there was
+    any result."""
     alone = [result for result in report["results"] if result["scene"] == ALONE and result["rate"] == report["scene_rate"]]
     others = [result for result in report["results"] if result["scene"] != ALONE]
     rate = f"{report['scene_rate']:,} requests a second"

@@ -48,7 +48,7 @@ class Watch:
             self.cpu_s = cpu_s(server)
 
     def count(self):
-        """Calls of the measured commands, and bytes that replicas have received."""
+        """Calls of the measured commands, and bytes sent to each replica."""
         stats = self.server.client.info("commandstats").items()
         calls = sum(of["calls"] for name, of in stats if name.lower().removeprefix("cmdstat_") in self.commands)
         replication = self.server.client.info("replication")

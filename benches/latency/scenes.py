@@ -1,6 +1,6 @@
 """What else a server does while the load runs.
 
-Except for `alone`, each scene has a few cases and one rate. A scene prepares the server, acts once the load runs, and
+Except for `alone`, each scene has a few cases and one rate. A scene prepares the server, acts while the load runs, and
 then checks that the event in its name has happened. The million keys that the load does not use are of the command's
 own kind: checked keys for our commands, strings for others.
 """
@@ -38,7 +38,7 @@ class Scene:
     name: str
     lines: tuple = ()
     replica: bool = False
-    #: Called with the server and the case, once the case's own keys are filled. `after` gets what this returns.
+    #: Called with the server and the case, when the case's own keys are filled. `after` gets what this returns.
     prepare: Callable = nothing
     #: Called with the server and the case, when the load has started.
     act: Callable = nothing

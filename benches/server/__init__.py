@@ -7,13 +7,14 @@ clients that decide.
     servers.py     a private server on loopback, which always ends with the benchmark
     wire.py        commands in bulk, to fill keys, with redis-benchmark's placeholder for the key
     scripts.py     lua/*.lua, our own versions of the methods that articles describe
-    floors.py      c/floor.c, a module that does little more than what the server does for any module's command
+    floors.py      c/floor.c, a module whose commands do as little as a module's command can
     logs.py        sliding logs as full as a busy client keeps them
     rows.py        what is compared: one pipelined command a decision
     growth.py      rows that show whether a cost grows with the limit or with the number of keys
     holds.py       taking, repeating and settling holds, compared with scripts and with growing numbers of holds
     load.py        one run of one row, and the proof that the server did what the row says
     roundtrips.py  clients that need several commands per decision, against clients that need one
+    waiting.py     waiting in line, compared with polling
     rounds.py      every row once a round, interleaved
     memory.py      bytes a key
     results.py     medians, spreads, and ratios to INCR of the same round; as JSON

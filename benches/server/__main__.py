@@ -21,7 +21,7 @@ def arguments():
     add = parser.add_argument
     add("--server", choices=names, default="redis-7.0", help="the server to measure (default: %(default)s)")
     add("--rounds", type=int, default=5, help="how many; each measures every row once, INCR up to 6 times (default: %(default)s)")
-    add("--requests", type=int, default=Load.requests, help="requests in a row's run, a quarter for Lua (default: %(default)s)")
+    add("--requests", type=int, default=Load.requests, help="requests in each run, a quarter for Lua (default: %(default)s)")
     add("--connections", type=int, default=Load.connections, help="connections of redis-benchmark (default: %(default)s)")
     add("--pipeline", type=int, default=Load.pipeline, help="requests sent at once (default: %(default)s)")
     add("--aof", action="store_true", help="with an append-only file, synced every second")

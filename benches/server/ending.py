@@ -9,7 +9,7 @@ from .rounds import say
 
 def code_of(name, run):
     """Runs a benchmark, and returns the code to exit with."""
-    # Ends the servers on the way out, even where make or a shell made us ignore Ctrl-C.
+    # So that the servers end too, even if make or a shell started this program with Ctrl-C ignored.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -1,4 +1,4 @@
-"""Compiles a C module that does the least that a module can, c/floor.c, each time its rows are measured.
+"""Compiles c/floor.c, a module that does as little as a module can, each time its rows are measured.
 
 The header of the module API comes from the crate redis-module, which our own module uses.
 """

@@ -1,10 +1,10 @@
 """Does a decision cost more as the limit grows, or as there are more keys?
 
-**Limits.** Ten keys have logs filled to the limit, from 10 to 100,000. The logs stay full although every check is
+**Limits.** Ten keys have logs filled to limits from 10 to 100,000. The logs stay full although every check is
 allowed and logged: each check drops the oldest entry and appends one. Our rule is a `shadow`, which is charged but
-never denies. Lua scripts have no shadows, so their windows follow the rate at which they run. For the sorted set, about
-as many requests as the limit fall into the window. For the list, the oldest entry is ten times too old to deny
-anything.
+never denies. Lua scripts have no shadows, so their windows are chosen for the rate at which they run. For the sorted
+set, about as many requests as the limit fall into the window. For the list, the oldest entry is ten times as old as the
+window, so it denies nothing.
 
 **Keys.** The same command on 1 to 1,000,000 keys: only the visited memory grows, for INCR as for our command.
 """

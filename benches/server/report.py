@@ -125,4 +125,4 @@ def show(report):
         f"{load['connections']} connections, pipeline of {load['pipeline']}"
     )
     before, after = report["load_average"]
-    print(f"load average before {before}, after {after} (a benchmark by itself is about 2)")
+    print(f"load average before {before}, after {after} (a benchmark alone causes about 2)")

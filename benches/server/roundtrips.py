@@ -1,10 +1,9 @@
 """Clients that decide by themselves with several commands, against clients that ask once.
 
-Each of their commands depends on the reply to the previous one, so they cannot be pipelined, and redis-benchmark cannot
-run them. This measures how long an application waits: microseconds per decision, one decision after the other, on the
-same keys, over one blocking connection of redis-py. Most of the time goes to client and loopback, which cost the same
-for each round trip. Over a network a round trip takes some hundred microseconds more, and the ratios come closer to the
-numbers of round trips.
+redis-benchmark repeats a single command, so it cannot run such clients. This measures how long an application waits:
+microseconds per decision, one decision after the other, on the same keys, over one blocking connection of redis-py.
+Most of the time goes to client and loopback, which cost the same for each round trip. Over a network a round trip takes
+some hundred microseconds more, and the ratios come closer to the numbers of round trips.
 
 Methods come in pairs: ours, then the method that it replaces.
 """

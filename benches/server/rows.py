@@ -20,7 +20,7 @@ NATIVE, FLOOR, OURS, REDIS_CELL, LUA = "native", "C floor", "ours", "redis-cell"
 
 ALLOWED, LIMITED = 0, 1
 
-# Lua takes several times as long, and its rows do not need that precision.
+# Lua takes several times as long, and its rows need less precision.
 LUA_SHARE = 0.25
 
 
@@ -39,7 +39,7 @@ class Row:
     fill: tuple | None = None
     #: Makes a key. All other keys start as copies of it.
     seed: Callable | None = None
-    #: Sent once to each server, before anything else. The row is skipped on servers without such a command.
+    #: Sent before the keys are filled. The row is skipped on servers without such a command.
     setup: tuple | None = None
     #: The command that counts a key's entries, and roughly how many there are after the run.
     entries: tuple | None = None

@@ -25,7 +25,7 @@ MODULE = Path(os.environ.get("RATELIMIT_MODULE", ROOT / "target/release/libredis
 FLOOR = ROOT / "target/bench/floor.so"
 REDIS_CELL = Path(os.environ.get("RATELIMIT_REDIS_CELL", ROOT / ".cache/redis-cell/libredis_cell.so"))
 
-# Where results and pictures go, and where documents show pictures.
+# Where results and pictures go, and the folder of the documents' pictures.
 OUTPUT = ROOT / "target/bench"
 PUBLISHED = ROOT / "docs/images"
 

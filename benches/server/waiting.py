@@ -38,7 +38,7 @@ WORKERS = 1000
 SLOTS = 10
 JOB_S = 0.02
 ASK_AGAIN_S = 0.1
-# For how many seconds the line forms, and for how many it is measured then.
+# How many seconds the line has to form, and then how many seconds it is measured.
 WARM_UP_S, MEASURED_S = 3, 6
 
 WAITERS, KEYS, IDLE_S = 10_000, 1_000, 5
@@ -195,8 +195,8 @@ def measure_workers(server, way):
 
 
 def measure_handover(server, passed_over=0):
-    """Milliseconds from the release of a slot until the next client has it, with `passed_over` flows in
-    front of it, which their own limits deny."""
+    """Milliseconds from the release of a slot until the next client has it. In front of this client are `passed_over`
+    flows that their own limits deny."""
     flows = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(passed_over)]
     for number, client in enumerate(flows):
         own = f"slots:1,name={number}"

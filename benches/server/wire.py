@@ -32,7 +32,7 @@ def encode(command):
 
 def for_each_key(command, keys, start=0):
     """The command for each key from the number `start` on, encoded, in chunks."""
-    # All keys have one length.
+    # All keys have the same length.
     before, after = encode(on(command, key(start))).split(key(start).encode())
     for first in range(start, start + keys, CHUNK):
         numbers = range(first, min(first + CHUNK, start + keys))

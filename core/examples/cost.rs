@@ -1,5 +1,5 @@
 //! Prints the nanoseconds that a check takes at limits of 10 and of 100,000, and their ratio.
-//! It measures the limiter alone: a server would hide the worst case of the search.
+//! It measures the limiter alone: a server's overhead would hide the worst case of a log's search.
 //! Run by `make cost`.
 
 #![allow(clippy::disallowed_types, reason = "a program has a clock")]

@@ -24,8 +24,8 @@ pub struct HeaderSlice<H, T: Copy, N: Count = u32> {
 /// The type of a header slice's count.
 ///
 /// # Safety
-/// The type has a size, and every conversion of a value to `u32` gives the same number. The slice
-/// allocates, reads and frees this number of items.
+/// The type is not zero-sized, and every conversion of a value to `u32` gives the same number. The
+/// slice allocates, reads and frees this number of items.
 pub unsafe trait Count: Copy + Into<u32> {}
 
 // SAFETY: plain integers.

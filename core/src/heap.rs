@@ -1,7 +1,7 @@
 //! The heap allocations of a value.
 //!
 //! Measuring and moving allocations (active defragmentation) takes unsafe code and the server's
-//! allocator, so `datatype` does it; a value only exposes its allocations.
+//! allocator, so the module's `datatype` does both; a value only exposes its allocations.
 
 use crate::header_slice::{Count, HeaderSlice};
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};

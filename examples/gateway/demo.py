@@ -74,7 +74,7 @@ def main():
 def play(redis, gateway, line):
     Call(gateway).show("The plan free has too few tokens for a call of 100 in and at most 500 out").answer()
     redis.execute_command("RL.PLAN", "llm:t7", "pro")
-    Call(gateway).show("The plan pro has enough, and is charged 600 until the call ends. A busy key of the model pauses").answer()
+    Call(gateway).show("The plan pro has enough, and the call is charged 600 until it ends. A busy key of the model is paused").answer()
     show_limits(redis, "The call used 100 and 20 tokens, so 480 came back")
     call = Call(gateway).show("A client hangs up early")
     call.hang_up()

@@ -3,9 +3,9 @@
 
     model.py [--port PORT] [--pause-ms MS] [--log FILE] [--busy KEY]
 
-A caller sends a line of JSON: `key`, `id` and `gateway` for the log, `input`, the number of tokens sent, and `length`,
-the number of tokens wanted. The caller gets a line with the status (429 for the key KEY), then a line per token. The
-answer ends early when the caller closes its half of the connection.
+A caller sends a line of JSON: the `key` that it uses; `id` and `gateway`, for the log; `input`, the number of tokens
+sent; `length`, the number of tokens wanted. The caller gets a line with the status (429 for the key KEY), then a line
+per token. The answer ends early when the caller closes its half of the connection.
 
 The log has two lines for each call, TIME begin|end ID GATEWAY INPUT MADE, with the Unix time in microseconds and the
 number of tokens made so far, or one line with `refuse`. Tests count in this log, because the model knows no limits.

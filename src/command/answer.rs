@@ -1,4 +1,5 @@
-//! The replies to a check: five integers, six if its cost is a range, or a map with `FULL`.
+//! The replies to a check: five integers, one more if its cost is a range, one more with `ANY`; or a
+//! map with `FULL`.
 
 use crate::server::reply::Value::{self, Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};

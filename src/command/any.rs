@@ -2,7 +2,7 @@
 //!
 //! Evaluates the keys in their order until one admits the check; with `MOST`, evaluates all keys. Then
 //! checks the chosen key as `RL.CHECK` does, and leaves the other keys unchanged. If no key admits the
-//! check, each key denies it as `RL.CHECK` does, and each changed key propagates one effect.
+//! check, each key denies it as `RL.CHECK` does, and each changed key propagates its own effects.
 
 use super::answer;
 use super::opened::{event, refused};

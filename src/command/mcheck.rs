@@ -1,8 +1,8 @@
 //! `RL.MCHECK`: may this request pass under several keys at once, or through any of them?
 //!
 //! All keys are opened before anything is decided, so a key of another type causes an error and
-//! changes nothing. Each changed key has one effect; the server propagates them as one transaction.
-//! `any` handles requests with `ANY`.
+//! changes nothing. Each changed key has its own effects; the server propagates all of them as one
+//! transaction. `any` handles requests with `ANY`.
 
 use super::answer;
 use super::any;

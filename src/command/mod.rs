@@ -214,7 +214,7 @@ static TABLE: [Command; 32] = [
         syntax: "key id EX seconds|PX milliseconds [AT unix-time-microseconds]",
         handler: on_command(holds::renew),
         tips: CLOCK,
-        summary: c"Moves the end of a hold of a key that has not lapsed.",
+        summary: c"Moves the end of a key's hold, if the hold has not lapsed.",
         complexity: c"O(log H) with H holds.",
         ..USUAL
     },

@@ -29,7 +29,7 @@ pub struct Asking<'a> {
     pub index: usize,
     pub opened: Opened<'a>,
     new: Limiter,
-    /// Has the decided cost once the check is decided.
+    /// The check; after the decision, with the decided cost.
     pub check: Check<'a>,
 }
 

@@ -1,4 +1,4 @@
-//! `RL.SYNC`: follows what an upstream says remains.
+//! `RL.SYNC`: lowers the units that remain of a rule to the number that an upstream gives.
 
 use super::effect_args::EffectArgs;
 use super::opened::{Opened, refused};

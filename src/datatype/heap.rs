@@ -83,7 +83,7 @@ impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachAllocation<F> {
         let mut parts = ManuallyDrop::new(mem::take(owner));
         let (len, capacity) = (parts.len(), parts.capacity());
         let start = (self.visit)(parts.as_mut_ptr().cast());
-        // SAFETY: the parts are those of the vector, and `new` promises an allocation that
+        // SAFETY: the parts are those of the vector, and `visit` returns an allocation that
         // replaces the old one.
         *owner = unsafe { Vec::from_raw_parts(start.cast(), len, capacity) };
     }

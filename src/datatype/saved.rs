@@ -17,8 +17,8 @@
 //! the version refuses the snapshot. A file that is loaded at start may have a version that cannot be
 //! read: no effects follow it, except in an AOF, whose effects name their versions.
 //!
-//! Redis from 7.2 and Valkey from 8 on (`aux_save2`) write nothing if there are neither policies
-//! nor limiters, so such a file loads without the module. Older servers always write.
+//! Redis from 7.2 on and Valkey (`aux_save2`) write nothing if there are neither policies nor
+//! limiters, so such a file loads without the module. Older servers always write the payload.
 
 use std::ffi::{c_int, c_void};
 

@@ -29,7 +29,7 @@ use super::propagation::must_not_replicate;
 /// The handler of the timer, called with the context of the callback.
 type OnAlarm = fn(*mut raw::RedisModuleCtx);
 
-/// The timer, once set.
+/// The timer that is set.
 #[derive(Clone, Copy)]
 struct Armed {
     id: raw::RedisModuleTimerID,
@@ -45,7 +45,7 @@ fn armed() -> MutexGuard<'static, Option<Armed>> {
     ARMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Must be called before [`set`]; names the timer's handler.
+/// Stores the timer's handler. Must be called before [`set`].
 pub(super) fn prepare(ctx: &Context, on_alarm: OnAlarm) {
     ON_ALARM.get_or_init(|| on_alarm);
     // SAFETY: the context is the one the module is being loaded with; the new one is never

@@ -56,7 +56,7 @@ impl Command {
 /// Who uses a command. Its ACL categories follow from this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Applications: `@ratelimit`, which only has these commands.
+    /// Applications: `@ratelimit`, which contains only these commands.
     Client,
     /// People who inspect many of the server's keys: `@admin`. (The command flag `admin` is
     /// different: it would hide the command from `MONITOR`.)

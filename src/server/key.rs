@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  open_read  -> None | ReadKey  .value()
-//!  open_write -> WriteKey        .value() None: missing   .value_mut() .set() .delete() .expire_at()
+//!  open_write -> WriteKey        .value() None: missing   .value_mut() .set() .delete()
+//!                                .expire_at_ms()
 //! ```
 //!
 //! Opening compares the key's type with ours by address, not by the number of a built-in type,
@@ -185,7 +186,7 @@ impl<T: KeyValue> ReadKey<'_, T> {
         self.0.value
     }
 
-    /// The key's expiry, Unix milliseconds.
+    /// The key's expiry, in Unix milliseconds.
     pub fn expires_at_ms(&self) -> Option<u64> {
         self.0.expires_at_ms()
     }
@@ -255,12 +256,12 @@ impl<'c, T: KeyValue> WriteKey<'c, T> {
         self.0.change = KeyChange::Deleted;
     }
 
-    /// The key's expiry, Unix milliseconds.
+    /// The key's expiry, in Unix milliseconds.
     pub fn expires_at_ms(&self) -> Option<u64> {
         if self.0.change == KeyChange::ValueSet { None } else { self.0.expires_at_ms() }
     }
 
-    /// Sets the key's expiry, Unix milliseconds; `None`: never.
+    /// Sets the key's expiry, in Unix milliseconds; `None`: never.
     pub fn expire_at_ms(&mut self, at_ms: Option<u64>) {
         if self.0.change == KeyChange::ValueSet {
             self.0.change = KeyChange::None;

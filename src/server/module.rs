@@ -53,7 +53,7 @@ pub fn end_server(why: &str) -> ! {
     process::exit(1)
 }
 
-/// Ends this process if it is a child that writes a file, before it writes one that lacks data. The
+/// Ends this process if it is a child that writes a file, because the file could lack data. The
 /// server keeps the old file.
 pub(super) fn end_if_child() {
     // SAFETY: a null context is allowed; a child has nothing to clean up.

@@ -62,12 +62,12 @@ impl Setting {
         Self { name, kind, flags, value: AtomicI64::new(default) }
     }
 
-    /// Forbids changes of the setting once the module is loaded.
+    /// Forbids changes of the setting after the module is loaded.
     pub const fn set_at_load(self) -> Self {
         Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }
     }
 
-    /// The value of a number.
+    /// The value of a numeric setting.
     #[inline]
     pub fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
@@ -257,8 +257,8 @@ unsafe extern "C" fn set<T: Into<i64>>(
     })
 }
 
-/// The server calls this after `CONFIG SET` has set all its values. If this fails, the server restores
-/// the old values and calls it again.
+/// The server calls this function after `CONFIG SET` has set all its values. If the function fails,
+/// the server restores the old values and calls it again.
 unsafe extern "C" fn apply_change(
     ctx: *mut raw::RedisModuleCtx,
     _data: *mut c_void,

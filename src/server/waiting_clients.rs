@@ -61,7 +61,7 @@ impl WaitingClient {
         ClientId(self.handle.as_ptr() as usize)
     }
 
-    /// Answers the client with `reply` once the server is back in its event loop.
+    /// Answers the client with `reply` when the server is back in its event loop.
     pub fn answer(self, reply: impl Fn(&Call<'_>) -> Result<(), CommandError> + 'static) {
         let answer: Box<Answer> = Box::new(Box::new(reply));
         self.unblock(Box::into_raw(answer).cast());
@@ -84,7 +84,7 @@ impl Call<'_> {
         !self.has_flag(CANNOT_WAIT)
     }
 
-    /// Blocks the client, which must be able to wait; `None` if the server cannot.
+    /// Blocks the client, which must be able to wait; `None` if the server cannot block it.
     pub fn let_wait<H: WhileWaiting>(&self) -> Option<WaitingClient> {
         // SAFETY: the context is that of a command whose client may be blocked.
         unsafe {

@@ -12,9 +12,9 @@
     screenshot FILE        saves what the page shows as a PNG
 
 A SELECTOR has the syntax of CSS or of playwright: 'text=Ask', 'role=button[name=Ask]'. It must match exactly one
-element. Exits with 0 if every step succeeded and no script of a page threw an error; else says which step failed, and
-what the page showed.
-`scripts/fetch.py chromium` brings the browser.
+element. Exits with 0 if every step succeeded and no script of a page threw an error; else says which step failed and
+what the page showed, or what a script threw.
+`scripts/fetch.py chromium` installs the browser.
 """
 
 import re
@@ -45,7 +45,7 @@ def parse(words):
     while words:
         name = words.pop(0)
         if name not in STEPS or len(words) < STEPS[name][0]:
-            sys.exit(f"{__doc__}\nno step: {name} {' '.join(words)}")
+            sys.exit(f"{__doc__}\nnot a step, or too few arguments: {name} {' '.join(words)}")
         steps.append((name, [words.pop(0) for _ in range(STEPS[name][0])]))
     return steps
 

@@ -12,7 +12,8 @@
 //! clients/       client libraries of several languages that wait in RL.WAIT, and their time-outs
 //! monitoring/    alerts and the dashboard, over a real Prometheus and a real exporter
 //! soak/          long runs under load; seconds here, minutes in `make soak`
-//! twin/          compares the script for servers without modules with the module; more lives in `make twin`
+//! histories/     whether the replies to concurrent clients are those of one order of their calls
+//! twin/          compares the script for servers without modules with the module; longer in `make twin`
 //! wire/          what hostile clients, primaries and files send; seconds here, longer in `make fuzz-wire`
 //! benches.rs     the tool that measures latencies
 //! examples/      the programs of examples/, run by clients that count what passes

@@ -176,8 +176,8 @@ static int64_t entry(const State *state, uint32_t index) {
     return state->ring[(state->first + index) & (state->capacity - 1)];
 }
 
-/* How many entries are not after a time. Starts from a guess for evenly spaced entries, which the measured logs have.
- * From there it reads fewer places of the ring than bisection would. */
+/* How many entries are at or before a time. Starts from a guess for evenly spaced entries, which the measured logs
+ * have. From there it reads fewer places of the ring than bisection would. */
 static uint32_t count_until(const State *state, int64_t time_us) {
     if (!state->length || time_us < entry(state, 0)) return 0;
     const uint32_t last = state->length - 1;
@@ -294,7 +294,7 @@ static int entries(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return REDISMODULE_OK;
 }
 
-/* ---- the type: a copy is complete, but nothing is saved, so a loaded key is like one without calls */
+/* ---- the type: a copy is complete, but nothing is saved, so a loaded key has an empty state */
 
 static void *load(RedisModuleIO *rdb, int encoding) {
     (void)rdb, (void)encoding;

@@ -1,5 +1,5 @@
-//! Measures requests a second and the time to an answer, at the service and through Envoy. Each
-//! request is due at a fixed time, from which the time to its answer counts.
+//! Measures requests a second and the time to an answer, at the service and through Envoy. At a
+//! given rate each request is due at a fixed time, from which the time to its answer counts.
 //!
 //!     make bench-envoy
 

@@ -45,7 +45,7 @@ async function costs(request) {
   return { median: ms(found[found.length >> 1]), worst: ms(found.at(-1)), all };
 }
 
-/** Clients of a server or a cluster, and `begin`, which brings it into its state. Without `begin` it starts in that state. */
+/** For each state: clients of a server or a cluster, and `begin`, which brings the server into that state, unless it starts there. */
 const STATES = {
   fine: onServer(() => {}),
   stopped: onServer(({ pause }) => pause()),

@@ -25,7 +25,7 @@ const TAKEN: Taken = Object.freeze({ verdict: 'allowed', waitMs: 0, source: 'ser
 
 /**
  * Takes units of one hot key ahead, and hands them out in this process. Units count when they are leased, and may be used for half of
- * `ttlMs` after that (for all of `ttlMs` in a process that was paused). After a crash, the units used of the last lease, at most
+ * `ttlMs` after that (for all of `ttlMs` in a process that was paused). After a crash, the used units of the last lease, at most
  * `most`, come back when its hold ends.
  * While the server is away, the limiter's `outage` answers.
  */

@@ -30,7 +30,8 @@ export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptio
   separately?: boolean;
   /**
    * How many denials to remember and answer in this process until their wait is over: none by default. Until then the limiter
-   * does not see that an operator unblocked a key, that another process refunded units or raised a limit, and the server does not count those denials.
+   * does not see that an operator unblocked a key, or that another process refunded units or raised a limit. The server does not
+   * count those denials.
    */
   rememberDenials?: number;
 }
@@ -284,7 +285,7 @@ export class RateLimiter {
     return Number(await this.#free([['RL.RESUME'], [key], []])) === 1;
   }
 
-  /** Binds a policy to the key, for `ms` or until `unplan`: rules such as `'@plan:free'` then stand for it. */
+  /** Binds a policy to the key, for `ms` or until `unplan`: rules such as `'@plan:free'` then stand for that policy. */
   async plan(key: string, policy: string, ms?: number): Promise<void> {
     await this.#free([['RL.PLAN'], [key], [policy, ...(ms === undefined ? [] : ['PX', String(Math.ceil(ms))])]]);
   }

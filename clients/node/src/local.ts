@@ -12,9 +12,9 @@ const MOST_KEYS = 10_000;
 interface State {
   /** When the window opened, or when the bucket was last filled. */
   at: number;
-  /** When the window opened, or when the bucket last owed nothing: units consumed before no longer count. */
+  /** When the window opened, or when the bucket was last full: units consumed earlier no longer count. */
   opened: number;
-  /** Units of the window, or missing in the bucket. */
+  /** The units used in the window, or missing from the bucket. */
   used: number;
   holds: Map<string, { until: number; units: number; since: number }>;
 }
@@ -102,7 +102,7 @@ export class LocalLimiter {
     return holds.length > 0;
   }
 
-  /** Ends a hold, which frees its slots; its other units stay consumed unless they come back. `false` without such a hold. */
+  /** Ends a hold, which frees its slots; its other units come back only with `refund`. `false` without such a hold. */
   settle(key: string, id: string, refund = false): boolean {
     const states = [...(this.#keys.get(key)?.values() ?? [])].filter(({ holds }) => holds.has(id));
     for (const state of states) {

@@ -44,7 +44,7 @@ function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
 }
 
 /**
- * Switches off the time-out of a connected client, which starts before a busy process writes: the limiter has its own
+ * Switches off a connected client's time-out, which starts before a busy process writes the command: the limiter has its own
  * time-out. An unconnected client keeps its time-out, which drops commands that were never sent.
  */
 const UNTIMED = { timeout: undefined };

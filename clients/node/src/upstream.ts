@@ -14,7 +14,7 @@ const DAY = '(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)';
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 const MONTH = `(?<month>${MONTHS.join('|')})`;
 const TIME = '(?<hour>[01]\\d|2[0-3]):(?<minute>[0-5]\\d):(?<second>[0-5]\\d|60)';
-/** The forms of a date in RFC 9110, 5.6.7: today's, that of RFC 850, and that of asctime in C. */
+/** The forms of a date in RFC 9110, 5.6.7: the preferred one, that of RFC 850, and that of asctime in C. */
 const DATES = [
   `${DAY}, (?<day>\\d\\d) ${MONTH} (?<year>\\d{4}) ${TIME} (?:GMT|\\+0000)`,
   `(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, (?<day>\\d\\d)-${MONTH}-(?<year>\\d\\d) ${TIME} (?:GMT|\\+0000)`,

@@ -12,14 +12,14 @@ const USERS = Array.from({ length: 60 }, (_, i) => `user:${i}`);
 
 function connectIoredis(t, [{ port }], options = {}) {
   const client = new Cluster([{ host: '127.0.0.1', port }], options);
-  client.on('error', () => {}); // each command tells
+  client.on('error', () => {}); // each command reports it
   t.after(() => client.disconnect());
   return client;
 }
 
 async function connectNodeRedis(t, [{ port }]) {
   const client = createCluster({ rootNodes: [{ url: `redis://127.0.0.1:${port}` }] });
-  client.on('error', () => {}); // each command tells
+  client.on('error', () => {}); // each command reports it
   t.after(() => client.destroy());
   return client.connect();
 }

@@ -17,7 +17,7 @@ function storeOf(client, windowMs, options) {
   return store;
 }
 
-onEachServer(test, 'the store counts hits in the window that the first one opens', async (t, name) => {
+onEachServer(test, 'the store counts hits in the window that the first hit opens', async (t, name) => {
   const { port } = await startServer(t, name);
   const client = connect(t, port);
   const store = storeOf(client, 60_000);
@@ -55,7 +55,7 @@ onEachServer(test, 'a new window starts at 1, and the old one leaves nothing', a
   assert.equal((await store.increment('k')).totalHits, 1);
 });
 
-onEachServer(test, 'a blocked client is over any limit, and an exempt one is never', async (t, name) => {
+onEachServer(test, 'a blocked client is over any limit, and an exempt one over none', async (t, name) => {
   const { port } = await startServer(t, name);
   const client = connect(t, port);
   const store = storeOf(client, 60_000);
@@ -67,7 +67,7 @@ onEachServer(test, 'a blocked client is over any limit, and an exempt one is nev
   for (let i = 0; i < 3; i++) assert.equal((await store.increment('good')).totalHits, 1);
 });
 
-onEachServer(test, 'express-rate-limit limits with it', async (t, name) => {
+onEachServer(test, 'express-rate-limit limits with the store', async (t, name) => {
   const { port } = await startServer(t, name);
   const store = new RateLimitStore(ioredis(connect(t, port)));
   const limiter = rateLimit({ windowMs: 60_000, limit: 3, standardHeaders: 'draft-8', store, logger: silent(t) });
@@ -110,11 +110,11 @@ test('requests that are skipped after the answer do not count', async (t) => {
   ];
   for (const [option, wanted, status, hits] of steps) {
     assert.equal((await get(`/${option}/${wanted}`)).status, status);
-    await until(async () => (await counted[option]()) === hits); // the library gives back after the answer
+    await until(async () => (await counted[option]()) === hits); // the library gives a hit back after the answer
   }
 });
 
-test('limiters with a prefix each count alone', async (t) => {
+test('limiters with different prefixes count separately', async (t) => {
   const { port } = await startServer(t);
   const client = connect(t, port);
   const limiter = (prefix) =>

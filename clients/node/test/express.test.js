@@ -95,7 +95,7 @@ test('an error of the application is not taken for one of the server', async (t)
   assert.equal(await (await get('/')).text(), 'a fault');
 });
 
-test('rules alone count networks, and without rules requests pass', async (t) => {
+test('rules without a function count networks, and without rules requests pass', async (t) => {
   const { port } = await startServer(t);
   const limiter = ioredis(connect(t, port));
   const app = express()
@@ -113,7 +113,7 @@ test('rules alone count networks, and without rules requests pass', async (t) =>
   assert.deepEqual(statuses, [200, 429, 200, 200, 200, 429]);
 });
 
-test('a policy with slots is an error and takes none', async (t) => {
+test('a policy with slots is an error and takes no slot', async (t) => {
   const errors = t.mock.method(console, 'error', () => {});
   const { port } = await startServer(t);
   const client = connect(t, port);

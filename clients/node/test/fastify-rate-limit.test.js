@@ -57,7 +57,7 @@ test('skipOnError says whether requests pass while the server is down', async (t
   assert.deepEqual(await statuses(), [200, 500]);
 });
 
-test('options that the store cannot keep are errors', async (t) => {
+test('options that the store does not offer are errors', async (t) => {
   const { port } = await startServer(t);
   const store = rateLimitStore(ioredis(connect(t, port)));
   for (const option of ['continueExceeding', 'exponentialBackoff']) {

@@ -178,7 +178,7 @@ onEachServer(test, 'a caller in line is served, denied at the deadline, or leave
   await until(async () => (await admin.info('clients')).includes('connected_clients:3')); // connections for waits do not stay
 });
 
-test('an end from outside is an outage', async (t) => {
+test('a wait that an operator ends is an outage', async (t) => {
   const { port } = await startServer(t);
   const admin = connect(t, port);
   const limiter = ioredis(connect(t, port), { outage: 'deny' });

@@ -89,7 +89,7 @@ onEachServer(test, 'reports show each rule and key through each client library a
   }
 });
 
-test('keys that are asked separately cost by name what they cost together', async (t) => {
+test('costs by name are the same for keys that are asked separately', async (t) => {
   const client = connect(t, (await startServer(t)).port);
   await client.call('RL.POLICY', 'SET', 'plan', '9/h,name=out', 'bucket:9/d,name=day');
   for (const separately of [false, true]) {
@@ -108,7 +108,7 @@ test('keys that are asked separately cost by name what they cost together', asyn
   }
 });
 
-onEachServer(test, 'the errors of the server reject', async (t, name) => {
+onEachServer(test, 'errors of the server reject the promise', async (t, name) => {
   const { port } = await startServer(t, name);
   for (const [, limiter] of await limiters(t, port)) {
     await assert.rejects(limiter.check('k', '5/x'), /ERR rule '5\/x': the period 'x' has no known unit/);
@@ -125,7 +125,7 @@ onEachServer(test, 'ioredis puts its keyPrefix before every key', async (t, name
   assert.deepEqual((await admin.keys('*')).sort(), ['app:one', 'app:three', 'app:two']);
 });
 
-onEachServer(test, 'an application that may use its limits alone needs no right to run scripts', async (t, name) => {
+onEachServer(test, 'rights to the commands and their keys are enough, without a right to run scripts', async (t, name) => {
   const { port } = await startServer(t, name);
   const admin = connect(t, port);
   await admin.call('ACL', 'SETUSER', 'app', 'on', '>pw', 'resetkeys', '~rl:*', '-@all', '+rl.check', '+rl.peek', '+rl.refund', '+rl.reset');

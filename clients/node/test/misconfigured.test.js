@@ -59,7 +59,7 @@ const REFUSALS = {
 
 for (const [code, { bare, options = [], admin: as = {}, user = {}, begin, advice, end }] of Object.entries(REFUSALS)) {
   for (const [through, limiterOf] of Object.entries(CLIENTS)) {
-    test(`a server that replies ${code} is reported, and answered as outage says (${through})`, async (t) => {
+    test(`a server that replies ${code} is reported, and checks are answered as the option outage says (${through})`, async (t) => {
       const { port } = await startServer(t, undefined, options, bare || !options.includes('--requirepass') ? 'PONG' : 'NOAUTH', { bare });
       const admin = connect(t, port, as);
       await begin?.(admin);
@@ -125,7 +125,7 @@ test('a misconfiguration is reported at once, and then once a minute', () => {
   assert.deepEqual(events.map(({ answered, error }) => [answered, error.message.split(' ')[0]]), [[0, 'NOAUTH'], [9, 'NOAUTH'], [3, 'NOPERM']]);
 });
 
-test('a command of the application that the server refuses says nothing of the limits', async (t) => {
+test('a refused command of the application stops no limit', async (t) => {
   const { port } = await startServer(t);
   await connect(t, port).call('ACL', 'SETUSER', 'app', 'on', 'nopass', '~*', '+@all', '-rl.block');
   const limiter = ioredis(connect(t, port, { username: 'app', password: 'any' }), { outage: 'allow', timeoutMs: 10_000 });

@@ -63,7 +63,7 @@ test('the storage decides as the storage in memory does', async (t) => {
   assert.ok(compared > 0);
 });
 
-onEachServer(test, 'the storage says for how long, in seconds', async (t, name) => {
+onEachServer(test, 'the storage says how long a client is blocked, in seconds', async (t, name) => {
   const { port } = await startServer(t, name);
   const client = connect(t, port);
   const storage = new RateLimitThrottlerStorage(ioredis(client), { prefix: 'p:' });

@@ -38,7 +38,7 @@ async function timed(work) {
 
 for (const how of ['pause', 'stop']) {
   for (const through of ['ioredis', 'iovalkey', 'node-redis']) {
-    test(`a server costs three time-outs, then nothing, until it is back (${how}, ${through})`, async (t) => {
+    test(`a server that is away costs three time-outs, then nothing, until it is back (${how}, ${through})`, async (t) => {
       const server = await startServer(t);
       const events = [];
       const onOutage = (event) => {
@@ -73,7 +73,7 @@ for (const how of ['pause', 'stop']) {
   }
 }
 
-test('outage says what is answered, and raise is the default', async (t) => {
+test('the option outage chooses the answer, and raise is the default', async (t) => {
   const server = await startServer(t);
   const client = connect(t, server.port);
   const [raise, allow, deny] = [undefined, 'allow', 'deny'].map((outage) => ioredis(client, outage && { outage }));
@@ -87,7 +87,7 @@ test('outage says what is answered, and raise is the default', async (t) => {
   assert.equal((await deny.checkAll([{ key: 'a', rules: '5/m' }, { key: 'b', rules: '5/m' }])).verdict, 'limited');
 });
 
-test('a wrong request is an error whatever outage says, and no outage', async (t) => {
+test('a wrong request is an error under every option outage, and does not count as an outage', async (t) => {
   const { port } = await startServer(t);
   await connect(t, port).set('text', 'x');
   for (const [through, limiter] of Object.entries(await limiters(t, port, { outage: 'allow' }))) {
@@ -202,7 +202,7 @@ test('a cluster decides keys of several slots separately, and is an outage witho
     const denied = await limiter.checkAll(limits);
     assert.deepEqual([denied.verdict, denied.key, denied.source], ['limited', limits[1].key, 'server'], through);
     const { rules } = await limiter.peekAll(limits[0].key, limits[0].rules);
-    assert.deepEqual(rules.map(({ remaining }) => remaining), [8, 7], 'a denial gives back');
+    assert.deepEqual(rules.map(({ remaining }) => remaining), [8, 7], 'a denial gives charges back');
   }
 
   await loseQuorum(nodes);
@@ -246,7 +246,7 @@ test('a cluster whose node hangs is followed to its successor', async (t) => {
   await Promise.all(limiters.map(served));
 });
 
-test('middlewares and stores answer as the limiter says', async (t) => {
+test('middlewares and stores answer as the option outage says', async (t) => {
   const server = await startServer(t);
   const client = connect(t, server.port);
   const limits = (req) => ({ key: `ip:${req.ip}`, rules: '2/h,name=hour' });

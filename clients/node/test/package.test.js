@@ -17,7 +17,7 @@ const README = await readFile(join(PACKAGE, 'README.md'), 'utf8');
 const MANIFEST = JSON.parse(await readFile(join(PACKAGE, 'package.json'), 'utf8'));
 const STRICT = ['--strict', '--module', 'nodenext', '--target', 'es2023', '--lib', 'es2023,dom,esnext.disposable', '--skipLibCheck', '--types', 'node', '--experimentalDecorators', '--emitDecoratorMetadata'];
 
-/** Stands for an upstream that has had enough. */
+/** Stands for the answer of an upstream whose limit is reached. */
 const PAUSES = "(console.log(hold.lost.aborted), new Response(null, { status: 429, headers: { 'retry-after': '30' } }))";
 
 function blocks(...languages) {
@@ -59,7 +59,7 @@ test('the package', async (t) => {
     assert.doesNotMatch(README, /\]\((?!https:)/);
   });
 
-  await t.test('has types for every entry under old and new ways to find modules', async () => {
+  await t.test('has types for every entry under old and new module resolution', async () => {
     const names = Object.keys(MANIFEST.exports).map((entry) => join(MANIFEST.name, entry));
     await writeFile(join(folder, 'entries.ts'), names.map((name, i) => `import * as entry${i} from '${name}';\nvoid entry${i};\n`).join(''));
     const tsc = (version, module, resolution) => {
@@ -108,7 +108,7 @@ test('the package', async (t) => {
   assert.ok(first.includes(word));
   await writeFile(join(folder, 'script.js'), `${first.replace(word, `${word} engine: 'script',`)}redis.disconnect();`);
 
-  await t.test('has types that the code of the README keeps to', async () => {
+  await t.test('has types that fit the code of the README', async () => {
     await Promise.all(programs.map((code, i) => writeFile(join(folder, `readme${i}.ts`), code)));
     const files = programs.map((_, i) => `readme${i}.ts`);
     await run(join(PACKAGE, 'node_modules/.bin/tsc'), [...STRICT, ...files], { cwd: folder }).catch(({ stdout }) => assert.fail(stdout));
@@ -168,7 +168,7 @@ test('no file imports itself, directly or through others', async () => {
   for (const file of imports.keys()) visit(file, []);
 });
 
-/** Runs a program that limits requests, and stops its server of Redis: it goes on limiting alone. */
+/** Runs a program that limits requests, and pauses its Redis server: the program goes on limiting by itself. */
 async function limits(t, folder, program, port) {
   const server = await startServer(t);
   const web = spawn(process.execPath, [program], { cwd: folder, env: envOf(server.port), stdio: 'ignore' });

@@ -47,7 +47,7 @@ test('a denied customer who buys passes within a second', async (t) => {
   assert.equal(await source(), 'server');
 });
 
-test('a denied lease is asked for again within a second', async (t) => {
+test('a denied lease asks the server again within a second', async (t) => {
   const { port } = await startSelling(t);
   const limiter = ioredis(connect(t, port));
   const lease = new Lease(limiter, 'a', FREE);

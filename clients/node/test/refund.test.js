@@ -20,7 +20,7 @@ async function counted(admin, name) {
   return Number(new RegExp(`${name}:(\\d+)`).exec(await admin.info('ratelimit'))[1]);
 }
 
-/** A site with a login that counts wrong passwords; right ones are answered when `release` is called. */
+/** A site with a login that counts wrong passwords. Calling a function in `slow` answers a right password. */
 function site(limiter) {
   const app = express();
   const slow = [];
@@ -35,7 +35,7 @@ function site(limiter) {
 const PERIOD_MS = 6000;
 const KINDS = { log: '5/6s', fixed: 'fixed:5/6s,align=first', window: 'window:5/6s', bucket: 'bucket:5/6s' };
 
-test('slow successes across a boundary give no wrong login a further try', async (t) => {
+test('slow successful logins across a window boundary allow no further wrong logins', async (t) => {
   const { port } = await startServer(t);
   const admin = connect(t, port);
   const limiter = ioredis(connect(t, port));
@@ -81,7 +81,7 @@ test('a key without room for holds keeps the charges of all requests', async (t)
   assert.equal(console.warn.mock.callCount(), 1, 'the log has one warning a minute');
 });
 
-test('Fastify gives back as Express does, and a client that leaves has not succeeded', async (t) => {
+test('Fastify gives charges back as Express does, and a request whose client leaves has failed', async (t) => {
   const { port } = await startServer(t);
   const limiter = ioredis(connect(t, port));
   const app = Fastify();
@@ -108,7 +108,7 @@ test('Fastify gives back as Express does, and a client that leaves has not succe
   await until(async () => (await left('successful')) === 8);
 });
 
-test('while the process decides alone, requests that do not count come back too', async (t) => {
+test('requests that do not count get their units back also while the process decides alone', async (t) => {
   t.mock.method(console, 'warn', () => {});
   const server = await startServer(t);
   const limiter = ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 100 });
@@ -137,11 +137,11 @@ onEachServer(test, 'keys that are asked separately give back their own charge', 
     assert.ok(ttl === undefined || Number(ttl) <= 10_000, `a hold of ${ttl} ms`);
     const settled = await counted(admin, 'holds_settled');
     assert.equal((await limiter.checkAll([a, b])).verdict, 'limited');
-    assert.deepEqual(await left(), [8, 7], 'a denial gives back');
+    assert.deepEqual(await left(), [8, 7], 'a denial gives charges back');
     assert.equal(await counted(admin, 'holds_settled'), settled + 1, 'by its hold');
     await assert.rejects(limiter.checkAll([{ key: 'c', rules: 'slots:4' }, b]), /slots are held/);
     await assert.rejects(limiter.checkAll([a, { key: 'd', rules: '5/x' }]), /5\/x/);
-    assert.deepEqual(await left(), [8, 7], 'an error gives back');
+    assert.deepEqual(await left(), [8, 7], 'an error gives charges back');
   }
 });
 

@@ -65,7 +65,7 @@ test('no more commands are under way than concurrency says, and each has its own
   }
 });
 
-test('a middleware lets no burst pass', async (t) => {
+test('a middleware lets exactly the limit of a burst pass', async (t) => {
   const { port } = await startServer(t);
   const limiter = ioredis(connect(t, port), { outage: 'allow', timeoutMs: 5000, queueTimeoutMs: 60_000 });
   const get = await serve(t, express().get('/', rateLimit(limiter, '50/h'), (_req, res) => res.send('here')));

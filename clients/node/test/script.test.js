@@ -30,7 +30,7 @@ const SCRIPT = { engine: 'script' };
 const plainServer = (t, name, options) => startServer(t, name, options, 'PONG', { bare: true });
 const camelCase = (fields) => Object.fromEntries(Object.entries(fields).map(([name, value]) => [name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()), value]));
 
-test('the package has the one script', async () => {
+test('the package has the script of all languages', async () => {
   assert.equal(loaded().text, await read('script/ratelimit.lua'));
 });
 
@@ -227,7 +227,7 @@ onEachServer(test, 'middlewares and stores limit', async (t, name) => {
 });
 
 for (const name of ['redis-7.0', 'valkey-9.1'].filter((name) => NAMES.includes(name))) {
-  test(`in a cluster each key is asked where it is (${name})`, async (t) => {
+  test(`in a cluster each key is asked at its node (${name})`, async (t) => {
     const nodes = await startCluster(t, name, [], { bare: true });
     const [{ port }] = nodes;
     const client = new Cluster([{ host: '127.0.0.1', port }]);

@@ -20,7 +20,7 @@ describe('sentinel', { concurrency: true }, () => {
       const sentinels = [{ host: '127.0.0.1', port: sentinel.port }];
       const limiters = Object.entries(LIBRARIES).map(([through, [make, Client]]) => {
         const client = new Client({ sentinels, name: GROUP, disconnectTimeout: 0 });
-        client.on('error', () => {}); // each command tells
+        client.on('error', () => {}); // each command reports it
         t.after(() => client.disconnect());
         return [through, make(client, { outage: 'allow', timeoutMs: 1000, onOutage: () => {} })];
       });

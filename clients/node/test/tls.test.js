@@ -20,7 +20,7 @@ const LIMITERS = {
   iovalkey: (t, { port, host, tls, ...options }) => iovalkey(connect(t, port, { host, tls }, Iovalkey), options),
   'node-redis': (t, { port, host, tls, ...options }) => {
     const client = createClient({ url: `rediss://${host}:${port}`, socket: { tls: true, ...tls } });
-    client.on('error', () => {}); // each command tells
+    client.on('error', () => {}); // each command reports it
     t.after(() => client.destroy());
     client.connect().catch(() => {});
     return nodeRedis(client, options);

@@ -58,7 +58,7 @@ test('fields say how long to pause', () => {
   }
 });
 
-test('an answer pauses its key for as long as in every language', async () => {
+test('an answer pauses its key equally long in every language', async () => {
   const file = resolve(import.meta.dirname, '../../cases/upstream.json');
   const { now_s, cases } = JSON.parse(await readFile(file, 'utf8'));
   for (const { status, headers, pause_ms } of cases) {
@@ -141,7 +141,7 @@ onEachServer(test, 'flows take turns by weight, and a priority goes first', asyn
   }
 });
 
-test('a pause that others end is not remembered', async (t) => {
+test('a pause that others end is not remembered for long', async (t) => {
   const { port } = await startServer(t);
   const [limiter] = await limiters(t, port, { rememberDenials: 10 });
   const [other] = await limiters(t, port);

@@ -118,7 +118,7 @@ async def test_without_the_server_the_limiter_answers_as_chosen(stopped: Server)
 
 
 @pytest.mark.parametrize("separately", [False, True])
-async def test_a_policy_with_slots_is_an_error_and_takes_none(newest: Server, separately: bool) -> None:
+async def test_a_policy_with_slots_is_an_error_and_takes_no_slot(newest: Server, separately: bool) -> None:
     with newest.client() as client:
         client.execute_command("RL.POLICY", "SET", "shared", "9/m", "slots:2")
     limits = [Limit("{k}1", "9/h"), Limit("{k}2", "@shared")]

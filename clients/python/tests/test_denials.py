@@ -104,7 +104,7 @@ def test_a_denial_that_is_decided_before_units_come_back_is_forgotten(free: Any)
     assert not core.remembered("k", "1/h", 1)
 
 
-def test_reports_are_remembered_and_policies_if_their_rules_are_rates(newest: Server) -> None:
+def test_reports_under_a_policy_are_remembered_if_its_rules_are_rates(newest: Server) -> None:
     limiter = newest.limiter(remember_denials=100)
     with newest.client() as redis:
         redis.execute_command("RL.POLICY", "SET", "rate", "1/h")
@@ -123,7 +123,7 @@ async def test_denials_are_remembered_with_asyncio(newest: Server) -> None:
     assert [answer.source for answer in answers] == ["server", "server", "denial"]
 
 
-def test_a_wait_that_is_over_is_asked_for_again(newest: Server) -> None:
+def test_the_server_is_asked_again_when_a_wait_is_over(newest: Server) -> None:
     limiter = newest.limiter(remember_denials=100)
     limiter.check("a", "1/100ms")
     denial = limiter.check("a", "1/100ms")

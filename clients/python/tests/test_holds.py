@@ -91,7 +91,7 @@ def test_costs_have_names(server: Server) -> None:
     assert limiter.check("k", rules, cost={"in": 37_001}).verdict == "limited"
 
 
-def test_a_turn_in_line(server: Server) -> None:
+def test_a_caller_in_line_gets_its_turn(server: Server) -> None:
     limiter = server.limiter()
     assert limiter.wait("k", "1/300ms", 1).allowed
     began = time.monotonic()
@@ -201,7 +201,7 @@ async def test_holds_without_the_server(stopped: Server) -> None:
         pass
 
 
-def test_a_server_that_goes_away_ends_no_block_in_an_error(newest: Server) -> None:
+def test_leaving_a_block_raises_nothing_while_the_server_is_away(newest: Server) -> None:
     limiter = RateLimiter.from_url(newest.url)
     with newest.client() as client:
         client.ping()
@@ -277,7 +277,7 @@ async def test_holds_without_a_reply_are_given_back_when_the_server_is_back(newe
         blocks = [work for _ in range(4) for work in (asyncio.to_thread(block), async_block())]
         await asyncio.gather(*blocks, return_exceptions=True)
         assert limiter.away and async_limiter.away
-        await asyncio.sleep(2)  # the first attempts to give back fail; a longer pause does no harm
+        await asyncio.sleep(2)  # the first attempts to settle fail; a longer pause does no harm
     await asyncio.to_thread(until, lambda: settled(newest) == before + 8)
     assert left(newest, rule="slots:9") == 9
     await async_limiter.aclose()

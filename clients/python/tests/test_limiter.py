@@ -111,7 +111,7 @@ def test_keys_in_different_slots_are_no_outage(cluster: list[Server]) -> None:
         assert not limiter.away
 
 
-def test_keys_are_asked_for_separately_and_a_denial_gives_back(cluster: list[Server]) -> None:
+def test_keys_are_asked_for_separately_and_a_denial_gives_charges_back(cluster: list[Server]) -> None:
     limiter = RateLimiter(RedisCluster(host="127.0.0.1", port=cluster[0].port), separately=True)
     first = limiter.check_all(LIMITS)
     assert [(rule.key, rule.remaining) for rule in first.rules] == [("ip:203.0.113.9", 4), ("user:42", 1)]
@@ -167,7 +167,7 @@ def test_slots_cannot_be_asked_for_separately(newest: Server) -> None:
 
 
 @pytest.mark.parametrize("separately", [False, True])
-def test_keys_asked_separately_cost_by_name_what_they_cost_together(newest: Server, separately: bool) -> None:
+def test_costs_by_name_are_the_same_for_keys_asked_separately(newest: Server, separately: bool) -> None:
     limiter = newest.limiter(separately=separately)
     limiter.call("RL.POLICY", "SET", "plan", "9/h,name=out", "bucket:9/d,name=day")
 

@@ -101,7 +101,7 @@ async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Se
     assert is_outage(raised.value)
 
 
-async def test_without_a_listener_the_log_has_it_and_no_key_or_rule(
+async def test_without_a_listener_the_log_has_the_advice_and_no_key_or_rule(
     wrong: tuple[Server, dict[str, str], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     server, options, advice = wrong

@@ -72,7 +72,7 @@ def test_errors_are_raised_by_default_and_at_once_after_three(away: str) -> None
     assert time.monotonic() - began_s < 0.1
 
 
-async def test_asyncio_waits_no_longer(away: str) -> None:
+async def test_a_limiter_in_the_process_stands_in_with_asyncio(away: str) -> None:
     limiter = AsyncRateLimiter.from_url(away, outage="local")
     longest_s = 0.0
     for verdict in ("allowed", "allowed", "limited", "limited"):
@@ -84,7 +84,7 @@ async def test_asyncio_waits_no_longer(away: str) -> None:
     await limiter.client.aclose()
 
 
-async def test_a_patient_client_costs_no_more_with_asyncio(newest: Server) -> None:
+async def test_longer_time_outs_of_the_client_delay_no_answer_with_asyncio(newest: Server) -> None:
     client = redis.asyncio.Redis(port=newest.port, retry=AsyncRetry(NoBackoff(), 10), socket_timeout=5)
     assert (await AsyncRateLimiter(client, timeout=5).check("a", "2/m")).source == "server"
     limiter = AsyncRateLimiter(client, outage="allow")
@@ -125,7 +125,7 @@ def test_faults_of_a_request_are_raised_whatever_was_chosen(newest: Server) -> N
 
 
 @pytest.mark.parametrize("code", outages.REPLIES)
-def test_a_reply_that_the_server_cannot_serve_now_is_an_outage(code: str) -> None:
+def test_a_reply_of_a_server_that_cannot_serve_now_is_an_outage(code: str) -> None:
     with outages.REPLIES[code]() as url, socket.create_connection(url.removeprefix("redis://").split(":")) as plain:
         plain.sendall(b"RL.MCHECK 2 {a}1 {a}2 1/m NEXT 1/m\r\n")
         assert plain.recv(1000).startswith(f"-{code} ".encode())

@@ -48,7 +48,7 @@ def test_a_denied_customer_who_buys_passes_within_a_second(selling: Server) -> N
     assert limiter.check_all(limits).allowed
 
 
-def test_a_denied_lease_is_asked_for_again_within_a_second(selling: Server) -> None:
+def test_a_denied_lease_asks_the_server_again_within_a_second(selling: Server) -> None:
     with Lease(selling.limiter(), "a", FREE) as lease:
         assert [lease.take().source for _ in range(3)] == ["server", "server", "denial"]
         selling.limiter().plan("a", "pro")

@@ -51,7 +51,7 @@ def plain_cluster() -> Iterator[list[Server]]:
         yield nodes
 
 
-def test_the_package_has_the_one_script() -> None:
+def test_the_package_has_the_script_of_all_languages() -> None:
     assert script.text() == (servers.ROOT / "clients/script/ratelimit.lua").read_text()
 
 
@@ -132,7 +132,7 @@ def test_a_denial_gives_back_what_other_keys_were_charged(plain: Server) -> None
     assert limiter.peek("other", "2/d").remaining == 2, "an error charges no key"
 
 
-async def test_a_denial_gives_back_with_asyncio(plain: Server) -> None:
+async def test_a_denial_gives_charges_back_with_asyncio(plain: Server) -> None:
     async with plain.async_limiter(engine="script") as limiter:
         limits = [Limit("ip", "9/d"), Limit("user", "1/d")]
         assert [(await limiter.check_all(limits)).allowed for _ in range(3)] == [True, False, False]
@@ -279,7 +279,7 @@ def test_the_readmes_first_check_works_without_the_module(plain: Server, capsys:
         assert client.keys() == ["login:42:script"]
 
 
-def test_a_quota_moves_up_as_the_document_says(server: Server) -> None:
+def test_a_quota_moves_to_the_module_as_the_document_says(server: Server) -> None:
     page = (servers.ROOT / "docs/migrate.md").read_text()
     code = page.split("## From the script to the module")[1].split("```python\n")[1].split("```")[0]
     names = {"by_script": server.limiter(engine="script"), "by_module": server.limiter()}

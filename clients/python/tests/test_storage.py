@@ -31,7 +31,7 @@ def storage(server: Server, **options: object) -> RateLimitStorage:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_strategies_agree_with_themselves(server: Server, strategy: str) -> None:
+def test_the_methods_of_a_strategy_agree(server: Server, strategy: str) -> None:
     limiter = STRATEGIES[strategy](storage(server))
     for left in (2, 1, 0):
         assert limiter.test(LIMIT, "ann") and limiter.hit(LIMIT, "ann")

@@ -182,7 +182,7 @@ async def test_a_key_follows_with_asyncio(server: Server) -> None:
         assert not (await limiter.check("k", "100/m")).allowed
 
 
-def test_a_pause_that_others_end_is_not_remembered(newest: Server) -> None:
+def test_a_pause_that_others_end_is_not_remembered_for_long(newest: Server) -> None:
     limiter = newest.limiter(remember_denials=10)
     other = newest.limiter()
     for check in (lambda: limiter.check("k", "1/m"), lambda: limiter.check_all([Limit("k", "1/m")])):

@@ -61,7 +61,7 @@ def disturb(nodes: list[Server], until_s: float) -> None:
             nodes[-1].stop()
 
 
-def test_threads_of_a_cluster_whose_nodes_stall_and_die() -> None:
+def test_threads_mix_up_no_verdicts_while_nodes_stall_and_die() -> None:
     seen = Seen()
     with outages.cluster() as nodes:
         limiter = RateLimiter.from_url(nodes[0].url.replace("redis:", "redis+cluster:"), outage="allow")
@@ -93,7 +93,7 @@ ASYNC_CLIENTS: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.mark.parametrize("name", ASYNC_CLIENTS)
-async def test_tasks_that_are_cancelled_amid_their_commands(newest: Server, name: str) -> None:
+async def test_cancelled_tasks_mix_up_no_verdicts(newest: Server, name: str) -> None:
     limiter = AsyncRateLimiter(ASYNC_CLIENTS[name](newest.port), outage="allow")
     seen = Seen()
     await cancel_some(limiter, seen)
@@ -102,7 +102,7 @@ async def test_tasks_that_are_cancelled_amid_their_commands(newest: Server, name
 
 
 @pytest.mark.parametrize("library, kind", [(redis.asyncio, "RedisCluster"), (valkey.asyncio, "ValkeyCluster")])
-async def test_tasks_of_a_cluster_that_are_cancelled(cluster: list[Server], library: Any, kind: str) -> None:
+async def test_cancelled_tasks_of_a_cluster_mix_up_no_verdicts(cluster: list[Server], library: Any, kind: str) -> None:
     client = getattr(library, kind)(host="127.0.0.1", port=cluster[0].port, socket_timeout=0.1)
     limiter = AsyncRateLimiter(client, outage="allow")
     seen = Seen()
@@ -111,7 +111,7 @@ async def test_tasks_of_a_cluster_that_are_cancelled(cluster: list[Server], libr
     await client.aclose()
 
 
-async def test_tasks_of_a_cluster_whose_nodes_stall_and_die() -> None:
+async def test_tasks_mix_up_no_verdicts_while_nodes_stall_and_die() -> None:
     seen = Seen()
     with outages.cluster() as nodes:
         url = nodes[0].url.replace("redis:", "redis+cluster:")

@@ -13,7 +13,7 @@ pub struct Bounded<K, V> {
 }
 
 impl<K: Eq + Hash, V> Bounded<K, V> {
-    /// At most `most` entries, and at least two.
+    /// Holds at most `most` entries, rounded up to an even number of two or more.
     pub fn new(most: usize) -> Self {
         Self { half: most.div_ceil(2).max(1), young: HashMap::new(), old: HashMap::new() }
     }

@@ -185,7 +185,7 @@ impl Builder {
 
     /// Remembers up to this number of denials, and answers them until their wait is over. Until
     /// then the limiter does not see that an operator pardons a key, or that another process
-    /// refunds units or raises a limit, and the server does not count those denials.
+    /// refunds units or raises a limit. The server does not count those denials.
     pub fn remember_denials(self, most: usize) -> Self {
         Self { remembered: most, ..self }
     }

@@ -29,7 +29,7 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
         let mut report = match report {
             Ok(report) => report,
             Err(error) => {
-                // A task gives back, so that a silent server does not delay the answer.
+                // A task gives the charges back, so that a silent server delays no answer.
                 drop(charged);
                 return asker.without(error, &check.command(true));
             }

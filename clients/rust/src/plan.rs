@@ -10,7 +10,7 @@ use crate::limiter::RateLimiter;
 
 impl RateLimiter {
     /// Binds a policy to the key, for this time or until [`Self::unplan`]: rules such as
-    /// `"@plan:free"` then stand for it. `RL.PLAN`.
+    /// `"@plan:free"` then stand for that policy. `RL.PLAN`.
     ///
     /// # Errors
     /// Those of the server, and any outage.

@@ -149,8 +149,8 @@ impl Report {
         self.verdict == Verdict::Allowed
     }
 
-    /// The rule that decides: the one with the longest wait of a denial, else the one with the
-    /// least left for its cost.
+    /// The rule that decides: if the check was denied, the one with the longest wait, else the one
+    /// with the least left for its cost.
     #[must_use]
     pub fn deciding(&self) -> Option<&RuleReport> {
         let denied = !self.is_allowed();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_package_has_the_one_script() {
+    fn the_package_has_the_script_of_all_languages() {
         assert_eq!(TEXT, include_str!("../../script/ratelimit.lua"));
     }
 

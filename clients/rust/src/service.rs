@@ -18,7 +18,7 @@ use crate::outage::{is_outage, is_saturated};
 use crate::refusal::{Problem, Refusal, Refuse};
 use crate::settlement::Settlement;
 
-/// A service whose requests pass the limiter first. [`RateLimitLayer`] makes it.
+/// A service that asks the limiter before it serves a request. [`RateLimitLayer`] makes it.
 #[derive(Debug)]
 pub struct RateLimit<S, T, F = Problem> {
     service: S,

@@ -55,8 +55,8 @@ macro_rules! algorithms {
                 match kind { $(Kind::$kind => $params::read(words).map(Self::$kind)),+ }
             }
 
-            /// The parameters for one of several programs that share a limit. `part` computes its
-            /// part of a number.
+            /// The parameters for one of several programs that share a limit. `part` computes one
+            /// program's part of a number.
             #[must_use]
             pub(crate) fn divided(self, part: impl Fn(u32) -> u32) -> Self {
                 match self { $(Self::$kind(it) => Self::$kind(it.divided(part))),+ }
@@ -144,9 +144,9 @@ impl Meter {
         }
     }
 
-    /// Converts the meter to the shape of a rule of its kind, with the rule's limit. A debt
-    /// converts exactly. Any other meter is rebuilt from its units that still count, as if all had
-    /// been consumed at its last time.
+    /// Converts the meter to the shape of a rule of its kind, with the rule's limit. A debt keeps
+    /// its fraction of a unit, rounded up. Any other meter is rebuilt from its units that still
+    /// count, as if all had been consumed at its last time.
     pub fn reshaped(&self, rule: &Rule) -> Self {
         let mut of_units = Self::of_units(rule, self.last_us(), self.consumed(self.last_us()));
         if let (Self::Debt(debt), Self::Debt(converted)) = (self, &mut of_units) {

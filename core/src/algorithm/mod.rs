@@ -111,8 +111,8 @@ pub(crate) trait Words: Copy {
         limit
     }
 
-    /// The parameters for one of several programs that share a limit. `part` computes its part of a
-    /// number.
+    /// The parameters for one of several programs that share a limit. `part` computes one program's
+    /// part of a number.
     #[must_use]
     fn divided(self, _part: impl Fn(u32) -> u32) -> Self {
         self
@@ -239,8 +239,8 @@ impl Excess {
     }
 }
 
-/// How holds correct what an algorithm counts. Units charged too much are given back *as if the
-/// check had cost less*, except those that have come back by themselves.
+/// How holds correct what an algorithm counts. Overcharged units are given back *as if the check
+/// had cost less*, except those that have come back by themselves.
 pub(crate) trait Held {
     /// The size of one unit in [`level`](Self::level); `None` if a check always takes its full cost.
     fn unit(&self) -> Option<u64> {

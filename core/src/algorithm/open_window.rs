@@ -67,8 +67,8 @@ impl OpenWindow {
         self.into = Uint48::saturating(since(self.start_us(), at_us));
     }
 
-    /// The time `us` after the start. Callers ask only for the last request or later, never before
-    /// the epoch. A start before the epoch wraps, as in `since`.
+    /// The time `us` after the start. Callers ask only for times from the last request on, never
+    /// before the epoch. A start before the epoch wraps, as in `since`.
     const fn after_start(&self, us: u64) -> u64 {
         self.start_us().cast_unsigned().wrapping_add(us)
     }

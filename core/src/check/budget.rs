@@ -6,7 +6,8 @@
 //! costs some charges too.
 //!
 //! A wait may depend on lapses beyond the budget. Such a wait ends where the command stopped looking
-//! ahead: the check cannot pass before, and a retry looks further. A reset ignores such lapses.
+//! ahead: the check cannot pass before then, and a retry looks further. A reset ignores these
+//! lapses.
 
 use crate::algorithm::{Log, State};
 use crate::key::Holds;

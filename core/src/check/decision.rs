@@ -7,11 +7,11 @@ use crate::rule::Rule;
 /// The five integers of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// From one rule, or from a block or an exemption.
+    /// From one rule, a pause, a block or an exemption.
     pub verdict: Verdict,
-    /// The most units that pass at once; -1 if no rule decided.
+    /// The most units that pass at once; 0 under a block or a pause, -1 if nothing decided.
     pub limit: i64,
-    /// Units that would be allowed now; -1 if no rule decided.
+    /// Units that would be allowed now; -1 if nothing decided.
     pub remaining: i64,
     /// Denied: retry after this. Allowed: proceed after this. -1: never. `check/mod.rs`
     /// explains where it comes from.
@@ -21,7 +21,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// No rule decided: the key is exempt or has only shadows.
+    /// Nothing decided: the key is exempt or has only shadows.
     pub(crate) const UNDECIDED: Self =
         Self { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
 

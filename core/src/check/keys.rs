@@ -8,7 +8,7 @@
 //!             a rule denies:                         consume from none (but count=all)
 //!             a key is paused:                       deny; charge, record and ban nothing on any key
 //!             a key would hold too many states:      nothing is done (see `refusal`)
-//! answer      the deciding rule, or the longest block
+//! answer      the deciding rule, or the longest block or pause
 //! ```
 //!
 //! The honest wait: a rule's wait is the least time after which the rule admits the cost if nothing
@@ -58,9 +58,10 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
 }
 
 /// Decides over several different keys, and consumes from all of them or from none. Returns the index
-/// of the key whose rule or block is the answer; `None` if no rule decided. All checks must have the
-/// same time, default cost and `META`. `decisions` gets one decision per rule, key by key, but none
-/// for a key whose block or exemption answers. [`Limiter::fill_resets`] fills in their resets.
+/// of the key whose rule, block or pause is the answer; `None` if there is none. All checks must
+/// have the same time, default cost and `META`. `decisions` gets one decision per rule, key by key,
+/// but none for a key whose block or exemption answers. [`Limiter::fill_resets`] fills in their
+/// resets.
 ///
 /// # Errors
 /// [`CheckError`] if a key would have too many states or holds, or if the check repeats a hold with
@@ -118,7 +119,7 @@ pub(super) fn plan(
     Ok(denied)
 }
 
-/// Does what was planned. Returns the index of the key whose rule or block is the answer.
+/// Does what was planned. Returns the index of the key whose rule, block or pause is the answer.
 #[inline]
 pub(super) fn commit(
     keys: &mut [KeyCheck<'_>],
@@ -359,7 +360,7 @@ impl KeyCheck<'_> {
         if consumes { change } else { Change::Nothing }
     }
 
-    /// Tests how much the key would hold after the check.
+    /// Tests whether the key has room for the states and holds that the check adds.
     fn test(&self, bounds: Bounds) -> Result<(), Refusal> {
         if self.check.hold().is_some() && self.outcome.change == Change::Admitted {
             self.limiter.test_max_holds(self.check.now_us, bounds.max_holds)?;

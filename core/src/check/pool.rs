@@ -57,8 +57,8 @@ impl Limiter {
     }
 }
 
-/// Denies a check on each of several different keys, as if each key were checked alone. A denial
-/// charges `count=all` rules, bans, and enters the history. `decisions` is as in
+/// Denies a check on each of several different keys, as if each key were checked alone. Each denial
+/// charges `count=all` rules, may ban its key, and enters the history. `decisions` is as in
 /// [`check_keys`](super::check_keys). Returns the answer and the index of its key. All keys must deny
 /// the check.
 ///

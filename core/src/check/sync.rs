@@ -7,8 +7,8 @@ use crate::rule::{MAX_UNITS, Rule};
 use core::slice;
 
 impl Limiter {
-    /// Consumes units until the rule has `remaining` left, as one check that costs this number of
-    /// units would. Returns that number. If the rule's text has a cost, also sets the rule's cost to
+    /// Consumes units until the rule has `remaining` left, as one check of that cost would. Returns
+    /// the number of units consumed. If the rule's text has a cost, also sets the rule's cost to
     /// that number. Never gives units back, because checks of this key may be newer than what the
     /// upstream said.
     ///

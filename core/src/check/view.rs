@@ -50,12 +50,12 @@ impl<'a> View<'a> {
         Slots::at(place, limiter.holds().filter(|holds| holds.last_end_us() > now_us)?, now_us)
     }
 
-    /// When a rule admits its cost if no hold lapses before.
+    /// When a rule admits its cost if no hold lapses before then.
     pub fn admits(self, rule: &Rule) -> Moment {
         Decision::admits(rule, self.read(rule), self.check)
     }
 
-    /// When nothing counts any more for a rule, if no hold lapses before.
+    /// When nothing counts any more for a rule, if no hold lapses before then.
     pub fn clears(self, rule: &Rule) -> Moment {
         let Self { limiter, check, .. } = self;
         let clears = if rule.kind() == Kind::Slots {

@@ -110,7 +110,7 @@ pub struct Meta<'a> {
 pub enum Verdict {
     /// Every rule admitted it, or the key is exempt.
     Allowed = 0,
-    /// A rule denied it.
+    /// A rule or a pause denied it.
     Limited = 1,
     /// The key is blocked or banned, and no rule was evaluated.
     Blocked = 2,

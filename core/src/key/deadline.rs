@@ -67,7 +67,7 @@ impl Deadline {
         // Never in the past: Redis 8.6 crashes if an expiry that has passed is moved again.
         let due_ms = millis_up(until_us.saturating_add(replayed_us).max(server_us));
         // The key may expire late by an eighth of the longest window, or by a second if that is
-        // longer. Aims at seven eighths of this, because a log's deadline may be rounded up.
+        // longer. Aim at seven eighths of this, because a log's deadline may be rounded up.
         let late_us = (self.window_us / 8).max(SECOND_US);
         let aimed_us = late_us.saturating_sub(late_us / 8);
         let aimed_ms = due_ms.saturating_add(aimed_us / 1_000);

@@ -59,7 +59,7 @@ impl Limiter {
         charges.iter().find(|charge| charge.by_default && !charge.shadow).map(|charge| charge.units)
     }
 
-    /// The check repeats a hold: milliseconds until the turn that this hold got under `rule`.
+    /// Milliseconds until the turn that the hold repeated by the check got under `rule`.
     pub(crate) fn turn_of_repeat(&self, rule: &Rule, check: &Check<'_>) -> i64 {
         if rule.kind() != Kind::Leaky {
             return 0;
@@ -202,8 +202,8 @@ impl Limiter {
     #[cold]
     fn end_lapsed(&mut self, now_us: u64) {
         let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us)).unwrap_or_default();
-        // Thousands of holds may lapse at once, and each return of units to a log moves its entries.
-        // So these returns are collected.
+        // Thousands of holds may lapse at once, and a log that gives units back moves its entries.
+        // So the log gives back the units of all these holds together.
         let mut to_log = Vec::new();
         for hold in ended {
             let settlement =
@@ -231,7 +231,7 @@ impl Limiter {
     }
 
     /// Corrects each charge of an ended hold, if the charge's state is still there. If `later`
-    /// is given, units to be returned from a log are only listed there.
+    /// is given, units that a log is to give back are only listed there.
     fn close(
         &mut self,
         hold: &Hold,

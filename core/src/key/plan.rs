@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_ignore_a_plan_and_a_change_drops_an_ended_plan() {
+    fn checks_ignore_plans_and_drop_ended_ones() {
         let rules = rules_of_line("bucket:3/m");
         let (mut limiter, mut plain) = (planned(Some(NOW_US + SECOND_US)), Limiter::default());
         for at_us in [NOW_US, NOW_US + 1, NOW_US + 2 * SECOND_US] {

@@ -49,7 +49,7 @@ impl Limiter {
                 }
             }
         }
-        // A hold has one charge on the log, for one of the log rules. Prefers a rule that is not a
+        // A hold has one charge on the log, for one of the log rules. Prefer a rule that is not a
         // shadow, and among these a rule that takes the default cost.
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
@@ -65,7 +65,7 @@ impl Limiter {
         self.drop_emptied();
     }
 
-    /// Consumes for a rule other than a log rule. Returns the level before.
+    /// Consumes for a rule other than a log rule. Returns the level before that.
     fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, consumption: Consumption) -> u128 {
         let index = self.index_for(rule, check);
         let before = self.level_before(index, rule, check);

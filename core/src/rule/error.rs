@@ -70,7 +70,7 @@ fn prefix(kind: Option<Kind>) -> String {
     kind.map_or_else(String::new, |kind| format!("{}:", kind.name()))
 }
 
-/// Asks for the algorithm that may be meant, or lists all algorithms.
+/// Suggests the algorithm that may be meant, or lists all algorithms.
 fn known_or(meant: Option<Kind>) -> String {
     match meant {
         Some(kind) => format!("did you mean {}:limit/period?", kind.name()),

@@ -76,7 +76,7 @@ mod tests {
     const MAX_MS: u64 = MAX_PERIOD_US / MS_US;
 
     #[test]
-    fn rungs_out_of_range_and_one_too_many_are_refused() {
+    fn a_rung_out_of_range_or_beyond_the_eighth_is_refused() {
         for rung_us in [0, 1, MS_US - 1, MAX_PERIOD_US + 1, u64::MAX] {
             assert_eq!(Ladder::new(rung_us), None, "{rung_us}");
             assert_eq!(Ladder::of_ms(&[1]).and(rung_us), None, "{rung_us}");

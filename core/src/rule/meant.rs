@@ -1,5 +1,5 @@
-//! Guesses what a rule in the words of another limiter means. Only error messages use the guess: the
-//! text of a rule has one spelling.
+//! Guesses the rule that a text in another limiter's words means. Only error messages use the
+//! guess: the text of a rule has one spelling.
 
 use super::{Kind, MAX_UNITS};
 

@@ -242,7 +242,7 @@ impl Rule {
         self.params.kind()
     }
 
-    /// Units a period, 0 ..= [`MAX_UNITS`].
+    /// Units per period, 0 ..= [`MAX_UNITS`].
     pub const fn limit(&self) -> u32 {
         self.limit
     }
@@ -299,7 +299,8 @@ impl Rule {
         self.count_all || self.ban.is_some()
     }
 
-    /// A hash of everything that decides: rules with equal hashes admit and deny a cost alike.
+    /// A hash of everything that decides which costs fit: rules with equal hashes admit the same
+    /// costs. Ignores whether the rule is a shadow.
     pub fn hash_of_limit(&self, mut hasher: impl Hasher) -> u64 {
         // Lists every field: a new field does not compile until it is hashed or left out here.
         let Self {

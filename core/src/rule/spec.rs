@@ -8,7 +8,7 @@ use crate::algorithm::{MOST_OWN, OwnWords, Params};
 pub struct RuleSpec {
     /// The algorithm; options of any other algorithm are errors.
     pub kind: Kind,
-    /// Units a period, 0 ..= [`MAX_UNITS`].
+    /// Units per period, 0 ..= [`MAX_UNITS`].
     pub limit: u64,
     /// `None`: none was written. Slots have no period.
     pub period: Option<Period>,

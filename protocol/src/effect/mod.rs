@@ -107,7 +107,8 @@ pub enum Action<'a> {
     },
     /// `RL.REFUND`, or `RL.THROTTLE` with a negative quantity.
     Refund {
-        /// How many units come back for each rule of the effect; if it has no rules, to each state.
+        /// How many units come back to the state of each rule of the effect, or to every state if the
+        /// effect has no rules.
         units: u32,
     },
     /// `RL.RESET` dropped every state and every hold.

@@ -135,7 +135,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         }
     }
 
-    /// Reads a time, or -1, which is never.
+    /// Reads a time; -1 stands for never.
     fn time_or_never(&mut self, field: Field) -> Result<Option<u64>, ParseError> {
         if self.keyword("-1") { Ok(None) } else { self.number(field).map(Some) }
     }

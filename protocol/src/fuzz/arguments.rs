@@ -9,7 +9,7 @@ use crate::parse::{
 };
 use ratelimit_core::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule};
 
-/// The settings of a new server, with times allowed or not.
+/// The settings of a new server.
 const DEFAULT: Limits = Limits {
     max_rules: 32,
     max_log_entries: 100_000,
@@ -18,6 +18,7 @@ const DEFAULT: Limits = Limits {
     max_meta: 256,
     log_entries: 128,
 };
+/// The settings of a new server, but with `AT` allowed.
 const TIMED: Limits = Limits { allow_at: true, ..DEFAULT };
 const STRICT: Limits =
     Limits { max_rules: 2, max_log_entries: 10, max_meta: 3, log_entries: 0, ..TIMED };

@@ -6,8 +6,9 @@
 //! COST name=n      the cost of the rules with this name
 //! ```
 //!
-//! `COST` can be given any number of times, before the rules; a settlement takes no range. The
-//! parser gives each rule the cost that names it, so later layers see no costs by name.
+//! `COST`s come before the rules: at most one for the default cost, and one for each name. A
+//! settlement takes no range. The parser gives each rule the cost that names it, so later layers see
+//! no costs by name.
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed, RuleArgError};
@@ -131,7 +132,7 @@ impl DefaultCost {
         }
     }
 
-    /// Refuses log rules of one key with different costs, and `slots` rules without `may_have_slots`.
+    /// Refuses log rules of one key with different costs, and `slots` rules unless `may_have_slots`.
     #[inline(always)]
     pub(super) fn test(self, rules: &[Rule], may_have_slots: bool) -> Parsed<()> {
         let is_plain = |rule: &Rule| rule.kind() != Kind::Slots && rule.cost().own().is_none();
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn names_find_the_rules_of_every_key() {
+    fn costs_by_name_apply_to_the_rules_of_every_key() {
         let mut rules = Vec::new();
         let line = "2 a b COST in=3 20/m,name=in NEXT 1/s 5/h,name=out";
         assert!(mcheck(args(line), &LIMITS, &mut NoPolicies, &mut rules).is_ok());

@@ -1,5 +1,5 @@
-//! A cursor over a command's arguments: a parser sees the next argument, and
-//! takes it if it can read it.
+//! A cursor over a command's arguments: a parser looks at the next argument
+//! before it takes the argument.
 
 use super::error::{ParseError, Parsed};
 use ratelimit_core::rule::digits;
@@ -90,7 +90,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 }
 
-/// Tests that a call of a command without arguments has none.
+/// Refuses any argument, for a command that takes none.
 pub fn no_arguments<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Parsed<()> {
     if args.next().is_some() { Err(ParseError::Arity) } else { Ok(()) }
 }

@@ -23,7 +23,7 @@ impl<K, V> DirectMapped<K, V> {
     /// the value that `make` returns. `numbers` choose the slot; they differ between most keys.
     ///
     /// # Errors
-    /// The error of `make`, which changes nothing.
+    /// The error of `make`; the entries then stay as they are.
     #[inline(always)]
     pub fn get_or_try_insert<E>(
         &mut self,

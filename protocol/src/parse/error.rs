@@ -47,7 +47,7 @@ pub enum ParseError {
         name = .name.as_str()
     )]
     UnknownCost { name: Name },
-    /// More rules have a cost by name than a request can have rules.
+    /// More costs by name than a request can have rules.
     #[error(
         "COST {}=: too many names, expected at most {max} (ratelimit.max-rules)",
         .name.as_str()
@@ -169,7 +169,7 @@ impl ParseError {
         Self::Rule { rule: Excerpt::new(text), error: error.into() }
     }
 
-    /// An error of a rule in its canonical text.
+    /// An error of a rule, which the error shows in canonical text.
     #[cold]
     pub(crate) fn of_rule(rule: &Rule, error: RuleArgError) -> Self {
         Self::rule(rule.to_string().as_bytes(), error)

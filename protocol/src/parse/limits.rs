@@ -6,11 +6,11 @@ pub const MAX_FLOW: usize = 64;
 /// The settings that bound requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many rules of one key a request may have.
+    /// How many rules a request may have for each key.
     pub max_rules: usize,
     /// How many entries a key's log may have, and so how large the limit of a `log` rule may be.
     pub max_log_entries: u64,
-    /// Whether two rules of one key may have one identity. A check refuses such rules.
+    /// Whether two rules of one key may have the same identity. A check refuses such rules.
     pub same_identity: bool,
     /// Whether a request may give the time.
     pub allow_at: bool,

@@ -50,7 +50,7 @@ pub struct Group {
 }
 
 /// The request of an `RL.MCHECK`, from the number of keys on. The number of groups is tested
-/// last.
+/// after all arguments are read.
 pub fn mcheck<'a>(
     args: impl Iterator<Item = &'a [u8]> + Clone,
     limits: &Limits,

@@ -32,7 +32,7 @@ pub(super) fn units(text: &[u8]) -> Option<u32> {
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
-    /// Reads an option that may be given once; `false` if its name does not come next.
+    /// Reads an option that may be given at most once; `false` if its name does not come next.
     pub(super) fn option<T>(
         &mut self,
         name: &'static str,

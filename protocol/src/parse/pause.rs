@@ -18,7 +18,7 @@ pub fn pause<'a>(
 }
 
 impl StandingRequest<'_> {
-    /// When a pause ends, Unix microseconds: at most [`MAX_PERIOD_US`] after `now_us`.
+    /// When a pause ends, in Unix microseconds: at most [`MAX_PERIOD_US`] after `now_us`.
     ///
     /// # Errors
     /// [`ParseError::EndPassed`], [`ParseError::LongPause`]

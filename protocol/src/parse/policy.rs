@@ -17,7 +17,7 @@ use ratelimit_core::rule::{Name, Rule, looks_like_rule, split};
 /// How many rules a policy may have, whatever the settings.
 pub const MOST_RULES: usize = 1_000;
 
-/// Resolves the rules of a policy. They may not name another policy.
+/// Resolves the rules of a policy, and refuses names of other policies.
 #[derive(Clone, Copy, Debug)]
 struct WithinPolicy;
 

@@ -40,7 +40,7 @@ pub trait RuleResolver {
         None
     }
 
-    /// Reads a rule and adds it; `false` if the text is not meant as a rule.
+    /// Reads a rule and adds it; `false` if the text does not look like a rule.
     ///
     /// # Errors
     /// Why the text is no rule.

@@ -12,7 +12,7 @@ pub(crate) const A_RULE: &str = "a rule such as 20/1m";
 /// What errors say after 'expected' about an argument that follows a rule.
 pub(super) const RULES_COME_LAST: &str = "a rule such as 20/1m; options come before the rules";
 
-/// Takes arguments as long as they look like rules, and returns how many it took.
+/// Takes arguments up to the first that does not look like a rule, and returns how many it took.
 pub(crate) fn take_rules<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,

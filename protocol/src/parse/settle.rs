@@ -14,7 +14,7 @@ pub struct SettleRequest<'a> {
     pub id: &'a [u8],
     /// What becomes of the charges.
     pub settled: Settled,
-    /// The costs of [`Settled::Costs`] by name.
+    /// The costs by name, which belong to [`Settled::Costs`].
     pub named: Vec<NamedCost>,
     /// The time of the settlement, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
     /// `None`: the server's time.
@@ -63,7 +63,7 @@ pub fn settle<'a>(
     Ok(SettleRequest { id, settled, named, at_us })
 }
 
-/// The arguments of a settlement after its id, for its effect: without `AT` and the time.
+/// The arguments after a hold's id that the effect of a settlement has: all but `AT` and the time.
 pub fn without_at<'a, T: Copy>(
     mut args: impl Iterator<Item = T>,
     bytes: impl Fn(T) -> &'a [u8],

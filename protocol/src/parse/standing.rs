@@ -14,7 +14,7 @@ pub enum Ends {
     Never,
     /// This number of microseconds after the command runs.
     In(u64),
-    /// At this time, Unix microseconds.
+    /// At this time, in Unix microseconds.
     At(u64),
 }
 

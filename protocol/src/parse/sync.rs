@@ -1,4 +1,4 @@
-//! `RL.SYNC`: the units that remain, as an upstream says. The upstream is a service that others use too.
+//! `RL.SYNC`: how many units remain according to an upstream, a service that others use too.
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed, RuleArgError};

@@ -23,7 +23,7 @@ const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
 pub struct ThrottleRequest {
     /// Which rule decides.
     pub bucket: Bucket,
-    /// How many units to take, or below 0, how many to give back: at most [`MAX_UNITS`]. 1 if no
+    /// How many units to take; if negative, how many to give back. At most [`MAX_UNITS`]; 1 if no
     /// quantity was given.
     pub quantity: i32,
 }
@@ -52,7 +52,7 @@ pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<ThrottleRequ
 }
 
 impl Bucket {
-    /// The numbers that distinguish it.
+    /// The numbers that distinguish this bucket.
     #[inline]
     pub fn numbers(self) -> [u64; 3] {
         [self.limit, self.count, self.period_s].map(u64::from)

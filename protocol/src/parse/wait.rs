@@ -1,4 +1,4 @@
-//! `RL.WAIT`: a check, how long the client waits for it to pass, and where in the line.
+//! `RL.WAIT`: a check, how long the client waits for it to pass, and the client's place in line.
 
 use super::check::{CheckRequest, check_with};
 use super::cursor::Cursor;

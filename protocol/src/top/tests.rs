@@ -71,7 +71,7 @@ impl Pair {
             match entries.iter().find(|entry| entry.0 == *key) {
                 Some((_, count, error)) => {
                     assert!(left / ONE <= u128::from(*count), "{key:?} counts too little");
-                    assert!(u128::from(count - error) * ONE <= left, "{key:?} has more error");
+                    assert!(u128::from(count - error) * ONE <= left, "{key:?} counts too much");
                 }
                 None => assert!(
                     left / ONE <= u128::from(missed(&mut self.top, key)),
@@ -418,7 +418,7 @@ fn keys_can_be_any_bytes() {
 }
 
 #[test]
-fn long_names_with_one_beginning_are_counted_separately() {
+fn long_names_with_the_same_beginning_are_counted_separately() {
     let long = [&[b'x'; KEPT_BYTES][..], b"1"].concat();
     let (same_length, longer) = ([&long[..KEPT_BYTES], b"2"].concat(), [7; 4_000_000].as_slice());
     let whole = &long[..KEPT_BYTES];

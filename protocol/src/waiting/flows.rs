@@ -18,7 +18,7 @@ pub struct Flows {
     flows: BTreeMap<Arc<Flow>, Clients>,
     /// The flow of each head.
     heads: BTreeMap<Turn, Arc<Flow>>,
-    /// The present of each priority in line.
+    /// The virtual time of each priority in line.
     presents: BTreeMap<u8, Present>,
 }
 
@@ -89,8 +89,8 @@ impl Flows {
     }
 
     /// Removes a client. `admitted` is the client's cost if it is admitted. If such a client was a head,
-    /// the start of its flow grows by the cost. Returns the client, and the turn of the flow's next head
-    /// if the client was the head.
+    /// the start of its flow grows by `cost / weight`. Returns the client, and the turn of the flow's
+    /// next head if the client was the head.
     pub fn leave(
         &mut self,
         flow: &Arc<Flow>,

@@ -1,4 +1,4 @@
-//! How many heads of a line have a rule.
+//! How many heads of a line have each rule.
 
 use super::rules::{Rules, hash_of_limit, reads_log};
 use ratelimit_core::rule::{Identity, Rule};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 struct Heads {
     number: usize,
-    /// The hash of their rules' text, unless these rules have had several texts.
+    /// The hash of their rules' text; `None` if these rules have had several texts.
     text: Option<u64>,
 }
 
@@ -21,7 +21,7 @@ pub struct HeadsByRule {
 }
 
 impl HeadsByRule {
-    /// How many heads have a rule.
+    /// How many heads have this rule.
     pub fn heads(&self, rule: &Identity) -> usize {
         self.heads.get(rule).map_or(0, |heads| heads.number)
     }
@@ -42,7 +42,7 @@ impl HeadsByRule {
         }
     }
 
-    /// Of the states of these rules, those that heads read by rules with other texts.
+    /// The states of these rules that some head reads by a rule with another text.
     pub fn states_of_other_texts(&self, rules: &[Rule]) -> Vec<Identity> {
         let (mut states, mut reads, mut logs) = (Vec::new(), false, 0_usize);
         for rule in rules {

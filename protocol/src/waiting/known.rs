@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// only when nothing is due.
 const MOST: usize = 4_096;
 
-/// What has changed, and what rules have denied, since all heads that may pass were tried.
+/// What has changed, and what rules have denied, since the line last had nothing due.
 #[derive(Debug, Default)]
 pub struct Known {
     /// For the state and the text of a rule: the least cost that the rule denies, and until when.
@@ -50,7 +50,7 @@ impl Known {
         }
     }
 
-    /// Until when a rule denies a cost at least; `None` if no try has shown that it does.
+    /// The time until which a rule is known to deny a cost; `None` if no try has shown that it does.
     pub fn denies_until(&self, rule: &Entry, cost: u32, now_us: u64) -> Option<u64> {
         let &(least, until_us) = self.denied.get(&(rule.state, rule.text))?;
         (cost >= least && until_us > now_us).then_some(until_us)

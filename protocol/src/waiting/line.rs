@@ -68,7 +68,7 @@ pub struct Line {
     known: Known,
     /// The heads that were denied before, and have been woken since the line last had nothing due.
     recalled: BTreeSet<Turn>,
-    /// How many changes of everything the line has seen.
+    /// How many calls of [`Queues::everything_changed`](super::Queues) the line has caught up with.
     seen: u64,
     /// Grows when the rules of its clients may have changed.
     generation: u64,
@@ -127,8 +127,8 @@ impl Line {
         flow
     }
 
-    /// Removes a client, and returns its rules. `admitted` is its cost if it was admitted; its flow then
-    /// gets a later turn.
+    /// Removes a client, and returns its rules. `admitted` is the client's cost if it was admitted; the
+    /// client's flow then gets a later turn.
     pub fn leave(
         &mut self,
         flow: &Arc<Flow>,
@@ -182,8 +182,8 @@ impl Line {
     /// Makes the woken heads due. Returns false if no head is to be tried.
     fn begin_wake(&mut self) -> bool {
         if !self.has_due() {
-            // The beginning of a wake forgets why heads were woken. So a woken head that is still kept
-            // back loses its denial, and is tried once nothing keeps it back.
+            // No wake begins, and the line forgets why heads were woken. So a woken head that is still
+            // kept back loses its denial, and is tried when nothing keeps it back any longer.
             for turn in std::mem::take(&mut self.recalled) {
                 if self.due.contains(&turn) {
                     self.denials.forget(turn);
@@ -204,9 +204,9 @@ impl Line {
         true
     }
 
-    /// Until when the last denial of a head stands at least; `None` if the head must be tried. Each rule
-    /// that denied it must be known to deny its cost. Before `again_us` one such rule suffices, if
-    /// nothing has happened that lets the others admit.
+    /// The time until which the last denial of a head stands; `None` if the head must be tried. The
+    /// denial stands if each rule that denied the head is known to deny its cost. Before `again_us` one
+    /// such rule suffices, if nothing has happened that lets the others admit.
     fn stands_until(&self, turn: Turn, waiter: &Client, now_us: u64) -> Option<u64> {
         let LastDenial { by, again_us, .. } = self.denials.of(turn)?;
         let waits = *again_us > now_us;

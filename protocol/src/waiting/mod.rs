@@ -27,7 +27,7 @@
 //! cause          what changed a key
 //! denial         why a request is denied
 //! denials        what denies heads, until when, and which later heads a denial keeps back
-//! heads_by_rule  how many heads have a rule
+//! heads_by_rule  how many heads have each rule
 //! known          what tries have shown about rules
 //! turn           the order of flows
 //! present        where a flow that joins a line begins
@@ -69,12 +69,12 @@ pub struct Place {
     pub db: i32,
 }
 
-/// How many lines see a change of everything before the next try.
+/// How many lines one call of `Queues::wake` catches up after everything has changed.
 const MOST_RENEWED: usize = 4;
 /// How many steps without a result one call takes before it returns to its caller.
 const MOST_STEPS: usize = 4;
 
-/// What happens at an instant. At one time, steps come before deadlines.
+/// What happens at an instant. Steps come before deadlines at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Instant {
     /// The next step of a line.
@@ -112,10 +112,11 @@ pub struct Queues<W> {
     /// How many bytes the arguments of all waiters take.
     bytes: usize,
     arrivals: u64,
-    /// How many changes of everything there were, and how many of them the lines have seen.
+    /// How often [`Queues::everything_changed`] was called, and with how many of these calls the lines
+    /// have to catch up.
     generation: u64,
     seen: u64,
-    /// Lines from this place on may still have to see the last change of everything.
+    /// Lines from this place on may still have to catch up with the last `everything_changed`.
     stale_from: Option<Arc<Place>>,
     /// The latest time that a caller gave. A wake is planned for this time.
     now_us: u64,
@@ -176,7 +177,8 @@ impl<W> Queues<W> {
         (!is_open).then(|| line.front_passes_us(&waiter.flow, self.now_us))
     }
 
-    /// Appends a waiter to the line of a key. Unless it is denied afterwards, it is tried at once.
+    /// Appends a waiter to the line of a key. The head of a flow is tried at once, unless the caller
+    /// denies it first.
     pub fn join(
         &mut self,
         place: Place,
@@ -276,7 +278,7 @@ impl<W> Queues<W> {
         }
     }
 
-    /// Whether these are the rules that the line knows of a waiter.
+    /// Whether these are the rules that the line has for a waiter.
     pub fn has_rules(&self, ticket: Ticket, rules: &Rules) -> bool {
         let waiter = self.waiters.get(&ticket);
         let line = waiter.and_then(|waiter| Some((self.lines.get(&waiter.place)?, waiter)));

@@ -6,9 +6,10 @@ use super::turn::Start;
 /// How many flows that have left are remembered.
 const REMEMBERED: usize = 128;
 
+/// The virtual time of a priority (`turn.rs`), and the flows that left with a later start.
 #[derive(Debug, Default)]
 pub struct Present {
-    /// The latest start of a flow that was served.
+    /// The virtual time: the latest start of a flow that was served.
     pub start: Start,
     /// Flows that left with a later start: their hashes and starts.
     left: Vec<(u64, Start)>,

@@ -28,7 +28,7 @@ pub struct Request {
     pub rules: Rules,
     /// Whether the rules depend on the key's plan.
     pub by_plan: bool,
-    /// The cost of the rules that give none: the least cost if it is a range.
+    /// The cost of the rules without another cost; if it is a range, its least cost.
     pub cost: u32,
     /// The hold that it asks for.
     pub hold: Option<HoldId>,

@@ -28,7 +28,7 @@ impl SharedRules {
         if self.rules.contains(rules) { 0 } else { rules.bytes() }
     }
 
-    /// Returns these rules as all clients with equal rules share them.
+    /// Returns the one allocation of these rules that clients share.
     pub fn share(&mut self, rules: Rules) -> Arc<Rules> {
         if let Some(shared) = self.rules.get(&rules) {
             return Arc::clone(shared);

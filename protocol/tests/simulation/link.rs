@@ -38,7 +38,7 @@ impl Replica {
         self.is_linked = false;
     }
 
-    /// Links it again to a primary, which has this state after effect `at`.
+    /// Links the replica to a primary again. The primary has this state after effect `at`.
     pub fn link(&mut self, snapshot: impl FnOnce() -> Snapshot, at: usize) {
         if self.backlog.len() > BACKLOG {
             self.begin_again(&snapshot(), at);

@@ -17,9 +17,9 @@
 //! 3. A client in line is answered once, by its deadline, unless it gives up. In a flow, clients are
 //!    admitted in order of arrival. The head of a flow passes as soon as its rules admit it, unless
 //!    the clock has jumped or another head keeps it back. A head that some rules deny keeps back heads
-//!    that have all of these rules; a paused head keeps back any head. It must keep back heads of a
-//!    lower priority, and may keep back heads of the same priority. A caller that repeats a live hold
-//!    waits for nobody.
+//!    that have all of these rules; a paused head keeps back any head. Such a head must keep back
+//!    heads of a lower priority, and may keep back heads of the same priority. A caller that repeats
+//!    a live hold waits for nobody.
 //! 4. Only the primary deletes a key that has expired, and it propagates the deletion. The value of an
 //!    expired key decides nothing.
 //!

@@ -55,7 +55,8 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
 }
 
 /// Queues a client if it has to wait, has time left, and the line has room. If the rules admit its
-/// request but it cannot wait for the clients in front, denies it. Returns false if the rules decide.
+/// request but the client cannot wait for those in front, denies the request. Returns false if the
+/// rules decide.
 fn waits_or_is_denied(
     call: &Call<'_>,
     request: &WaitRequest<'_>,

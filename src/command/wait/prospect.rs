@@ -71,7 +71,7 @@ pub fn of(
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
             (Verdict::Allowed, _) if has_standing() => Prospect::Free,
             (Verdict::Allowed, _) => Prospect::Passes { cost: check.greatest_cost() },
-            // Only a settled hold and the end of a plan can end the wait earlier.
+            // Only a settled hold or the end of a plan can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
                 let plan = limiter.and_then(|key| key.plan_at(now_us));
                 let plan_ms = plan.and_then(|plan| u64::try_from(plan.left_ms(now_us)).ok());

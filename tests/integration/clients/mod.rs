@@ -40,8 +40,8 @@ fn eventually_again(c: &mut Connection, clients: usize) {
     eventually_waiting(c, clients);
 }
 
-/// Checks that nobody waits for the key and nobody was charged: its only slot is free once
-/// `held` has ended.
+/// Checks that no client waits for the key and no client was charged: after `held` has ended,
+/// the key's only slot is free.
 fn is_forgotten(c: &mut Connection, key: &str) {
     eventually_waiting(c, 0);
     free(c, key);

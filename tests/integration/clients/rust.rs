@@ -26,7 +26,7 @@ fn client(server: &Server) -> Client {
 }
 
 #[test]
-fn a_blocking_connection_waits_as_long_as_it_may() {
+fn a_long_time_out_or_none_keeps_a_blocking_connection_waiting() {
     let server = server();
     let mut c = server.connect();
     for time_out in [None, Some(Duration::from_secs(25))] {

@@ -45,7 +45,7 @@ impl Script {
 
     /// The verdict, or the error as the script prints it.
     pub fn outcome(&self) -> String {
-        self.printed.recv_timeout(PATIENCE).expect("it prints how it ended")
+        self.printed.recv_timeout(PATIENCE).expect("the script prints its outcome")
     }
 
     /// Whether nothing has been printed yet.
@@ -56,7 +56,7 @@ impl Script {
     /// Lets the script close its client, and end.
     pub fn close(mut self) {
         drop(self.input.take());
-        assert!(self.process.wait().expect("it ends").success());
+        assert!(self.process.wait().expect("the script ends").success());
     }
 }
 

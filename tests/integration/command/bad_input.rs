@@ -153,7 +153,7 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.CHECK", &["5/m,name=a", "bucket:9/h,name=a"], &["name=a"]),
     ("RL.PEEK", &["5/y"], &["rule '5/y'"]),
     ("RL.REFUND", &["1", "5/y"], &["rule '5/y'"]),
-    // Commands that only a primary may send.
+    // Internal commands: only a primary's link and the loader of an AOF may use them.
     ("RL.APPLY", &["v1:1:0:admit:1", "5/m"], &["internal"]),
     ("RL.APPLY", &["1:0:deny:1:5", "who", "5/m"], &["internal"]),
     ("RL.APPLY", &["1:-1:block:-1", "abuse"], &["internal"]),
@@ -185,7 +185,7 @@ const WRONG_WITHOUT_KEY: &[(&str, &[&str])] = &[
 /// The key's value, and when it expires.
 fn dump(c: &mut Connection) -> (Vec<u8>, i64) {
     let dump = cmd("DUMP").arg("k").query(c).unwrap();
-    // Redis 6.2 has no PEXPIRETIME, and the time left changes by itself.
+    // Redis 6.2 has no PEXPIRETIME, and the reply of PTTL would change by itself.
     let expires = cmd("PEXPIRETIME").arg("k").query(c).unwrap_or(0);
     (dump, expires)
 }
@@ -319,7 +319,7 @@ fn times_out_of_range_are_refused() {
                 error_of(&mut c, cmd("RL.CHECK").arg("k").arg("AT").arg(at).arg("5/m"), &command);
             assert!(error.contains("AT") && error.contains(at), "{error}");
         }
-        // Checks at the ends of the range decide.
+        // Both ends of the range are accepted.
         for at in ["0", "253402300799999999"] {
             let mut check = cmd("RL.CHECK");
             check.arg(format!("k{at}")).arg("AT").arg(at).arg(&["1/m", "fixed:1/month"]);

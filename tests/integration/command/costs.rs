@@ -39,7 +39,7 @@ fn a_request_and_its_tokens_each_have_a_cost() {
 }
 
 #[test]
-fn the_least_fraction_of_all_keys_decides() {
+fn the_reply_shows_the_rule_with_the_least_fraction_left() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let at = format!("AT {START_US}");

@@ -11,7 +11,7 @@ use crate::support::server::{self, Builder};
 
 const EXAMPLES: &[Example] = &[
     (
-        "as much as passes is granted",
+        "a check is granted as many units as pass",
         &[
             ("0", "CHECK k COST 1..100 250/m", "0 250 150 0 60000 100"),
             ("0", "CHECK k COST 1..100 250/m", "0 250 50 0 60000 100"),
@@ -20,7 +20,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a check that the range's least does not pass is denied, and consumes nothing",
+        "a check is denied, and consumes nothing, if the range's minimum does not pass",
         &[
             ("0", "CHECK k COST 200 250/m", "0 250 50 0 60000"),
             ("0", "CHECK k COST 60..100 250/m", "1 250 50 60000 60000 0"),
@@ -40,7 +40,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "the wait is that for the range's least",
+        "the wait is for the range's minimum",
         &[
             ("0", "CHECK k COST 9 bucket:10/s", "0 10 1 0 900"),
             ("0", "CHECK k COST 2..9 bucket:10/s", "1 10 1 100 900 0"),
@@ -49,7 +49,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "a rule with a cost in its text admits that cost",
+        "a rule with its own cost takes that cost, and does not limit the grant",
         &[
             ("0", "CHECK k COST 1..100 bucket:2/m,cost=1 bucket:50/m,name=t", "0 50 0 0 60000 50"),
             ("0", "PEEK k bucket:2/m,cost=1", "0 2 1 0 30000"),
@@ -72,7 +72,7 @@ const EXAMPLES: &[Example] = &[
         &[("0", "CHECK k COST 1..100 bucket:5/m,name=s,shadow bucket:50/m", "0 50 0 0 60000 50")],
     ),
     (
-        "count=all charges a denied check the range's least",
+        "count=all charges a denied check the range's minimum",
         &[
             ("0", "CHECK k COST 2..5 bucket:6/m,count=all", "0 6 1 0 50000 5"),
             ("0", "CHECK k COST 2..5 bucket:6/m,count=all", "1 6 0 20000 60000 0"),

@@ -204,7 +204,8 @@ fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
 }
 
 /// Checks that no window of `period_us` has more than `limit` passes. A pass surely belongs to
-/// a window only if both of its times lie in it. They lie far apart if the client paused.
+/// a window only if both times of the pass lie in the window. If the client paused, the two times
+/// lie far apart.
 fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
     for (index, first) in passes.iter().enumerate() {
         let end_us = first.before_us + period_us;
@@ -219,7 +220,7 @@ fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64, lost_us: i64) {
     assert!(passes.len() > limit, "only {} passed", passes.len());
     for many in passes.windows(limit + 1) {
         let late = many[limit].before_us - many[0].after_us - period_us;
-        assert!(late <= lost_us, "the {limit} of a window were reached {late} us late");
+        assert!(late <= lost_us, "the limit of {limit} was reached {late} us late");
     }
 }
 
@@ -276,7 +277,7 @@ fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, lost_us: i64) {
         ends_us.sort_unstable();
         for (passed, end_us) in (1..).zip(ends_us) {
             let there_was = burst * 1_000_000 + (end_us - first.before_us) * per_second;
-            assert!(passed * 1_000_000 <= there_was, "{passed} drew on an empty bucket");
+            assert!(passed * 1_000_000 <= there_was, "{passed} passed, more than the bucket had");
         }
     }
     let (first, last) = (passes[0], passes[passes.len() - 1]);
@@ -285,18 +286,18 @@ fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, lost_us: i64) {
     assert!(passes.len() as i64 >= refilled, "only {} of {refilled} passed", passes.len());
 }
 
-/// Checks that turns are `1/rate` apart, except for rounding to the millisecond, and that no
-/// wait is longer than the queue.
+/// Checks that turns are at least `1/rate` apart, except for rounding to the millisecond, and
+/// that no wait is longer than the queue.
 fn leaky_turns(passes: &[Pass], per_second: i64, queue: i64, lost_us: i64, c: &mut Connection) {
     let apart_us = 1_000_000 / per_second;
     let mut turns: Vec<Pass> = passes.to_vec();
     turns.sort_by_key(|pass| pass.before_us + pass.wait_us);
     for pair in turns.windows(2) {
-        // Either one may have been first.
+        // Either pass of the pair may have been decided first.
         let apart = |a: Pass, b: Pass| (b.after_us + b.wait_us) - (a.before_us + a.wait_us);
         let apart = apart(pair[0], pair[1]).max(apart(pair[1], pair[0]));
         assert!(apart >= apart_us - 1_000, "two turns only {apart} us apart");
-        assert!(pair[1].wait_us <= queue * apart_us, "a turn {} us off", pair[1].wait_us);
+        assert!(pair[1].wait_us <= queue * apart_us, "a wait of {} us", pair[1].wait_us);
     }
     let (first, last) = (passes[0], passes[passes.len() - 1]);
     let left = (last.before_us - first.after_us - lost_us) / apart_us;

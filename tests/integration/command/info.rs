@@ -44,7 +44,7 @@ fn both_counts_of_a_window_are_shown() {
 }
 
 #[test]
-fn states_block_and_size_of_a_key_are_shown() {
+fn info_shows_the_states_the_block_and_the_size_of_a_key() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(ask::<Value>(&mut c, "RL.INFO nobody"), Value::Nil);

@@ -14,7 +14,7 @@ use crate::support::workload::link::quiet;
 
 const EXAMPLES: &[Example] = &[
     (
-        "each ban takes the next rung, and after the last one the last again",
+        "each ban takes the next rung, and the last rung repeats",
         &[
             ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
             ("1", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 60000 60000"),
@@ -51,7 +51,7 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
-        "of two ladders the longest ban stands, and the count rises by one",
+        "of two ladders the longer ban stands, and the count rises by one",
         &[
             ("0", "CHECK k COST 9 5/m,ban=1m:1h,name=a fixed:5/h,ban=2m:3m", "1 5 5 -1 120000"),
             ("120", "CHECK k COST 9 5/m,ban=1m:1h,name=a fixed:5/h,ban=2m:3m", "1 5 5 -1 3600000"),
@@ -163,7 +163,7 @@ fn only_an_unblock_forgets_bans_early() {
 }
 
 #[test]
-fn a_step_of_the_clock_shortens_ban_and_count() {
+fn a_step_back_of_the_clock_shortens_a_ban_and_the_life_of_its_count() {
     server::on_all_with(
         |builder| quiet(builder).allow_at(),
         |server| {
@@ -175,7 +175,7 @@ fn a_step_of_the_clock_shortens_ban_and_count() {
             assert_eq!(check(&mut c, "k", now_us, LADDER), (2, HOUR_MS));
             let Bans { bans, forgiven_ms } = bans_of(&mut c, "k").expect("a key");
             assert!(bans == 1 && forgiven_ms <= 4 * HOUR_MS, "{bans} {forgiven_ms}");
-            // Any change of a key shortens its count, even if nothing blocks it.
+            // Any change of a key shortens the life of its count, even if nothing blocks the key.
             assert_eq!(check(&mut c, "free", now_us + year_us, LADDER), (1, -1));
             let _: String = ask(&mut c, "RL.EXEMPT free");
             let _: i64 = ask(&mut c, "RL.UNEXEMPT free");
@@ -192,7 +192,7 @@ fn a_step_of_the_clock_shortens_ban_and_count() {
 }
 
 #[test]
-fn wrong_ladders_are_refused_with_what_was_expected() {
+fn errors_of_wrong_ladders_say_what_is_expected() {
     server::on_all(|server| {
         let mut c = server.connect();
         for (line, error) in [
@@ -218,7 +218,7 @@ fn wrong_ladders_are_refused_with_what_was_expected() {
     });
 }
 
-/// Commands on some keys, in order: the second, and the command.
+/// Commands on some keys, in order, each with its time in seconds. A key's times may step back.
 const SEQUENCE: &[(&str, &str)] = &[
     ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h"),
     ("1", "CHECK k META who 3/m,ban=1m:10m:1h"),

@@ -83,7 +83,7 @@ fn without_meta_the_log_shows_the_sliding_log() {
         assert_eq!(verdict(&mut c, "RL.CHECK plain COST 2 30/h"), 0);
         assert_eq!(verdict(&mut c, "RL.CHECK plain 30/h"), 0);
         assert_eq!(log_untimed(&mut c, "plain"), [(1, 0, None), (2, 0, None)]);
-        // From the first check with META on, the log shows the history.
+        // After the first check with META, the log shows the history.
         assert_eq!(verdict(&mut c, "RL.CHECK plain META x 30/h"), 0);
         assert_eq!(log_untimed(&mut c, "plain"), [(1, 0, some("x"))]);
         assert_eq!(log(&mut c, "nobody"), []);

@@ -65,7 +65,7 @@ fn a_flood_under_two_keys_gets_all_that_the_hour_allows() {
 }
 
 #[test]
-fn each_key_may_have_its_rules() {
+fn each_key_may_have_its_own_rules() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let keys = "global tenant user endpoint";
@@ -73,8 +73,8 @@ fn each_key_may_have_its_rules() {
         let mut check =
             |ms, options: &str| mcheck(&mut c, keys, &format!("{options} AT {} {rules}", at(ms)));
         assert_eq!(check(0, "COST 2"), [0, 5, 3, 0, HOUR_MS]);
-        // The user's rule has the least left; the endpoint's queue has the longest wait: 2 of 9
-        // an hour.
+        // The user's rule has the least left. The endpoint's queue has the longest wait: the time
+        // for 2 units at 9 an hour.
         assert_eq!(check(0, "COST 2"), [0, 5, 1, 800_000, HOUR_MS]);
         assert_eq!(check(0, "COST 2"), [1, 5, 1, HOUR_MS, HOUR_MS]);
         assert_eq!(check(0, "COST 7"), [1, 5, 1, -1, HOUR_MS], "a wait for ever is the longest");
@@ -185,7 +185,7 @@ fn a_blocked_key_denies_and_an_exempt_key_is_ignored() {
         let _: Value = ask(&mut c, "RL.CHECK spent 1/d");
         assert_eq!(mcheck(&mut c, "blocked spent", "1/d")[..3], [1, 1, 0]);
         assert_eq!(mcheck(&mut c, "blocked new", "5/h NEXT 0/h")[..4], [1, 0, 0, -1]);
-        // If both a block and a rule deny for good, the first one decides.
+        // If both a block and a rule deny for good, the key that is named first decides.
         let () = ask(&mut c, "RL.BLOCK forever");
         assert_eq!(mcheck(&mut c, "new blocked forever", "0/h"), [1, 0, 0, -1, 0]);
         assert_eq!(mcheck(&mut c, "forever blocked new", "0/h"), [2, 0, 0, -1, -1]);

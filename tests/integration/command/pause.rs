@@ -80,7 +80,7 @@ fn a_paused_key_denies_every_check_until_it_is_resumed() {
 }
 
 #[test]
-fn a_rules_wait_is_replied_if_it_is_longer_and_bans_nobody() {
+fn a_rule_that_denies_for_longer_than_the_pause_decides_and_bans_nobody() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
@@ -139,7 +139,7 @@ fn a_pause_survives_a_restart_a_copy_and_a_failover() {
 }
 
 #[test]
-fn a_pause_that_is_not_prolonged_restores_an_expiry_that_a_user_shortened() {
+fn a_shorter_second_pause_restores_an_expiry_that_a_user_shortened() {
     server::on_all(|server| {
         let mut c = server.connect();
         let replica = replica_of(server);
@@ -152,7 +152,7 @@ fn a_pause_that_is_not_prolonged_restores_an_expiry_that_a_user_shortened() {
             let before = expires_ms(&mut c, server.flavor(), "k");
             assert_left(ask(&mut c, "RL.PAUSE k EX 30 REASON shorter"), 3_000_000);
             let after = expires_ms(&mut c, server.flavor(), "k");
-            assert!(after >= now_ms(&mut c) + 2_900_000, "the pause ends later");
+            assert!(after >= now_ms(&mut c) + 2_900_000, "the key expires before its pause ends");
             assert_eq!(after == before, !shortened, "a correct expiry stays");
             replicated(&mut c);
             assert_eq!(expires_ms(&mut r, server.flavor(), "k"), after);
@@ -207,8 +207,8 @@ fn the_longest_block_pause_or_wait_of_several_keys_decides() {
     });
 }
 
-/// A pause of one key charges no other key, bans nobody, and is not counted as a denial. A block of
-/// one key is recorded on all keys, and the rules of the others can ban.
+/// A pause of one key charges no other key, bans nobody, and is not counted as a denial. If one key is
+/// blocked, the check is recorded on all keys, and the rules of the others can ban.
 #[test]
 fn a_pause_of_one_key_leaves_no_trace_on_the_others() {
     const BANNING: &str = "fixed:1/h,align=first,count=all,ban=2h";
@@ -261,8 +261,8 @@ fn a_client_whose_deadline_comes_before_the_end_of_a_pause_is_denied_at_the_dead
     });
 }
 
-/// Other programs may keep this machine busy, so one client of several has to pass soon after its
-/// pause. None may pass before the end.
+/// Other programs may keep this machine busy, so it is enough that one of several clients passes soon
+/// after its pause. None may pass before the end.
 #[test]
 fn a_client_in_line_passes_right_after_a_pause() {
     server::on_all(|server| {

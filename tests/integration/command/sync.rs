@@ -29,8 +29,8 @@ fn a_hold_counts_as_consumed() {
     });
 }
 
-/// This rule alone lets 1,000,000,001 units pass; a check costs, and an effect carries, at most
-/// 1,000,000,000.
+/// Only a leaky bucket with the largest queue lets 1,000,000,001 units pass. The cost of a check and
+/// the units of an effect are at most 1,000,000,000.
 #[test]
 fn a_sync_of_the_largest_queue_reaches_replicas_and_the_file() {
     const RULE: &str = "leaky:1/h,queue=1000000000";

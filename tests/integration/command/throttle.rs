@@ -1,5 +1,5 @@
 //! `RL.THROTTLE` and `CL.THROTTLE`: redis-cell's arguments and reply on this module's data
-//! type. `redis_cell.rs` compares them with redis-cell itself.
+//! type. `redis_cell.rs` compares the replies with those of redis-cell itself.
 
 mod redis_cell;
 
@@ -287,7 +287,7 @@ fn many_different_rules_in_turn_are_replicated() {
     server::on_all(|server| {
         let replica = replica_of(server);
         let mut c = server.connect();
-        // More rules than the module has cached texts.
+        // More rules than the module's cache of texts holds.
         for _ in 0..2 {
             for n in 1..=100 {
                 throttle(&mut c, &format!("k{n} {} {n} {}", n % 5, 60 + n % 7));
@@ -348,7 +348,7 @@ fn the_alias_can_be_turned_off_in_the_file_and_not_at_run_time() {
     };
     server::on_all_with(in_the_file, |server| {
         if !server.flavor().is_7_or_later() {
-            return; // 6.2 has the argument of loadmodule only.
+            return; // 6.2 takes this setting only as an argument of loadmodule.
         }
         let mut c = server.connect();
         assert_without_alias(&mut c);

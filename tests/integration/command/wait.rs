@@ -243,7 +243,7 @@ fn a_client_that_hangs_up_leaves_the_line_and_is_charged_nothing() {
         let () = ask(&mut c, &format!("CLIENT KILL ID {}", killed.id));
         assert!(killed.lost_its_connection());
         drop(first);
-        eventually("one to be left", || waiting(&mut c) == 1);
+        eventually("all clients but one to leave", || waiting(&mut c) == 1);
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k held"), 1);
         assert_eq!(last.verdict(), 0);
         for id in ["a", "b"] {

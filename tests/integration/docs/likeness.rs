@@ -14,8 +14,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A message about the first line that differs from the document, if any. `took` is the time of
-/// the command.
+/// A message about the first line that differs from the document, if any. `took` is how long the
+/// command took.
 pub fn difference(
     command: &str,
     documented: &[String],
@@ -131,7 +131,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The length of the longest of the command's windows that begin by the clock.
+/// How long the command's windows that begin by the clock can count, at most: for one period, or for
+/// two under a `window` rule.
 fn longest_window_ms(command: &str) -> Option<u64> {
     let rules =
         command.split(' ').filter(|word| word.contains("fixed:") || word.contains("window:"));

@@ -121,7 +121,8 @@ fn restore(c: &mut Connection, dumps: &[Vec<u8>]) -> Outcome {
     outcome
 }
 
-/// Tries every command on accepted payloads, and restores what the server then dumps.
+/// Tries every command on accepted payloads. Each comes with the server's dump of it, which must
+/// restore to a value that the server dumps unchanged.
 fn try_each(c: &mut Connection, dumps: &[(&Vec<u8>, &Vec<u8>)]) {
     let commands_on = |dump: &[u8], again: &[u8]| {
         let last = [restored(again), on_key("DUMP"), on_key("DEL")];
@@ -158,7 +159,7 @@ fn a_truncated_payload_is_refused() {
 #[test]
 fn a_truncated_value_is_refused() {
     // A version and a checksum, 10 bytes in all, follow the value. If a cut removes no more than 10
-    // bytes, the server takes the last bytes of the value for them.
+    // bytes, the server reads these in place of the missing ones.
     const FOOTER: usize = 10;
     on_all_with_values(|server, c, values| {
         let cut = |from: usize, to: usize, dump: &Dump| -> Vec<Vec<u8>> {
@@ -330,7 +331,7 @@ fn a_payload_with_a_forged_length_is_refused() {
         });
         let forged: Vec<_> = forged.collect();
         assert_eq!(restore(c, &forged), Outcome { usable: 0, refused: forged.len() });
-        // The server may reserve the claimed length, but must not touch its pages.
+        // The server may reserve memory of the claimed length, but must not touch its pages.
         let after = process_memory(server, "VmHWM:");
         assert!(after - before <= 4 * MB, "from {before} to {after} bytes");
     });

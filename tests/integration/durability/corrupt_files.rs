@@ -51,7 +51,7 @@ const WRONG_EFFECTS: [(&str, &str); 31] = [
     ("good v1:1:0:admit:1 @free", "unknown policy"),
 ];
 
-/// Runs a test on each server with a key `k` that has a history and one unit in each rule.
+/// Runs a test on each server with a key `k` that has a history and one consumed unit under each rule.
 fn on_all_with_a_value(body: impl Fn(&mut Server, &Dump)) {
     server::on_all_with(uncompressed, |server| {
         let mut c = server.connect();

@@ -7,7 +7,7 @@
 //! LIMIT - in flight  <=  allowed before + allowed after  <=  LIMIT
 //! ```
 //!
-//! Checks in flight were sent without a reply: they may or may not count. A sum above the limit
+//! Checks in flight were sent and got no reply: they may or may not count. A sum above the limit
 //! means that the server forgot a check. A sum that is too low means that it counted a check
 //! twice.
 //!

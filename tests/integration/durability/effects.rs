@@ -194,7 +194,7 @@ fn on_replicas_that_skipped(newer: &[&str], body: impl Fn(&Server)) {
 }
 
 #[test]
-fn a_replica_that_skipped_refuses_reads_until_promoted() {
+fn a_replica_that_skipped_an_effect_refuses_reads_until_promoted() {
     on_replicas_that_skipped(NEWER[0], |replica| {
         let mut c = replica.connect();
         assert_refuses_reads(&mut c);
@@ -236,7 +236,7 @@ fn a_replica_that_cannot_read_an_effect_says_so() {
 }
 
 #[test]
-fn damaged_effects_in_an_append_only_file_are_counted_and_logged_once() {
+fn damaged_effects_in_an_append_only_file_are_all_counted_but_logged_once() {
     for flavor in server::all() {
         let damaged = DAMAGED.map(packed).concat();
         let last = [&["SET", "plain", "text"][..], &["RL.APPLY", "k", "v1:5:0:block:-1", "why"]];

@@ -159,7 +159,7 @@ fn the_files_on_disk_load_whichever_allocation_failed() {
         let first = fastrand::i64(1..=stride);
         let failing: Vec<_> = (first..=allocations).step_by(stride as usize).collect();
         let reached = in_parallel(&failing, |failing| disturb(flavor, failing, &states));
-        println!("{}: each {stride}. of {allocations} from {first}: {reached:?}", flavor.name);
+        println!("{}: every {stride}th of {allocations} from {first}: {reached:?}", flavor.name);
         assert!(reached.iter().any(|&steps| steps < SCENARIO.len()), "no allocation failed");
     }
 }

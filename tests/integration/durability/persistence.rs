@@ -20,7 +20,7 @@ use crate::support::server::{self, Builder, Server, eventually};
 
 /// Saves in the background while other commands keep coming.
 fn save_under_load(c: &mut Connection, filler: &mut Filler, command: &str) {
-    // So slow that a few thousand commands come meanwhile.
+    // Saves so slowly that a few thousand commands come meanwhile.
     let delay = |c: &mut Connection, us: u32| {
         let () = cmd("CONFIG").arg("SET").arg("rdb-key-save-delay").arg(us).query(c).unwrap();
     };
@@ -50,7 +50,7 @@ fn a_restart_from_an_rdb_file_loses_nothing() {
 }
 
 #[test]
-fn an_rdb_file_saved_under_load_holds_the_data_of_its_start() {
+fn an_rdb_file_saved_under_load_has_the_data_from_when_the_save_began() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let mut filler = fill(&mut c);
@@ -205,7 +205,7 @@ fn commands_that_change_nothing_are_not_written_to_the_aof() {
 }
 
 #[test]
-fn a_ban_that_ends_after_the_last_time_survives_in_the_aof() {
+fn a_ban_that_ends_after_the_last_time_that_at_accepts_survives_in_the_aof() {
     server::on_all_with(
         |builder| with_aof(builder.allow_at(), true),
         |server| {

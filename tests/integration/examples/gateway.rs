@@ -1,9 +1,9 @@
-//! `examples/gateway/`: two gateways share a tenant's limits and the model's keys, one of them is
+//! `examples/gateway/`: two gateways share a tenant's limits and the model's keys, one gateway is
 //! killed, and the model counts calls.
 //!
 //! Clients ask for whole answers and for streams, hang up, and ask again as soon as they are
 //! denied. The model knows no limits; its log shows which calls passed. A call was charged at
-//! some time between the client's request and its arrival at the model.
+//! some time between the client's request and the call's arrival at the model.
 
 mod call;
 mod ledger;
@@ -92,7 +92,7 @@ fn two_gateways_never_exceed_slots_requests_and_tokens() {
 /// The model refuses all calls with one key, and allows three calls a minute with the other. The
 /// tenant's plan changes meanwhile.
 #[test]
-fn a_refused_key_pauses_for_all_gateways_and_a_tenant_has_the_limits_of_its_plan() {
+fn a_refused_key_is_paused_for_all_gateways_and_a_tenant_has_its_plans_limits() {
     let server = start();
     let mut c = server.connect();
     for policy in ["free 2/h,cost=1,name=requests", "pro 9/h,cost=1,name=requests"] {
@@ -234,16 +234,16 @@ impl Trial<'_> {
     }
 
     /// Kills the second gateway during two streams. One client then sends its call again to the
-    /// first gateway, where the call repeats its hold. Returns the calls that are not sent again: their
-    /// holds lapse.
+    /// first gateway, where the call repeats its hold. Returns the ids of both calls: the second gateway
+    /// settled neither.
     fn kill(&self, first: &Program, second: Program) -> Vec<String> {
         let mut c = self.server.connect();
-        eventually("only the limits of the day to count charges", || {
+        eventually("all units but the day's to come back", || {
             let mut left = |rule| remaining(&mut c, &format!("RL.PEEK llm:t7 {rule}"));
             left(REQUEST_RULE) == REQUESTS as i64 && left(TOKEN_RULE) == BURST as i64
         });
-        // Far shorter than a lease, so the second lease has not ended when the first call is
-        // sent again.
+        // These calls are far shorter than a lease, so the second lease has not ended when the
+        // first call is sent again.
         let calls = [self.asked(90, true), self.asked(90, true)];
         let mut answers = calls.clone().map(|asked| self.stream(&asked, second.port()));
         assert_eq!(self.free_slots(&mut c), 2);

@@ -1,9 +1,9 @@
 //! `examples/pool/`: workers of two tenants wait in line for an upstream that tells them to stop now
-//! and then. One of them is killed, and the upstream counts requests.
+//! and then. One worker is killed, and the upstream counts requests.
 //!
 //! The upstream refuses what exceeds its limits, and logs what it saw. Requests can arrive
-//! late, so the workers' period is longer than the upstream's: they send at most 5 requests in a second,
-//! and it allows 5 in 0.3 seconds.
+//! late, so the workers' period is longer than the upstream's: the workers send at most 5
+//! requests in a second, and the upstream allows 5 in 0.3 seconds.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -42,9 +42,9 @@ const LEASE_MS: u64 = 3_000;
 /// What the upstream saw, by its log.
 #[derive(Default)]
 struct Seen {
-    /// Unix microseconds, in order.
+    /// When each request began: Unix microseconds, in order.
     begun_us: Vec<u64>,
-    /// The job of each.
+    /// The job of each of these requests.
     begun: Vec<String>,
     ended: HashSet<String>,
     running: usize,

@@ -13,7 +13,7 @@ pub const PAUSE_DAYS: i64 = 60;
 /// How long a caller waits in line, in milliseconds.
 const WAIT_MS: u64 = 30;
 
-/// When a rule that denies admits units again.
+/// When a rule whose units are used up admits units again.
 #[derive(Clone, Copy, Debug)]
 pub enum Frees {
     /// It admits all its units again after this number of days.
@@ -46,7 +46,7 @@ pub const QUEUE: usize = 3;
 pub const POLICY: usize = 4;
 pub const SLOTS: usize = 5;
 
-/// The only rule of each key.
+/// The only rule of each key in the theme `One`.
 const ONE: [usize; KEYS] = [0, 2];
 
 /// The limits that a policy may set.

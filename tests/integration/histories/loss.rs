@@ -46,8 +46,8 @@ enum Step {
         reply: Option<Reply>,
         confirmed: bool,
     },
-    /// The replica receives no call after this step. The number is that of the confirmed calls before
-    /// it.
+    /// The replica receives no call after this step. The number says how many confirmed calls come
+    /// before the step.
     Cut(usize),
     /// The replica takes over. The search writes here the loss of each order that it tries. The
     /// last one is the loss of the order that it finds.

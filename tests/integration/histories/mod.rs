@@ -18,8 +18,9 @@
 //! loss     the search after a failover, and what the new primary lacks
 //! ```
 //!
-//! A history has only two keys, in one slot: the more calls it has, the longer a search takes. A few
-//! run in `make test`; `make histories` runs as many as fit into `RATELIMIT_HISTORIES_S` seconds.
+//! A history has two keys, in one slot, and few calls: each further call makes the search longer. A few
+//! histories run in `make test`; `make histories` runs as many as fit into `RATELIMIT_HISTORIES_S`
+//! seconds.
 
 mod call;
 mod loss;
@@ -64,7 +65,7 @@ impl Pace {
     }
 }
 
-/// A server that has written each effect before the reply to it leaves.
+/// A server that writes each effect to its append-only file before it sends the reply.
 fn start(flavor: Flavor) -> Server {
     let builder = flavor.builder().allow_at();
     builder.config("appendonly", "yes").config("appendfsync", "always").start()

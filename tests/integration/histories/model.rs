@@ -194,7 +194,7 @@ impl State {
         Reply::Timed(reply)
     }
 
-    /// The units that each rule of each key counts, and the holds.
+    /// The units that each rule of each key counts.
     pub fn counts(&self) -> Counts {
         self.keys.each_ref().map(|key| {
             let timed = key.timed.iter().map(Charges::units);
@@ -202,6 +202,7 @@ impl State {
         })
     }
 
+    /// The holds by key and id.
     pub fn holds(&self) -> BTreeSet<(usize, u8)> {
         let of = |(key, one): (usize, &Key)| one.holds.keys().map(move |&id| (key, id)).collect();
         self.keys.iter().enumerate().flat_map(|one| -> Vec<_> { of(one) }).collect()

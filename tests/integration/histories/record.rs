@@ -114,8 +114,8 @@ pub fn record_moves(
     callers.record(&mut random, |_| meanwhile())
 }
 
-/// Records a history in which the primary is killed, and its clients go on with the replica. Clients ask
-/// the replica to confirm a third of their calls.
+/// Records a history in which the primary is killed, and its clients go on with the replica. Clients
+/// send `WAIT` after a third of the calls that wrote.
 pub fn record_failover(
     primary: &mut Server,
     replica: &Server,
@@ -154,7 +154,8 @@ pub fn record_failover(
     Failover { calls, killed }
 }
 
-/// Waits until this number of calls have begun or ended, which may take less than a millisecond.
+/// Waits until the clock has counted this many begins and ends of calls, which may take less than a
+/// millisecond.
 fn reaches(clock: &AtomicU64, number: u64) {
     let start = Instant::now();
     while clock.load(Ordering::SeqCst) < number {
@@ -226,7 +227,7 @@ impl Callers<'_> {
         seen
     }
 
-    /// Connects once the server answers. While the server loads its file, it does not answer.
+    /// Connects as soon as the server answers. While the server loads its file, it does not answer.
     fn connected(self) -> Box<dyn ConnectionLike> {
         let mut connected = None;
         eventually("a connection", || {

@@ -60,7 +60,7 @@ impl Rule {
         (last - at <= self.period_ms).then_some(at.max(last))
     }
 
-    /// The units that count at a time, as a numerator and a denominator.
+    /// The units that count at the time `at`, as a numerator and a denominator.
     fn used(&self, charges: &Charges, at: i64) -> (i64, i64) {
         let Some(at) = self.reads_at(charges, at) else { return (0, 1) };
         let sum = |counts: &dyn Fn(i64) -> bool| -> i64 {

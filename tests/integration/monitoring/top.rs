@@ -28,6 +28,7 @@ fn options(server: &Server) -> Vec<String> {
         .to_vec()
 }
 
+/// Runs `rl-top` with the option `--once`.
 fn once(server: &Server, password: &str) -> Output {
     Command::new("python3")
         .args(["-B", &format!("{ROOT}/scripts/rl-top"), "--once"])
@@ -38,7 +39,7 @@ fn once(server: &Server, password: &str) -> Output {
 }
 
 #[test]
-fn once_shows_denials_blocks_and_waiting_clients_to_a_monitor() {
+fn the_option_once_shows_denials_blocks_and_waiting_clients_to_a_monitor() {
     server::on_all_with(
         |builder| with_monitor(builder).config("maxmemory", "1gb"),
         |server| {
@@ -86,7 +87,7 @@ fn once_shows_denials_blocks_and_waiting_clients_to_a_monitor() {
 }
 
 #[test]
-fn once_fails_without_a_server_a_password_or_the_module() {
+fn the_option_once_fails_without_a_server_a_password_or_the_module() {
     let mut server = with_monitor(server::one().builder()).start();
     let fails = |server: &Server, password: &str, why: &str| {
         let output = once(server, password);

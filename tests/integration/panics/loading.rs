@@ -9,7 +9,7 @@ use crate::support::policies::{known, policies, set};
 use crate::support::server::{self, Builder, eventually};
 
 #[test]
-fn a_server_does_not_start_with_a_part_of_its_data() {
+fn a_server_does_not_start_with_only_a_part_of_its_data() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         assert_eq!(remaining(&mut c, "RL.CHECK good 5/h"), 4);

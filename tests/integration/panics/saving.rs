@@ -12,7 +12,8 @@ use crate::support::files::{aof_files, crash, eventually_saved, with_aof};
 use crate::support::policies::{known, policies, set};
 use crate::support::server::{self, Builder, Flavor, Server, eventually};
 
-/// The callback that saves the data outside of keys. On later servers it may save nothing.
+/// The callback that saves the data outside of keys. From 7.2 on, it saves nothing if there is no
+/// such data.
 fn save_of_policies(flavor: Flavor) -> &'static str {
     match flavor.version >= (7, 2) {
         true => "datatype::saved::save_aux_if_any",

@@ -62,7 +62,7 @@ fn a_panic_before_propagation_loses_a_change_only_on_replicas() {
 }
 
 #[test]
-fn a_command_whose_keys_cannot_be_found_is_refused_to_users_of_some_keys() {
+fn a_command_whose_keys_cannot_be_found_is_refused_to_users_with_rights_to_some_keys() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         let () = ask(&mut c, "ACL SETUSER app on nopass ~app:* +rl.mcheck");
@@ -105,7 +105,7 @@ fn upkeep_that_panics_leaves_values_as_they_are() {
             assert!(!exists(&mut c, "copy"));
             let after = ask::<Value>(&mut c, "RL.INFO k");
             assert_eq!(without_times(&before), without_times(&after), "{moment:?}");
-            // A value that is not freed is leaked, and nothing worse.
+            // A value that is not freed is leaked, and nothing worse happens.
             for callback in ["unlink", "free_effort", "free"] {
                 let _: Value = ask(&mut c, "RL.CHECK gone 5/h");
                 let line = if callback == "free_effort" { "UNLINK gone" } else { "DEL gone" };

@@ -70,7 +70,7 @@ fn a_client_that_hangs_up_leaves_the_line() {
 
 /// The server calls `gone`, which calls `let_go` if its body panics.
 #[test]
-fn a_client_that_cannot_leave_the_line_holds_up_the_next_only_as_long_as_its_turn() {
+fn a_client_that_cannot_leave_the_line_delays_the_next_by_at_most_one_turn() {
     const GONE: [&str; 2] = ["server::waiting_clients::gone", "server::waiting_clients::let_go"];
     for moment in MOMENTS {
         on_all_with_clock_and(Builder::faulty, |server, clock| {

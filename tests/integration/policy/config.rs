@@ -30,7 +30,7 @@ fn with_own() -> Policies {
 }
 
 #[test]
-fn configured_policies_override_saved_ones_if_policies_is_config() {
+fn configured_policies_override_saved_ones_if_the_setting_policies_is_config() {
     server::on_all_with(configured, |server| {
         change_at_run_time(&mut server.connect());
         server.restart();
@@ -61,7 +61,7 @@ fn configured_policies_override_saved_ones_if_policies_is_config() {
 }
 
 #[test]
-fn the_setting_also_works_as_a_line_of_the_file() {
+fn the_setting_policies_also_works_in_the_configuration_file() {
     server::on_all_with(
         |builder| {
             let builder = builder.module_args(&ARGUMENTS);

@@ -25,7 +25,7 @@ fn every_server_loads_policies_that_another_saved() {
         let file = saved_rdb(writer);
         for (reader, own) in servers.iter().zip(&own) {
             let pair = format!("{} -> {}", writer.flavor().name, reader.flavor().name);
-            // If the server refuses this RDB version, the test writes the server's version into the file.
+            // If the reader refuses the writer's RDB version, the test writes the reader's into the file.
             let file = match takes(reader.flavor(), of_file(own), of_file(&file)) {
                 true => file.clone(),
                 false => in_file(&file, own),

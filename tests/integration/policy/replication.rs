@@ -170,7 +170,7 @@ fn a_full_synchronization_replaces_all_policies() {
             set(&mut r, &["own 5/h", "free 1/h"]);
             set(&mut p, &["free 7/h", "pro 9/h"]);
             let _: Value = ask(&mut p, "RL.CHECK k @free");
-            // Its own writes force a full synchronization.
+            // The replica's own writes force a full synchronization.
             follow(&replica, primary);
             assert_eq!(number(&mut p, "stats", "sync_full"), 2);
             let expected = policies(&["free log:7/1h", "pro log:9/1h"]);
@@ -258,7 +258,7 @@ fn on_all_loading_beside(channel: &str, body: impl Fn(&mut Server, &Server)) {
 }
 
 #[test]
-fn policies_of_a_snapshot_replace_the_old_ones_with_its_keys() {
+fn policies_of_a_snapshot_take_effect_together_with_its_keys() {
     on_all_loading_beside("no", |primary, replica| {
         let mut r = replica.connect();
         if primary.flavor().is_7_or_later() {
@@ -363,7 +363,7 @@ fn a_promoted_replica_has_the_policies_and_replicates_them() {
 }
 
 #[test]
-fn a_replicas_aof_has_policies_and_propagates_nothing() {
+fn a_replicas_aof_has_policies_and_its_rewrite_propagates_nothing() {
     for preamble in [true, false] {
         server::on_all_with(quiet, |primary| {
             let mut p = primary.connect();

@@ -47,7 +47,8 @@ fn many() -> Policies {
     policies(&lines.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Far longer than any step takes, and far shorter than a scan of all policies in each command.
+/// Far longer than any step takes, and far shorter than a step would take if each command scanned all
+/// policies.
 const BOUND: Duration = Duration::from_secs(5);
 
 fn timed<T>(what: &str, act: impl FnOnce() -> T) -> T {

@@ -144,7 +144,7 @@ fn checks_are_routed_like_any_command_with_a_key() {
         let masters = cluster.masters();
         let (here, there) = (&masters[0], &masters[1]);
         assert_redirected_to_the_node_of_the_key(cluster, here, there);
-        assert_redirected_after_a_key_that_moves(cluster, here, there);
+        assert_redirected_while_a_slot_moves(cluster, here, there);
         assert_refused_across_slots(cluster, here);
         assert_usage_without_a_key(cluster, here);
         assert_internal_commands_refused(cluster, here, there);
@@ -186,7 +186,7 @@ fn assert_redirected_to_the_node_of_the_key(cluster: &Cluster, here: &Node, ther
     assert_eq!(redirection(&mut replica, &format!("RL.CHECK {key} 5/h")), moved);
 }
 
-fn assert_redirected_after_a_key_that_moves(cluster: &Cluster, here: &Node, there: &Node) {
+fn assert_redirected_while_a_slot_moves(cluster: &Cluster, here: &Node, there: &Node) {
     let old = &cluster.keys_in(&here.slots, 1)[0];
     let new = format!("{{{old}}}new");
     let [mut source, mut target] = [here, there].map(|node| cluster.connect(node));

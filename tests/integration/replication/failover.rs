@@ -135,7 +135,7 @@ fn loss(limits: &[Limit], passes: &[Pass], was_replica: Instant) -> Loss {
     for (key, limit) in limits.iter().enumerate() {
         let by_new = answered[key] - by_old[key];
         let known = confirmed[key] + by_new;
-        assert!(known <= limit.units, "{limit:?}: {known} passed, though confirmed");
+        assert!(known <= limit.units, "{limit:?}: {known} passed, not counting unconfirmed ones");
         assert!(sent[key] >= limit.units, "{limit:?}: only {} passed", sent[key]);
         loss.unconfirmed += by_old[key] - confirmed[key];
         loss.excess += (answered[key] - limit.units).max(0);

@@ -78,7 +78,7 @@ fn a_replica_that_was_away_gets_the_holds_that_it_missed() {
 }
 
 #[test]
-fn a_replica_reads_that_a_hold_has_lapsed_without_a_write() {
+fn a_hold_lapses_on_a_replica_without_a_write() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let (mut p, mut r) = (primary.connect(), replica.connect());
@@ -97,7 +97,7 @@ fn a_replica_reads_that_a_hold_has_lapsed_without_a_write() {
             }
         }
         let after = (offset(&mut p), calls(&mut r, "rl.apply"), digest(&mut r));
-        assert_eq!(after, before, "a read was written");
+        assert_eq!(after, before, "a read was propagated");
         assert_eq!(digest(&mut p), digest(&mut r));
 
         // After its promotion, a check on the replica stores the lapse as its primary would.
@@ -191,7 +191,7 @@ fn kill_under_load(primary: &mut Server, enough: usize) -> Vec<Held> {
             .collect();
         eventually("enough confirmations", || progress.load(Ordering::Relaxed) >= enough);
         primary.kill9();
-        let held = |client: thread::ScopedJoinHandle<'_, _>| client.join().expect("it ends");
+        let held = |client: thread::ScopedJoinHandle<'_, _>| client.join().expect("no panic");
         clients.into_iter().flat_map(held).collect()
     })
 }
@@ -270,7 +270,7 @@ fn atomic_migration(cluster: &Cluster, from: &Node, to: &Node) {
 }
 
 #[test]
-fn holds_of_a_joining_replica_lapse_at_the_same_time() {
+fn holds_lapse_at_the_same_time_on_a_joining_replica() {
     server::on_all_with(quiet, |primary| {
         let mut p = primary.connect();
         let rules = "slots:900 fixed:900/h bucket:900/h";

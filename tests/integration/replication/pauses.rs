@@ -1,5 +1,6 @@
-//! The turns of clients in line come while the server may not write: during `CLIENT PAUSE` and during
-//! `FAILOVER`. Each is answered once, as soon as the server may write, and is charged once.
+//! Clients in line become due while the server may not write: during `CLIENT PAUSE` and `FAILOVER`.
+//! Each client gets one reply. It is admitted and charged once as soon as the server may write, or is
+//! sent to the new primary uncharged.
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -145,7 +146,8 @@ fn clients_due_in_a_pause_are_answered_once_when_it_ends() {
             let ends_ms = now_ms(&mut c) + 3_000_000;
             let () = ask(&mut c, &format!("CLIENT PAUSE 3000000 {what}"));
             clock.step_s(2_900);
-            // The test cannot ask a server whose clients are all paused. It only gives it time to err.
+            // The test cannot ask a server whose clients are all paused. It only gives the server time
+            // to err.
             thread::sleep(Duration::from_millis(300));
             let all = line.rate.iter().chain(&line.slot).chain([&line.late]);
             assert!(all.into_iter().all(Waiter::waits), "{} {what}", flavor.name);

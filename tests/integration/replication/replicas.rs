@@ -166,7 +166,7 @@ fn begin_slow_reload(replica: &Server, primary: &Server) {
 }
 
 #[test]
-fn a_background_load_answers_from_the_old_data() {
+fn a_replica_answers_from_the_old_data_during_a_background_load() {
     server::on_all_with(quiet, |primary| {
         if !primary.flavor().is_7_or_later() {
             return; // 6.2 answers no client while it loads.

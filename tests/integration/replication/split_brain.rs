@@ -1,5 +1,5 @@
 //! A replica is promoted while its primary, which it no longer follows, still serves clients. Then the
-//! old primary follows the new one, and must keep nothing else: no value, hold, policy or line.
+//! old primary follows the new one, and must keep only its data: no other value, hold, policy or line.
 //!
 //! `partition/servers.rs` counts what passes on both sides meanwhile.
 
@@ -21,7 +21,7 @@ fn settles(c: &mut Connection, id: &str) -> bool {
     ask(c, &format!("RL.SETTLE k {id}"))
 }
 
-/// Checks that both servers hold the same keys and policies, and the module nothing besides.
+/// Checks that both servers have the same keys and policies, and that the module has no other values.
 fn assert_same(primary: &Server, replica: &Server) {
     in_step(primary, replica);
     let (mut p, mut r) = (primary.connect(), replica.connect());
@@ -81,13 +81,13 @@ fn an_old_primary_that_becomes_a_replica_keeps_nothing_of_its_own() {
                 assert_eq!(known(&mut n), policies(&["free log:6/1h"]));
                 assert_eq!(remaining(&mut o, "RL.PEEK user 6/h"), 5);
 
-                // The line of the new primary goes on.
+                // The line of the new primary continues.
                 assert!(kept.waits());
                 assert!(settles(&mut n, "new"));
                 assert_eq!(kept.verdict(), 0);
                 assert_same(&new, old);
 
-                // The old primary takes over again. Both slots can be taken once they are settled.
+                // The old primary takes over again. When the holds are settled, both slots are free.
                 let () = ask(&mut o, "REPLICAOF NO ONE");
                 assert_eq!(["both", "old", "new"].map(|id| settles(&mut o, id)), [false; 3]);
                 assert_eq!(["last", "next"].map(|id| settles(&mut o, id)), [true; 2]);

@@ -1,5 +1,5 @@
-//! The replication stream: replicas hold what their primary holds, after any commands, any kind
-//! of synchronization, and between any two servers.
+//! The replication stream: replicas have their primary's data after any commands and after any kind
+//! of synchronization, also between servers of different versions.
 
 use std::env;
 
@@ -31,7 +31,7 @@ fn promote(replica: &Server) {
 }
 
 #[test]
-fn replicas_hold_what_their_primary_holds_after_any_commands() {
+fn replicas_equal_their_primary_after_any_commands() {
     let batches = from_env("RATELIMIT_COMMANDS", COMMANDS).div_ceil(BATCH);
     let seed = from_env("RATELIMIT_SEED", 1) as u64;
     server::on_all_with(quiet, |primary| {
@@ -114,9 +114,9 @@ fn charged_denials_and_bans_are_replicated() {
         let mut c = primary.connect();
         let _: Value = ask(&mut c, "RL.CHECK charged COST 5 5/h,count=all");
         let charged = "RL.CHECK charged 5/h,count=all";
-        assert!(streamed(&mut c, &[charged]) > 0, "a charged denial");
+        assert!(streamed(&mut c, &[charged]) > 0, "a charged denial is not replicated");
         let banned = "RL.CHECK banned 0/h,ban=1h";
-        assert!(streamed(&mut c, &[banned]) > 0, "a denial that bans");
+        assert!(streamed(&mut c, &[banned]) > 0, "a denial that bans is not replicated");
         assert_eq!(streamed(&mut c, &[banned, banned]), 0, "a check of a banned key is replicated");
         assert_alike(primary, &[&replica], "after denials");
     });
@@ -202,7 +202,7 @@ fn a_replica_misses_nothing_after_a_cut_link() {
 }
 
 #[test]
-fn a_replica_of_a_replica_holds_what_the_primary_holds() {
+fn a_replica_of_a_replica_equals_the_primary() {
     server::on_all_with(quiet, |primary| {
         let primary = &*primary;
         let middle = replica_of(primary);

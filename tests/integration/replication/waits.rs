@@ -89,7 +89,7 @@ fn a_master_that_becomes_a_replica_unblocks_waiting_clients() {
 }
 
 #[test]
-fn a_migrating_key_admits_no_client_at_its_source() {
+fn a_migrated_key_admits_no_client_at_its_source() {
     cluster::on_all(|cluster| {
         let masters = cluster.masters();
         let (here, there) = (&masters[0], &masters[1]);

@@ -70,7 +70,7 @@ fn an_application_may_limit_its_keys_and_nothing_else() {
 }
 
 #[test]
-fn an_operator_may_use_commands_given_by_name_on_its_keys_only() {
+fn an_operator_may_use_commands_granted_by_name_on_its_keys_only() {
     server::on_all(|server| {
         assert_allowed(&mut server.connect(), &["RL.BLOCK", "other", "REASON", "not theirs"]);
         let mut c = connect_as_operating(server, &["~rl:*"]);
@@ -119,7 +119,7 @@ fn an_administrator_may_run_nothing_internal() {
         }
         assert_allowed(&mut connect_as(server, "by-name", &["+rl.policy"]), ADMINISTERING[0]);
         if has_ratelimit_category(server.flavor()) {
-            // Without @admin or @dangerous, @all includes no command of operators.
+            // -@admin takes away all commands of operators, -@dangerous all but RL.TOP.
             let mut c = connect_as(server, "guest", &["~*", "+@all", "-@admin"]);
             assert_allowed(&mut c, &["RL.CHECK", "rl:1", "5/m"]);
             for call in operating_calls("rl:1") {
@@ -245,7 +245,7 @@ fn the_right_to_read_a_key_allows_peeks_and_no_checks() {
 }
 
 #[test]
-fn a_call_without_a_key_gets_no_permission_error() {
+fn a_call_without_a_key_gets_the_usage() {
     server::on_all(|server| {
         let mut c = connect_as_limiting(server, &["~rl:*"]);
         for call in ["RL.CHECK", "RL.PEEK", "RL.RESET"] {

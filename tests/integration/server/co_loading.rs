@@ -1,6 +1,6 @@
-//! This module beside another in one server: both answer correctly under traffic of both, and files
-//! with data of both load. A server that lacks one module refuses that module's data and loses
-//! nothing.
+//! This module beside another in one server: both answer correctly under traffic of both, and the
+//! server loads files with data of both. A server that lacks one module refuses that module's data
+//! and loses nothing.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -22,20 +22,20 @@ struct Neighbour {
     call: fn(&mut Connection, usize),
     /// All that its calls have stored.
     data: fn(&mut Connection) -> Vec<Value>,
-    /// What a server without the module logs about its data; `None` if it stores plain strings.
+    /// What a server without the neighbour logs about its data; `None` if these are plain strings.
     refusal: Option<&'static str>,
-    /// The files that preserve its data.
+    /// The files that preserve the neighbour's data.
     files: [File; 3],
 }
 
 impl Neighbour {
-    /// Its calls in an AOF would count again when the server loads the AOF.
+    /// The calls of redis-cell in an AOF would count again when the server loads the AOF.
     fn redis_cell() -> Self {
         let files = [File::Rdb, File::Preamble, File::Rewritten];
         Self { path: redis_cell(), call: throttle, data: buckets, refusal: None, files }
     }
 
-    /// This module cannot rewrite its data as commands: the server's rewrite fails.
+    /// `FalkorDB` cannot rewrite its data as commands: the server's rewrite fails.
     fn falkordb() -> Self {
         let files = [File::Rdb, File::Preamble, File::Appended];
         Self { path: falkordb(), call: grow, data: nodes, refusal: Some("graph"), files }
@@ -228,8 +228,8 @@ fn assert_without_theirs(
     }
 }
 
-/// Without keys of the neighbour, the server loads our data without the neighbour. But `FalkorDB`
-/// writes into each RDB file, even then.
+/// A server without the neighbour loads our data from a file that has no keys of the neighbour. But
+/// `FalkorDB` writes into each RDB file, even without keys.
 fn assert_ours_load_alone(flavor: Flavor, neighbour: &Neighbour, file: File) {
     let mut server = with_both(flavor, neighbour, file);
     traffic(&server, &[check]);

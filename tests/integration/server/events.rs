@@ -1,4 +1,4 @@
-//! Keyspace events: those of any key, and five of this module.
+//! Keyspace events: those of any key, and those of this module.
 
 use redis::{Connection, from_redis_value};
 

@@ -15,7 +15,7 @@ const LINES: usize = 5;
 const IN_LINE: usize = 2;
 const BLOCKED: usize = 5;
 
-/// Clients that wait for slots that nobody settles.
+/// Clients that wait for slots whose holds nobody settles.
 fn wait_in_lines(server: &Server, c: &mut Connection) -> Vec<WaitingClient> {
     let mut waiters = Vec::new();
     for key in 0..LINES {
@@ -80,7 +80,7 @@ fn a_hundred_thousand_limiters_are_evicted_and_lines_go_on() {
             let keys: usize = ask(&mut c, "DBSIZE");
             let evicted = info(&mut c, "stats", "evicted_keys") as usize;
             assert_eq!(made - evicted, keys, "{policy}: {made} made, {evicted} evicted");
-            eventually("the values in INFO to be the keys", || {
+            eventually("INFO to count as many values as keys", || {
                 info(&mut c, "ratelimit", "ratelimit_values") as usize == keys
             });
             assert_begin_anew(&mut c, filled);

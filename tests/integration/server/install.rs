@@ -44,7 +44,7 @@ fn debugging_symbols_have_a_file_beside_the_module() {
 }
 
 #[test]
-fn make_install_copies_the_built_module_with_the_run_bit() {
+fn make_install_copies_the_built_module_with_execute_permission() {
     let root = tempfile::tempdir().unwrap();
     let stage = format!("DESTDIR={}", root.path().display());
     let installed = |folder: &str| {

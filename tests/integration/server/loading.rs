@@ -29,7 +29,7 @@ fn arguments_of_loadmodule_take_effect() {
 }
 
 #[test]
-fn the_last_of_two_arguments_counts_in_any_case_of_letters() {
+fn a_repeated_argument_overrides_the_earlier_in_any_letter_case() {
     server::on_all_with(
         |builder| builder.module_args(&["max-rules", "1", "MAX-Rules", "2", "Allow-At", "YES"]),
         |server| {
@@ -75,7 +75,8 @@ fn module_list_shows_the_version_of_the_package() {
 fn on_all_without_the_module(body: impl Fn(&mut Server, &str)) {
     server::on_all_with(Builder::allow_module_command, |server| {
         let path = server.remove_module();
-        crash(server); // without a save, which a server before 7.2 cannot load without the module
+        // Without a save: before 7.2, a server without the module cannot load a saved file.
+        crash(server);
         assert!(attempt(&mut server.connect(), "RL.EXPLAIN 5/m").is_err(), "no module yet");
         body(server, &path);
     });
@@ -124,7 +125,7 @@ fn a_load_that_fails_logs_why_and_leaves_nothing() {
 }
 
 #[test]
-fn module_load_takes_arguments_and_works_once() {
+fn module_load_takes_arguments_and_refuses_a_second_load() {
     on_all_without_the_module(|server, path| {
         let mut c = server.connect();
         let load = |c: &mut Connection, rules: &str| -> RedisResult<()> {

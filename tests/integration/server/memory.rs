@@ -58,8 +58,8 @@ fn warm_up(c: &mut Connection, fill: fn(&mut Connection)) {
     let () = ask(c, "DEL k");
 }
 
-/// Commands that remove a key, and whether a thread then frees the value under any
-/// configuration.
+/// Commands that remove a key, and whether a thread frees the value even if the configuration
+/// does not ask for it.
 const REMOVALS: [(&str, bool); 4] =
     [("UNLINK k", true), ("DEL k", false), ("RENAME other k", false), ("PEXPIRE k 1", false)];
 

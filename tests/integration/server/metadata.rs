@@ -138,7 +138,7 @@ fn a_wrong_number_of_arguments_gets_the_usage() {
                     command.call().arg(&["5"; 9][..count]).query(&mut c);
                 let error = reply.expect_err(command.name).to_string();
                 let usage = format!("wrong number of arguments, usage: {}", command.usage());
-                // A server with subcommands itself refuses a call without one.
+                // A server that knows subcommands refuses a call without one by itself.
                 let by_server = server.flavor().is_7_or_later()
                     && count == 0
                     && (command.counts_keys() || command.is_container());
@@ -178,7 +178,7 @@ fn scripts_and_transactions_without_a_key_get_the_usage() {
                 assert!(error.contains(&usage), "{call}: {error}");
             }
         }
-        // With too few arguments COMMAND GETKEYS replies an error, or the keys given.
+        // With too few arguments, COMMAND GETKEYS replies with an error or with the keys given.
         for call in ["RL.CHECK", "RL.MCHECK", "RL.MCHECK 5", "RL.MCHECK 5 a", "RL.MCHECK x a"] {
             let mut keys = cmd("COMMAND");
             keys.arg("GETKEYS").arg(call.split(' ').collect::<Vec<_>>());

@@ -66,7 +66,7 @@ fn document() -> String {
 /// serves both.
 fn recipes(document: &str, title: &str) -> [String; 2] {
     let (_, rest) = document.split_once(&format!("\n### {title}\n")).expect(title);
-    let section = rest.split("\n### ").next().expect("it begins");
+    let section = rest.split("\n### ").next().expect("a section");
     let lines = section.lines().filter(|line| line.starts_with("ACL SETUSER "));
     let lines: Vec<_> = lines.map(ToString::to_string).collect();
     match &lines[..] {
@@ -79,7 +79,7 @@ fn recipes(document: &str, title: &str) -> [String; 2] {
 /// What each command's row says of each user.
 fn table(document: &str) -> BTreeMap<String, [bool; 3]> {
     let (_, rest) = document.split_once("\n### Who may do what\n").expect("the table");
-    let section = rest.split("\n## ").next().expect("it begins");
+    let section = rest.split("\n## ").next().expect("a section");
     let rows = section.lines().filter_map(|line| {
         let cells: Vec<_> = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ").collect();
         let [names, who @ ..] = &cells[..] else { return None };
@@ -170,7 +170,7 @@ fn all_but_dangerous_includes_commands_of_operators_before_7_2() {
         let mut c = connect_as(server, "writer", &["~*", "+@write"]);
         let denied = is_denied(run(&mut c, &["RL.CHECK", "rl:1", "5/m"]));
         assert_eq!(denied, !has_categories(server.flavor()));
-        // The rights that the document takes away by name there.
+        // For servers before 7.2, the document takes these rights away by name.
         let rights = "-rl.block -rl.unblock -rl.exempt -rl.unexempt -rl.plan -rl.unplan -rl.blocks \
                       -rl.top -rl.policy";
         assert!(document().replace('\n', " ").contains(rights));

@@ -186,7 +186,7 @@ fn a_change_invalidates_caches_of_a_prefix() {
 }
 
 #[test]
-fn meta_that_no_history_keeps_is_no_change() {
+fn meta_that_no_history_keeps_changes_nothing() {
     server::on_all_with(
         |builder| builder.module_args(&["log-entries", "0"]),
         |server| {
@@ -214,7 +214,7 @@ fn a_check_does_not_track_its_key() {
 }
 
 #[test]
-fn noloop_spares_a_cache_its_own_checks() {
+fn noloop_suppresses_invalidations_by_own_checks() {
     server::on_all(|server| {
         for (tracking, echo) in [("CLIENT TRACKING ON", true), ("CLIENT TRACKING ON NOLOOP", false)]
         {

@@ -24,8 +24,9 @@ use crate::support::watchdog::{Line, Watchdog};
 const CLIENTS: usize = 50;
 /// How often something happens to the server.
 const TURN: Duration = Duration::from_millis(150);
-/// The longest time of a hold, and of a wait.
+/// How long a hold lasts, unless it is settled.
 const LEASE: Duration = Duration::from_millis(300);
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_millis(40);
 
 const SECOND: i64 = 1_000_000;

@@ -1,7 +1,7 @@
 //! Judges whether more was admitted than the rules allow, from what clients saw.
 //!
 //! The server forgets consumption when keys are deleted and, in part, when a replica takes
-//! over. So time is cut into periods, during which keys only fill as the rules allow. A request
+//! over. So time is cut into periods, during which the server forgets nothing. A request
 //! counts only if it was sent and answered in one period. Ignoring the other requests can hide a fault,
 //! but cannot invent one.
 
@@ -17,7 +17,7 @@ pub const LEASE: Duration = Duration::from_secs(2);
 pub const RATE: f64 = 50.0;
 pub const BURST: f64 = 5.0;
 
-/// Identifies a period, or a gap between two periods, in which nothing counts.
+/// Identifies a period, or a gap between two periods. In a gap nothing counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period(u64);
 
@@ -37,7 +37,7 @@ struct Ledger {
     holders: BTreeMap<String, Vec<(Ticket, Instant)>>,
     /// How many units were consumed, by key.
     consumed: BTreeMap<String, f64>,
-    /// By key, the start and the end of the times in which it surely is paused.
+    /// By key, the start and the end of each time in which the key surely is paused.
     pauses: BTreeMap<String, Vec<(Instant, Instant)>>,
     admitted: u64,
     faults: Vec<String>,
@@ -118,7 +118,7 @@ impl Judge {
         *units += 1.0;
         let units = *units;
         if units > most {
-            ledger.faults.push(format!("{units} units of {key}, of which {most} could pass"));
+            ledger.faults.push(format!("{units} units of {key} passed, {most} could"));
         }
     }
 
@@ -152,12 +152,12 @@ impl Ledger {
         self.number.is_multiple_of(2) && period == Period(self.number)
     }
 
-    /// Tests that the key was not paused from this time until now.
+    /// Tests that no pause of the key covers the whole time from `sent` until now.
     fn test_pauses(&mut self, key: &str, sent: Instant) {
         let now = Instant::now();
         let pauses = self.pauses.get(key).map_or(&[][..], Vec::as_slice);
         if pauses.iter().any(|&(from, until)| from <= sent && now < until) {
-            self.faults.push(format!("{key} is paused, and admits"));
+            self.faults.push(format!("{key} admitted in a pause"));
         }
     }
 }
@@ -180,7 +180,7 @@ fn a_slot_too_many_is_a_fault_only_within_a_period() {
     judge.took_slot(
         "k",
         second,
-        Instant::now().checked_sub(LEASE).expect("the machine runs longer"),
+        Instant::now().checked_sub(LEASE).expect("the machine has been up for longer"),
     );
     assert_eq!(judge.faults(), [""; 0]);
     take(second);

@@ -51,7 +51,7 @@ impl Law {
     }
 }
 
-/// The number of units, which exceeds the limit, and the time around which they were admitted.
+/// Units of a breach, and the time around which they were admitted.
 type Breach = Option<(i64, i64)>;
 
 fn log(sorted: &[Admission], limit: i64, window_us: i64) -> Breach {
@@ -103,7 +103,8 @@ fn window(sorted: &[Admission], limit: i64, window_us: i64) -> Breach {
 }
 
 fn flow(sorted: &[Admission], burst: i64, units: i64, window_us: i64) -> Breach {
-    // With S the units before an admission: S(j) - S(i) > B + R (t(j) - t(i)) for some i before j.
+    // With S the units before an admission, a breach has S(j) - S(i) > B + R (t(j) - t(i)) for some i
+    // before j.
     let (mut sum, mut least, mut last_us) = (0_i128, i128::MAX, i64::MIN);
     for one in sorted {
         let drained = |us: i64| i128::from(us) * i128::from(units);
@@ -160,7 +161,7 @@ fn one_unit_too_many_is_a_breach_and_exactly_the_limit_is_not() {
 }
 
 #[test]
-fn an_admission_that_may_have_been_elsewhere_is_no_breach() {
+fn an_admission_that_may_belong_to_another_window_is_no_breach() {
     let law = Law::Log { limit: 3, window_us: 1_000 };
     let mut admissions = at(&[0, 1, 500, 900]);
     admissions[3].to_us = 1_100;

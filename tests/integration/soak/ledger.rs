@@ -9,7 +9,7 @@ use super::laws::{Admission, Law};
 pub struct Ledger {
     /// By the index of the key.
     admissions: Mutex<BTreeMap<usize, Vec<Admission>>>,
-    /// By the index of the key, the start and the end of its pauses, unless the key was deleted.
+    /// By the index of the key, the start and the end of its pauses. A deletion ends a pause early.
     pauses: Mutex<BTreeMap<usize, Vec<(i64, i64)>>>,
     /// The start and end of each time in which keys were deleted, by the server's clock, in
     /// order.
@@ -27,7 +27,7 @@ impl Ledger {
         all.entry(key).or_default().push((from_us, until_us));
     }
 
-    /// Keys were deleted between these times.
+    /// Notes that keys were deleted between these times.
     pub fn forgot(&self, from_us: i64, to_us: i64) {
         let mut all = self.forgetting.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((from_us, to_us));
@@ -74,7 +74,7 @@ impl Ledger {
 }
 
 #[test]
-fn only_admissions_that_the_server_did_not_forget_count() {
+fn forgotten_admissions_do_not_count() {
     let one = |us| Admission {
         from_us: us,
         to_us: us + 2,

@@ -18,7 +18,7 @@ use crate::support::server::{Flavor, Server, eventually};
 /// so far ahead that no key with times given by `AT` expires while a test runs.
 pub const START_US: u64 = 4_102_444_800_000_000;
 
-/// Rules of every algorithm that admit five units, and no more while a test runs.
+/// Rules of every algorithm but `slots`. They admit five units, and no more while a test runs.
 pub const FIVE: [&str; 6] = [
     "log:5/h",
     "window:5/366d,res=3",

@@ -10,7 +10,7 @@ use crate::support::client::{ask, remaining};
 
 /// A limit that no test uses up.
 const LIMIT: i64 = 100_000;
-/// Under these rules, a settlement gives all units back, and no unit comes back by itself.
+/// Under these rules, a settlement can give back all units, and no unit comes back by itself.
 const RULES: [&str; 6] = [
     "slots:100000",
     "log:100000/h",
@@ -70,7 +70,7 @@ pub fn work(
     progress: &AtomicUsize,
 ) -> Vec<Held> {
     let mut holds: Vec<Held> = Vec::new();
-    // The replies that do not last yet.
+    // The holds whose latest replies do not count as lasting yet.
     let mut answered = Vec::new();
     loop {
         let (mut batch, mut sent) = (pipe(), Vec::new());

@@ -146,7 +146,7 @@ pub fn assert_settles(c: &mut Connection, prefix: &str, expected: &[String], wha
 pub fn settled_at_once(c: &mut Connection) -> Vec<String> {
     take(c, "{at-once}");
     let answers = settle(c, "{at-once}");
-    // The hold `d` has lapsed and the hold `b` of its key has not, and the slots of `b` are free.
+    // On the bucket, `d` has lapsed and `b` has not. On the slots, `b` has lapsed.
     for (what, reply) in [
         ("RL.SETTLE %bucket d", "int(0)"),
         ("RL.SETTLE %bucket b", "int(1)"),

@@ -32,7 +32,8 @@ thread_local! {
 }
 
 /// Waits while another test has the machine alone or enough tests share it, then shares it until this
-/// test ends. A thread without a name belongs to a test that runs already, so it is let in at once.
+/// test ends. A thread without a name belongs to a test that runs already, so the number of tests does
+/// not hold it up.
 pub fn share() {
     HELD.with_borrow_mut(|held| {
         held.get_or_insert_with(|| {

@@ -1,5 +1,5 @@
-// An allocator in front of glibc's, for LD_PRELOAD. A test makes it fail or misalign. It has all functions that
-// Debian's servers use of jemalloc: a block of one allocator crashes a server if the other frees or measures it.
+// An allocator in front of glibc's, for LD_PRELOAD. A test makes it fail or misalign. It has all functions of jemalloc
+// that Debian's servers use: if one allocator frees or measures a block of the other, the server crashes.
 //
 //   MALLOC_COUNTDOWN=file   the file begins with a 64 bit integer that a test writes: each allocation counts it down, and
 //                           the one that makes it 0 fails. 0 and below: all succeed.

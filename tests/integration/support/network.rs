@@ -125,7 +125,7 @@ impl Namespace {
         })
     }
 
-    /// The namespace of this process. It has entered the namespace when it answers.
+    /// The namespace of `holder`. The process is in its own namespace as soon as it answers.
     fn held_by(mut holder: Child) -> Result<Self, String> {
         // If the process has ended already, the empty reply shows that.
         let _ = holder.stdin.as_mut().expect("piped").write_all(b"there\n");

@@ -55,7 +55,7 @@ impl Limit {
     }
 }
 
-/// Units that passed, or may have passed because the connection ended before the reply.
+/// Units that passed, or that may have passed: the connection ended before the reply.
 #[derive(Debug)]
 pub struct Pass {
     limit: usize,

@@ -35,7 +35,7 @@ pub struct Life {
     pub longest_us: u64,
 }
 
-/// One call: the word, and the words that follow the key in the module's command.
+/// One call: the command's name without `RL.`, and the words that follow the key.
 #[derive(Clone)]
 pub struct Call {
     pub name: &'static str,
@@ -72,7 +72,7 @@ struct Rule {
     period: String,
     period_us: u64,
     name: Option<&'static str>,
-    /// The options that the limit does not change, each after a comma.
+    /// The options that stay when limits are drawn again, each after a comma.
     options: String,
     cost: Option<u64>,
 }
@@ -92,7 +92,7 @@ impl Life {
             2 => rng.u64(0..LATEST_US - 1_000 * DAY_US),
             _ => rng.u64(1_600_000_000_000_000..1_900_000_000_000_000),
         };
-        // How often the clock steps back, of sixteen steps.
+        // How many of sixteen steps of the clock go back.
         let steps_back = *rng.choice(&[0, 1, 3, 8]).expect("some");
         let mut at_us = start_us;
         let calls = (0..rng.usize(1..=40)).map(|_| {

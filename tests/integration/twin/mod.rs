@@ -241,7 +241,10 @@ fn a_check_by_the_script_passes_after_its_wait_and_not_before() {
             }
         }
         assert!(waits > 0, "no check was denied");
-        println!("{}: {waits} looks at waits from RATELIMIT_TWIN_SEED={seed}", flavor.name);
+        println!(
+            "{}: {waits} peeks around the ends of waits, from RATELIMIT_TWIN_SEED={seed}",
+            flavor.name
+        );
     });
 }
 
@@ -296,7 +299,7 @@ fn the_script_refuses_what_it_cannot_do_and_names_the_module() {
 }
 
 #[test]
-fn the_script_refuses_keys_of_other_types_and_without_its_suffix() {
+fn the_script_refuses_keys_of_other_types_or_without_its_suffix() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let script = Script::load(&mut c);

@@ -35,7 +35,7 @@ struct Attack {
     dump: Dump,
 }
 
-/// What became of the links.
+/// How the links ended.
 #[derive(Debug, Default)]
 struct Tally {
     links: u64,
@@ -81,7 +81,7 @@ fn run(flavor: Flavor) {
     );
 }
 
-/// Lets the replica connect to the primary several times, until it ends.
+/// Lets the replica connect to the primary 20 times, or until the replica ends.
 fn besiege(replica: &mut Server, listener: &TcpListener, attack: &mut Attack, tally: &mut Tally) {
     let watchdog = Watchdog::over(replica);
     let (mut c, line) = (replica.connect(), watchdog.line("asking"));
@@ -121,7 +121,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
                 return link;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                assert!(start.elapsed() < PATIENCE, "the replica does not come");
+                assert!(start.elapsed() < PATIENCE, "the replica does not connect");
                 thread::sleep(Duration::from_millis(5));
             }
             Err(error) => panic!("{error}"),
@@ -130,7 +130,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 impl Attack {
-    /// Completes the handshake with a replica and sends it something. Returns whether the replica read
+    /// Sends a replica something hostile, usually after the handshake. Returns whether the replica read
     /// all records. The replica closes the link if it cannot understand them.
     fn run(&mut self, mut link: TcpStream) -> bool {
         match self.rng.u32(0..10) {

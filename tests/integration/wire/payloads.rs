@@ -32,7 +32,7 @@ pub fn hostile(rng: &mut Rng) -> Vec<u8> {
     payload
 }
 
-/// A dump of a hostile payload, with a correct checksum.
+/// A dump of a hostile payload, usually with a correct checksum.
 pub fn hostile_dump(rng: &mut Rng, like: &Dump) -> Vec<u8> {
     let payload = hostile(rng);
     let dump = like.with_payload(payload);

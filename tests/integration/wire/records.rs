@@ -84,7 +84,7 @@ fn effect(rng: &mut Rng) -> Words {
             1 => words.insert(at, junk::word(rng)),
             2 if words.len() > 3 => drop(words.remove(at)),
             3 => words.extend(rng.choice(EFFECTS.iter()).expect("some")[2..].iter().cloned()),
-            // Most of an effect is its head, so damage a field of it, or all of it.
+            // Most of an effect is in its head, so damage one of the head's fields.
             4..6 => {
                 let mut fields: Vec<_> =
                     words[2].split(|&byte| byte == b':').map(Vec::from).collect();
@@ -99,7 +99,7 @@ fn effect(rng: &mut Rng) -> Words {
 }
 
 /// Whether a server may take a record for one of a newer version of the module, and so refuse
-/// the whole file: it has a later version, or a policy that cannot be read.
+/// the whole file: the record has a later version, or a policy that cannot be read.
 pub fn may_be_newer(record: &Words) -> bool {
     let is_known = |version: &[u8]| {
         let digits = version.split(|&byte| byte == b':').next().unwrap_or_default();

@@ -1,5 +1,5 @@
 //! RESP2 and RESP3, written plainly and read strictly: a byte that the protocol does not allow
-//! is an error, so no wrong reply of the module stays unnoticed.
+//! is an error, so that each wrong reply of the module is noticed.
 
 use std::fmt::Write as _;
 
@@ -157,7 +157,7 @@ fn number(line: &[u8]) -> Result<i64, String> {
     let text = str::from_utf8(line).map_err(|_| "not a number".to_string())?;
     let number: i64 = text.parse().map_err(|_| format!("«{text}» is not an integer"))?;
     // The only form of a number: without a plus sign and without leading zeros.
-    if number.to_string() == text { Ok(number) } else { Err(format!("«{text}» as an integer")) }
+    if number.to_string() == text { Ok(number) } else { Err(format!("«{text}» not canonical")) }
 }
 
 fn length(line: &[u8]) -> Result<usize, String> {

@@ -110,7 +110,7 @@ fn run(flavor: Flavor, menu: Menu) {
             let first = *first.get_or_insert(memory);
             most = most.max(memory - first);
             if memory > first + SLACK {
-                faults.push(format!("{memory} bytes are held, at first {first}"));
+                faults.push(format!("{memory} bytes are held, {first} after round one"));
             }
         }
         if !faults.is_empty() {

@@ -14,7 +14,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// `words` are the words of the commands, which a word `--then` separates.
+    /// `words` are the words of the commands, separated by the word `--then`.
     pub fn new(words: &[String], keys: u64) -> Self {
         let commands = words.split(|word| word == "--then").map(<[String]>::to_vec).collect();
         Self { commands, keys }

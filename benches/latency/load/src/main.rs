@@ -13,9 +13,9 @@
 //! **Closed loop**, with a RATE of 0: each connection sends its next request when it has its reply.
 //!
 //! The first half second does not count. One thread looks for replies and for due requests without ever
-//! sleeping, because waking up takes longer than many a reply. The program also prints how late it sent
-//! requests although a connection was idle. Then other processes had its core, and the latencies say
-//! more about the machine than about the server.
+//! sleeping, because waking up takes longer than many replies. The program also prints how late it sent
+//! requests although a connection was idle. If that is long, other processes had its core, and the
+//! latencies say more about the machine than about the server.
 //!
 //! EXPECTED has a word for each command, separated by commas: what its reply must begin with. `-`
 //! accepts any reply but an error.

@@ -1,7 +1,7 @@
 //! Replies of RESP2: where one ends, and what it says.
 
-/// A reply that has arrived in whole. `first` is its first line without the type; for an array, the
-/// first line of its first element.
+/// A complete reply. `first` is its first line without the type; for an array, the first line of its
+/// first element.
 #[derive(Debug, PartialEq)]
 pub struct Reply<'a> {
     pub first: &'a [u8],

@@ -108,7 +108,7 @@ fn fixed(limit: &RateLimit) -> Result<Vec<String>> {
 fn validate(rules: &[String], engine: Engine, lease: Option<u64>) -> Result<()> {
     let has_module = engine == Engine::Module;
     let has = |part: &str| rules.iter().any(|rule| rule.contains(part));
-    ensure!(!has("slots:"), "slots limit what runs at once, which Envoy does not end");
+    ensure!(!has("slots:"), "slots are held until a request ends, but Envoy does not report that");
     ensure!(
         !has("leaky:"),
         "under a leaky rule requests wait for their turn, but Envoy does not wait"

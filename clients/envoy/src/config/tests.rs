@@ -156,7 +156,7 @@ fn errors_name_what_is_wrong() {
         (with("policy: ''"), "no name of a policy"),
         (with("rules: ['5/x']"), "5/x"),
         (with("rules: ['5/s', '5/s']"), "same identity"),
-        (with("rules: ['slots:5']"), "which Envoy does not end"),
+        (with("rules: ['slots:5']"), "but Envoy does not report that"),
         (with("rules: ['leaky:5/s']"), "under a leaky rule"),
         (format!("{}\n    lease: 5", beside("shadow_mode: true").trim_end()), "needs no lease"),
         (beside("lease: 0"), "lease is 0, expected 1 to 1000000"),

@@ -78,7 +78,7 @@ async fn without_the_server_or_the_service_envoy_fails_open_or_closed_as_its_opt
 }
 
 #[tokio::test]
-async fn a_thousand_connections_pass_exactly_the_limit() {
+async fn a_thousand_concurrent_requests_consume_exactly_the_limit() {
     let server = Server::start("valkey-9.1");
     let config = "{domain: shop, descriptors: [{key: user, rules: ['300/d']}]}";
     let service = Service::start(&server, config, &[]);

@@ -39,7 +39,7 @@ export async function startCluster(t, name, options = [], { bare } = {}) {
   return nodes;
 }
 
-/** Leaves one of three primaries, which then serves no slot. */
+/** Pauses all nodes but the first primary, which then serves no slot. */
 export async function loseQuorum([survivor, ...others]) {
   for (const { server } of others) server.pause();
   await until(async () => (await survivor.client.call('CLUSTER', 'INFO')).includes('cluster_state:fail'));

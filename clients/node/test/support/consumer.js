@@ -10,7 +10,7 @@ export const run = promisify(execFile);
 
 export const PACKAGE = resolve(import.meta.dirname, '../..');
 
-/** Makes such a folder until a test ends. `instead` maps names of packages to the packages that stand in for them. */
+/** Makes such a folder, and removes it after the test. `instead` maps names of packages to the packages that stand in for them. */
 export async function consumer(t, instead = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'consumer-'));
   t.after(() => rm(folder, { recursive: true, force: true }));

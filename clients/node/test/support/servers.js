@@ -46,7 +46,7 @@ export async function startServer(t, name = NAMES.at(-1), options = [], answer =
   return { port, folder, stop, pause, resume };
 }
 
-/** Starts a server that loads its keys for thirty seconds, and looks at its clients after each of them. */
+/** Starts a server that loads its keys for thirty seconds, and serves its clients after each key. */
 export async function startLoading(t, name = NAMES.at(-1)) {
   const folder = await mkdtemp(join(tmpdir(), 'ratelimit-'));
   t.after(() => rm(folder, { recursive: true, force: true }));
@@ -64,7 +64,7 @@ export async function startLoading(t, name = NAMES.at(-1)) {
 /** A client of ioredis for tests: it fails at once where a client in production may wait. */
 export function connect(t, port, options = {}, Client = Redis) {
   const client = new Client(port, { maxRetriesPerRequest: 0, disconnectTimeout: 0, ...options });
-  client.on('error', () => {}); // each command tells
+  client.on('error', () => {}); // each command reports it
   t.after(() => client.disconnect());
   return client;
 }
@@ -72,7 +72,7 @@ export function connect(t, port, options = {}, Client = Redis) {
 /** A client of node-redis. */
 export async function connectNodeRedis(t, port, options = {}) {
   const client = createClient({ url: `redis://127.0.0.1:${port}`, ...options });
-  client.on('error', () => {}); // each command tells
+  client.on('error', () => {}); // each command reports it
   t.after(() => client.destroy());
   return client.connect();
 }

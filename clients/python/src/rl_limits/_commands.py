@@ -62,7 +62,7 @@ class Turn(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a check asks, of the server or of the limiter that stands in for it."""
+    """What a check asks the server, or the limiter that stands in for it."""
 
     limits: Sequence[Limit]
     cost: Cost = 1

@@ -37,7 +37,7 @@ from ._replies import Reply, Report, to_reply, to_report
 Answer = TypeVar("Answer")
 Decided = TypeVar("Decided", Reply, Report)
 
-#: The pauses before each try to give back a hold without a reply: the command that takes it may reach the server late.
+#: The pauses before each try to give back a hold whose command got no reply: the command may reach the server late.
 LATE_S = (0.0, 0.1, 1.0)
 #: A settlement that does not reach the server is sent again every AGAIN_S, for at most LONGEST_S.
 AGAIN_S = 1.0
@@ -191,7 +191,7 @@ class Core:
             )
 
     def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
-        """Checks one key after the other. After a denial, gives back what the keys before have consumed."""
+        """Checks one key after the other. After a denial or an error, gives back what the earlier keys consumed."""
         if len({limit.key for limit in limits}) < len(limits):  # a second check would only repeat the hold
             raise ValueError("a key is given twice, expected each key once")
         if isinstance(cost, tuple):
@@ -226,7 +226,7 @@ class Core:
         return (yield from self._decide(words, Question(limits, cost, held), read, lambda report: report))
 
     def _take_back(self, passed: Iterable[Passed], own: Held) -> Flow[None]:
-        """Gives back what the keys before the one that denies have consumed."""
+        """Gives back what the keys that let the request pass have consumed."""
         for limit, cost, report in passed:
             if self.has_module or report.source == "local":
                 yield from self.end_all([limit.key], own.id, refund=True)
@@ -288,7 +288,7 @@ class Core:
                 stays_charged(error)
 
     def give_up(self, keys: Sequence[str], id: str) -> Flow[None]:
-        """Gives back, twice, holds whose command was cut short: the server may read it after the first settlement."""
+        """Gives back, twice, holds whose command was cut short: the server may read the command after the first try."""
         for _ in range(2):
             yield from self.end_all(keys, id, refund=True)
 

@@ -11,7 +11,7 @@ from ._errors import Saturated, is_answer
 
 
 def size(client: Any, concurrency: int) -> int:
-    """The number of the client's connections, if it is known, and at most `concurrency`."""
+    """The number of the client's connections, but at most `concurrency`; if it is unknown, `concurrency`."""
     most = getattr(getattr(client, "connection_pool", None), "max_connections", None)
     return min(concurrency, most) if isinstance(most, int) else concurrency
 

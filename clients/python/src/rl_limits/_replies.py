@@ -119,8 +119,8 @@ class Report(Decision):
         return Report(self.verdict, wait_ms, rules, self.key, self.granted, "denial")
 
     def deciding(self) -> RuleReport | None:
-        """The rule that decides: the one with the longest wait of a denial, else the one with the least left for its
-        cost."""
+        """The rule that decides: if the check was denied, the one with the longest wait, else the one with the least
+        left for its cost."""
         rules = [rule for rule in self.rules if not rule.shadow and (rule.denies or self.allowed)]
         if self.allowed:
             return min(rules, key=lambda rule: rule.remaining / max(rule.cost, 1), default=None)

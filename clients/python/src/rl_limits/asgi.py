@@ -54,7 +54,7 @@ class RateLimitMiddleware:
     - `count`: `"failed"` or `"successful"` gives back the units of all other requests. A handshake that the
       application refuses has failed.
     - `headers`: which fields clients get.
-    - `refuse`: an application of ASGI, such as a Response of Starlette, that refuses a request.
+    - `refuse`: which application of ASGI, such as a Response of Starlette, answers a refused request.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class Hold:
             return self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._turn))
         except Exception:
             raise
-        except BaseException:  # Ctrl-C, or a time-out of gevent: the server may have taken it
+        except BaseException:  # Ctrl-C, or a time-out of gevent: the server may have taken the hold
             self._limiter.run(core.give_up([self.key], self.id))
             raise
 

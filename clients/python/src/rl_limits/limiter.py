@@ -162,7 +162,7 @@ class RateLimiter(Counters):
 
     def plan(self, key: str, policy: str, seconds: float | None = None) -> None:
         """Binds a policy to the key, for `seconds` or until `unplan`: rules such as `"@plan:free"` then stand for
-        it."""
+        that policy."""
         self.run(self.core.plan(key, policy, None if seconds is None else to_ms(seconds)))
 
     def unplan(self, key: str) -> bool:

@@ -204,7 +204,7 @@ async fn holds_without_an_answer_are_given_back_when_the_server_is_back() {
         let hold = || limiter.hold(("s", SLOTS), MINUTE);
         let holds = tokio::join!(hold(), hold(), hold(), hold());
         assert!(limiter.away() && holds.0.is_ok() == (outage == Outage::Local));
-        // The first attempts to give back fail; a longer pause does no harm.
+        // The first attempts to settle fail; a longer pause does no harm.
         tokio::time::sleep(Duration::from_millis(2500)).await;
         server.freeze(false);
         until("they were taken", async || server.calls("rl.check") >= before + 4).await;
@@ -370,7 +370,8 @@ async fn a_server_that_hangs_ends_a_wait_long_before_its_deadline() {
     .await;
     let start = Instant::now();
     let freezing = async {
-        tokio::time::sleep(Duration::from_millis(5500)).await; // the limiter sends one PING meanwhile
+        // Meanwhile the limiter asks the server once whether it still answers.
+        tokio::time::sleep(Duration::from_millis(5500)).await;
         assert_eq!(server.waiting().len(), 1);
         server.freeze(true);
     };
@@ -408,7 +409,7 @@ async fn waits_need_connections() {
 }
 
 #[tokio::test]
-async fn a_cluster_lets_wait_and_hold() {
+async fn callers_wait_and_hold_in_a_cluster() {
     let cluster = Cluster::start("valkey-9.1");
     let limiter = RateLimiter::cluster(cluster.client()).timeout(Duration::from_secs(10)).build();
     let limiter = limiter.expect("options");

@@ -252,7 +252,7 @@ async fn wrong_rules_and_prefixes_are_errors_at_construction() {
 }
 
 #[tokio::test]
-async fn a_policy_with_slots_is_an_error_and_takes_none() {
+async fn a_policy_with_slots_is_an_error_and_takes_no_slot() {
     let server = Server::start("redis-7.0");
     server.send("RL.POLICY SET shared 9/m slots:2");
     let left = async |key: &str, rule: &str| {

@@ -24,7 +24,7 @@ fn within(
 }
 
 #[tokio::test]
-async fn every_server_lets_pass_exactly_what_the_limit_allows() {
+async fn leases_keep_to_the_limit_on_every_server() {
     for name in ALL {
         let server = Server::start(name);
         let leases = [(); 4].map(|()| Arc::new(of(server.limiter(), "hot", "1000/h")));

@@ -12,7 +12,7 @@ use crate::support::until;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn every_server_decides_reports_and_gives_back() {
+async fn every_server_decides_reports_and_refunds() {
     for name in ALL {
         let server = Server::start(name);
         let limiter = server.limiter();
@@ -115,7 +115,7 @@ async fn a_key_that_is_given_twice_is_refused() {
 
 /// The first key is charged, and the second waits for its place behind a long command.
 #[tokio::test]
-async fn a_check_that_is_dropped_between_its_keys_gives_back() {
+async fn a_check_that_is_dropped_between_its_keys_gives_charges_back() {
     let server = Server::start("valkey-9.1");
     let limiter = server.builder().separately(true).concurrency(1).build().expect("options");
     let left = async || {
@@ -135,7 +135,7 @@ async fn a_check_that_is_dropped_between_its_keys_gives_back() {
 }
 
 #[tokio::test]
-async fn keys_asked_separately_cost_by_name_what_they_cost_together() {
+async fn costs_by_name_are_the_same_for_keys_asked_separately() {
     let server = Server::start("redis-7.0");
     server.send("RL.POLICY SET plan 9/h,name=out bucket:9/d,name=day");
     for separately in [false, true] {

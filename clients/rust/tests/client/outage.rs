@@ -1,5 +1,5 @@
-//! What a check costs and answers while the server is away, starting from a limiter's default
-//! options.
+//! What a check costs and answers while the server is away. Limiters have the default options,
+//! except where a test sets others.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::support::cluster::Cluster;
 use crate::support::server::Server;
 use crate::support::until;
 
-/// Far below what 20 time-outs of 250 ms would take.
+/// Less than the 5 s that 20 time-outs of 250 ms would take.
 const FEW_TIMEOUTS: Duration = Duration::from_secs(4);
 
 fn of(server: &Server) -> Builder {
@@ -116,7 +116,7 @@ async fn a_primary_that_became_a_replica_is_an_outage() {
     comes_back(&limiter).await;
 }
 
-/// Whether a reply with this code, to a check of two keys in one slot, is an outage.
+/// Tests that a reply with this code, to a check of two keys in one slot, is an outage.
 async fn is_an_outage(server: &Server, code: &str) {
     let told = Arc::new(Mutex::new(String::new()));
     let log = Arc::clone(&told);
@@ -136,7 +136,7 @@ async fn is_an_outage(server: &Server, code: &str) {
 }
 
 #[tokio::test]
-async fn replies_that_a_server_cannot_serve_now_are_outages() {
+async fn replies_of_a_server_that_cannot_serve_now_are_outages() {
     for (code, commands) in [
         ("NOREPLICAS", &["CONFIG SET min-replicas-to-write 1"][..]),
         ("OOM", &["CONFIG SET maxmemory 1"]),
@@ -283,7 +283,7 @@ async fn a_server_that_is_back_decides_at_the_first_try() {
         }
     }
     let away = Instant::now();
-    // Meanwhile a connection that reconnects by itself tries, is refused, and remembers the refusal.
+    // Meanwhile the `ConnectionManager` connects again, is refused, and remembers the refusal.
     tokio::time::sleep(Duration::from_millis(300)).await;
     server.restart();
     tokio::time::sleep_until((away + Duration::from_secs(1)).into()).await;

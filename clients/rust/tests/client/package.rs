@@ -17,7 +17,7 @@ const CLIENT: &str = env!("CARGO_MANIFEST_DIR");
 const README: &str = include_str!("../../README.md");
 
 #[tokio::test]
-async fn the_readme_serves_from_the_packages() {
+async fn the_programs_of_the_readme_work_with_the_packages() {
     let dir = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
     let packages = [
         ("ratelimit-core", "../../core"),

@@ -54,7 +54,7 @@ async fn a_denied_customer_who_buys_passes_within_a_second() {
 }
 
 #[tokio::test]
-async fn a_denied_lease_is_asked_for_again_within_a_second() {
+async fn a_denied_lease_asks_the_server_again_within_a_second() {
     let server = start_selling("redis-7.0");
     let lease = Lease::new(server.limiter(), "a", FREE).expect("rules");
     let source = async || lease.take(1).await.expect("it runs").source;

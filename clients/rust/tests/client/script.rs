@@ -133,7 +133,7 @@ async fn a_denial_gives_back_the_charges_of_other_keys_and_is_remembered() {
 
 /// The first key is charged, and the node of the second is silent.
 #[tokio::test]
-async fn a_check_that_is_dropped_between_its_keys_gives_back() {
+async fn a_check_that_is_dropped_between_its_keys_gives_charges_back() {
     let cluster = Cluster::without_module("valkey-9.1");
     let limiter = || {
         let limiter = RateLimiter::cluster(cluster.client()).timeout(Duration::from_secs(20));

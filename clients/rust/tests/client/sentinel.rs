@@ -12,7 +12,7 @@ use tower_redis_ratelimit::{Outage, RateLimiter, Source};
 use crate::support::sentinel::Watched;
 use crate::support::until;
 
-/// A connection that an application writes: after a failure it asks the sentinel again.
+/// A connection as an application would write it: after a failure it asks the sentinel again.
 #[derive(Clone)]
 struct Following {
     sentinel: Arc<Mutex<SentinelClient>>,

@@ -48,7 +48,7 @@ async fn every_server_lets_all_callers_follow_an_upstream() {
 }
 
 #[tokio::test]
-async fn a_pause_that_others_end_is_not_remembered() {
+async fn a_pause_that_others_end_is_not_remembered_for_long() {
     let server = Server::start("redis-7.0");
     let limiter = server.builder().remember_denials(10).build().expect("options");
     let other = server.limiter();

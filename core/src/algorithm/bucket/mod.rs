@@ -48,8 +48,8 @@ impl Interval {
         if at_us >= self.window.end_us() { 0 } else { self.used }
     }
 
-    /// Takes tokens up to `capacity`. Does not change the stored limit and burst; if a rule
-    /// consumes, the caller stores the rule's.
+    /// Takes tokens up to `capacity`. Does not change the stored limit and burst: when a rule
+    /// consumes, the caller stores its limit and burst.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32, capacity: u64) {
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);

@@ -4,8 +4,8 @@
 //! window are `W-1` apart, and meanwhile `L*(W-1)/W` tokens come back.
 //!
 //! With `refill=interval` it is `2B - 1`: `B - 1` just before the tokens come back, and `B` just
-//! after. Before the refill, too, `B` tokens can be taken. But taking the first of them began the
-//! period, a whole period before the refill, so that token does not count.
+//! after. All `B` tokens can be taken before the refill too. But taking the first of them began the
+//! period that ends with the refill, so that token lies a whole period back and does not count.
 
 use crate::algorithm::{OwnWords, Words, debt};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, share, time};

@@ -118,8 +118,8 @@ impl Debt {
         product(u64::from(self.units), self.period_us()).wrapping_add(self.rem.get().into())
     }
 
-    /// The debt at `at_us >= last_us`, in fractions of the period. At a limit below its own the debt
-    /// drains more slowly, but it still ends when it would at its own limit.
+    /// The debt at `at_us >= last_us`, in fractions of the period. If `limit` is below the debt's
+    /// own limit, the debt drains more slowly, but ends no later than at its own limit.
     #[inline(always)]
     pub fn owed_at(&self, limit: u32, at_us: u64) -> u128 {
         if limit < self.limit && self.has_drained(at_us) { 0 } else { self.left_at(limit, at_us) }
@@ -163,9 +163,9 @@ impl Debt {
         Reading { at_us, remaining, admits, turn_us }
     }
 
-    /// Drains the debt at `limit`, then adds `units` up to `capacity`. Does not change the stored
-    /// limit and burst or queue; if a rule consumes, the caller stores the rule's. Saturates at
-    /// 2^32 - 1 units, more than four times the largest burst.
+    /// Drains the debt at `limit`, then adds `units` up to `capacity`. Does not change the
+    /// stored limit and burst or queue: when a rule consumes, the caller stores those of the rule.
+    /// Saturates at 2^32 - 1 units, more than four times the largest burst.
     #[inline(always)]
     pub fn add(&mut self, limit: u32, at_us: u64, units: u32, capacity: u64) {
         let owed = self.owed_at(limit, at_us);

@@ -11,7 +11,8 @@ pub struct NaiveDebt {
     period: i128,
     /// In `1/period` units, at the time of the last consumption.
     owed: i128,
-    /// The limit of the rule that consumed last, or of the rule that reads it in another shape.
+    /// The limit of the rule that consumed last, or of the rule that reads the debt in another
+    /// shape.
     pub limit: i128,
 }
 

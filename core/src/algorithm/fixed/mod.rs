@@ -72,8 +72,8 @@ impl Fixed {
         if at_us >= self.end_us() { 0 } else { self.count() }
     }
 
-    /// Counts units. Does not change the stored limit; if a rule consumes, the caller stores the
-    /// rule's. Returns the previous window if it has closed.
+    /// Counts units. Does not change the stored limit: when a rule consumes, the caller stores
+    /// its limit. Returns the previous window if it has closed.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) -> Option<Past> {
         let mut closed = None;

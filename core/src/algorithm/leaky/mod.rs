@@ -52,9 +52,9 @@ impl Words for LeakyParams {
         let Self { queue } = self;
         let every = share(rule.period_us().into(), rule.limit().into());
         let turns = match queue {
-            0 => "nobody waits, and one that comes sooner is denied".into(),
+            0 => "nobody waits, and a request that comes sooner is denied".into(),
             _ => format!(
-                "{queue} more can wait for their turn, which an allowed request reads from its wait_ms"
+                "{queue} more can wait for their turn, and the reply's wait_ms says how long"
             ),
         };
         let burst = match queue {

@@ -6,8 +6,8 @@
 //!               |<-------- W --------->|       units with time > t-W, plus c, <= L
 //! ```
 //!
-//! A key has one log, which every log rule reads through its own window, so four rules cost one
-//! timestamp a request. The wait needs no search: `c` more units are admitted once the `L-c+1`th
+//! A key has one log, which every log rule reads through its own window, so four rules take one
+//! timestamp per request. The wait needs no search: `c` more units are admitted once the `L-c+1`th
 //! newest unit leaves the window, `W` after its time.
 //!
 //! Charged denials (`count=all`) are stored apart, because only `count=all` rules count them. A client

@@ -30,8 +30,8 @@ impl Words for LogParams {
         format!(
             "at most {} in any {}, wherever it begins (sliding log, exact). \
          Worst burst: {}. \
-         Memory: {} bytes, and {entry} a request remembered, up to {}; 4 more a \
-         request once costs differ; one log serves all log rules of a key.",
+         Memory: {} bytes, and {entry} per remembered request, up to {}; 4 more \
+         per request if costs differ; one log serves all log rules of a key.",
             requests(limit),
             per(rule.period_us()),
             at_worst(rule, |worst| worst.to_string()),

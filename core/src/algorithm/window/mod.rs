@@ -179,8 +179,8 @@ impl Window {
         0
     }
 
-    /// Counts units. Does not change the stored limit; if a rule consumes, the caller stores the
-    /// rule's.
+    /// Counts units. Does not change the stored limit: when a rule consumes, the caller stores
+    /// its limit.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) {
         let shift = self.counts_at(at_us).shift;

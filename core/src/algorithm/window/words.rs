@@ -8,9 +8,9 @@
 //! units came at the very end of that sub-interval, they all lie in the true window, and the rule
 //! admits `L*e/w` more. Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`. But
 //! the covered part must contain a whole microsecond, so `w-e` is at least `g`: the smallest distance
-//! above 1 between a microsecond and a boundary. More sub-intervals do not lower the sum. They only
-//! move the second half of the burst away from the first. The `res-1` sub-intervals before the current
-//! one are counted in full, so no stretch of `W - w` admits more than `L`.
+//! above one microsecond that a time can have from a boundary. More sub-intervals do not lower the
+//! sum. They only move the second half of the burst away from the first. The `res-1` sub-intervals
+//! before the current one are counted in full, so no stretch of `W - w` admits more than `L`.
 
 use crate::algorithm::{OwnWords, Words};
 use crate::rule::explain::{at_worst, per, requests, share, time};
@@ -71,7 +71,7 @@ impl Words for WindowParams {
         });
         format!(
             "about {} in any {period}, counted by sub-intervals of {part}: the oldest counts with \
-         the share of it that is still in reach, as if its requests had come evenly \
+         the share of it that is still in the window, as if its requests had come evenly \
          (sliding window counter). \
          Worst burst: {worst}. \
          Memory: {} bytes, and {} for each of {counters} counters.",

@@ -75,7 +75,7 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
 /// Decodes a saved limiter.
 ///
 /// # Errors
-/// [`DecodeError`] for any byte string that [`encode`] could not have written.
+/// [`DecodeError`] if the payload is malformed, exceeds a bound or has an unknown version.
 pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let (&version, mut body) = payload.split_first().ok_or(DecodeError::Empty)?;
     if version != VERSION {

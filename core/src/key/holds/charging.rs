@@ -57,8 +57,8 @@ impl State {
         })
     }
 
-    /// Corrects the charge of an ended hold to what the request really cost. If `later` is
-    /// given, units to be returned from a log are only listed there; they stay in the log until the
+    /// Corrects the charge of an ended hold to what the request really cost. If `later` is given,
+    /// units that a log is to give back are only listed there: they stay in the log until the
     /// caller removes them.
     pub fn correct(
         &mut self,

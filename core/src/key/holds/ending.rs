@@ -1,7 +1,7 @@
 //! The end of holds: one hold is settled, or all holds that have lapsed end.
 //!
-//! A hold that ends leaves the rows and both orders. Its charges still count in their tracks until
-//! they are corrected and [released](Holds::release).
+//! A hold that ends is removed from the rows and from both orders. Its charges still count in their
+//! tracks until they are corrected and [released](Holds::release).
 
 use super::lapse::{Length, Row};
 use super::{Id, Track};

@@ -6,7 +6,7 @@ use crate::rule::MAX_PERIOD_US;
 /// A hold's index in the rows. It changes when another hold ends.
 pub type Row = u16;
 
-/// An item in the order of ends: a hold's row, where its end is stored, and the hold's length.
+/// An item in the order of ends: the row of a hold, which stores its end, and the hold's length.
 #[derive(Clone, Copy, Debug)]
 pub struct Lapse {
     pub row: Row,

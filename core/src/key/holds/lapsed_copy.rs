@@ -18,7 +18,7 @@ pub struct LapsedCopy<'h> {
     number: TrackNumber,
     track: Cow<'h, Track>,
     state: Cow<'h, State>,
-    /// Units still to be given back to the log. Giving them back copies the log's entries.
+    /// Units that the log is still to give back. Giving them back copies the log's entries.
     to_log: Vec<Take>,
 }
 

@@ -100,7 +100,7 @@ fn ban(rule: &Rule) -> String {
         return format!("{denial}.");
     }
     let longest = time(ladder.longest_us());
-    format!("{denial} each time; bans are forgotten once the last has ended {longest} ago.")
+    format!("{denial} each time; bans are forgotten {longest} after the last one ends.")
 }
 
 pub(crate) fn requests(count: u64) -> String {

@@ -11,13 +11,13 @@ fn every_algorithm_is_explained() {
             "20/m",
             "log:20/1m: at most 20 requests in any minute, wherever it begins (sliding log, \
              exact). Worst burst: 20 requests at once, and never more in any minute. \
-             Memory: 52 bytes, and 4 a request remembered, up to 80; 4 more a request once \
-             costs differ; one log serves all log rules of a key.",
+             Memory: 52 bytes, and 4 per remembered request, up to 80; 4 more per request \
+             if costs differ; one log serves all log rules of a key.",
         ),
         (
             "window:100/m",
             "window:100/1m: about 100 requests in any minute, counted by sub-intervals of 1 \
-             minute: the oldest counts with the share of it that is still in reach, as if \
+             minute: the oldest counts with the share of it that is still in the window, as if \
              its requests had come evenly (sliding window counter). Worst burst: 100 \
              requests at once, and up to 199 in one minute, if they crowd at the end of a \
              sub-interval and again 1 minute later. Memory: 36 bytes, and 6 for each of 2 \
@@ -28,7 +28,7 @@ fn every_algorithm_is_explained() {
             "window:100/m,res=2,name=web",
             "window:100/1m,res=2,name=web: about 100 requests in any minute, counted by \
              sub-intervals of 30 seconds: the oldest counts with the share of it that is \
-             still in reach, as if its requests had come evenly (sliding window counter). \
+             still in the window, as if its requests had come evenly (sliding window counter). \
              Worst burst: 100 requests at once, and up to 199 in one minute, if they crowd \
              at the end of a sub-interval and again 1 minute later, but never more than 100 \
              in 30 seconds. Memory: 36 bytes, and 6 for each of 3 counters. Identity: the \
@@ -54,7 +54,7 @@ fn every_algorithm_is_explained() {
         (
             "leaky:20/m",
             "leaky:20/1m: requests proceed one by one, one in 3 seconds; 20 more can wait \
-             for their turn, which an allowed request reads from its wait_ms (leaky \
+             for their turn, and the reply's wait_ms says how long (leaky \
              bucket). Worst burst: 21 requests admitted at once, but they proceed 3 seconds \
              apart if they wait their turn. Memory: 48 bytes, however many requests come. \
              Identity: the algorithm and period, so the limit and queue may change and what \
@@ -80,7 +80,7 @@ fn options_bounds_and_plurals_are_explained() {
         ("bucket:0/m,burst=5", "Worst burst: none. Memory: none"),
         ("1/s", "at most 1 request in any second,"),
         ("1/90s", "1 request at once, and never more in any 90 seconds."),
-        ("1/s", "and 4 a request remembered, up to 4; 4 more a request once"),
+        ("1/s", "and 4 per remembered request, up to 4; 4 more per request if"),
         ("5/m,name=a", " The name 'a' labels it; all log rules read the key's one log."),
         ("window:1/m", "Worst burst: 1 request at once, and never more in any minute."),
         ("window:9/m,res=7", "sub-intervals of about 8571 milliseconds:"),
@@ -93,8 +93,8 @@ fn options_bounds_and_plurals_are_explained() {
         ("fixed:5/m,align=first", "in each window of 1 minute, opened by the first request"),
         ("fixed:5/m,align=first", "9 requests within a moment, 4 at the end of a window and 5"),
         ("fixed:1/m,align=first", "1 request at once, and never more in any minute."),
-        ("800/d", "52 bytes, and 4 to 5 a request remembered, up to 4000;"),
-        ("9/30d", "52 bytes, and 4 to 6 a request remembered, up to 54;"),
+        ("800/d", "52 bytes, and 4 to 5 per remembered request, up to 4000;"),
+        ("9/30d", "52 bytes, and 4 to 6 per remembered request, up to 54;"),
         ("fixed:5/m,keep=1", "48 bytes, and up to 16 bytes for 1 past window kept for graphs."),
         ("fixed:5/m,keep=24", "up to 384 bytes for 24 past windows kept"),
         ("bucket:1/m", "a bucket of 1 token, full at first; a request takes one, and they come"),
@@ -106,7 +106,7 @@ fn options_bounds_and_plurals_are_explained() {
         ("bucket:1000000000/s", "up to 1999999000 in one second"),
         ("bucket:5/m,refill=interval", "all come back at once, 1 minute after the first was taken"),
         ("bucket:5/m,refill=interval", "9 requests within a moment, 4 just before the tokens"),
-        ("leaky:5/s,queue=0", "nobody waits, and one that comes sooner is denied"),
+        ("leaky:5/s,queue=0", "nobody waits, and a request that comes sooner is denied"),
         ("leaky:5/s,queue=0", "1 request at once, the next 200 milliseconds later."),
         ("leaky:5/s,queue=1", "2 requests admitted at once, but they proceed 200 milliseconds"),
         ("slots:1,name=gpu", "at most 1 request at once: each takes a slot with HOLD,"),
@@ -124,12 +124,12 @@ fn options_bounds_and_plurals_are_explained() {
         (
             "5/m,ban=1m:10m:1h",
             " A denial by it blocks the key for 1 minute, then 10 minutes, then 1 hour each time; \
-             bans are forgotten once the last has ended 1 hour ago.",
+             bans are forgotten 1 hour after the last one ends.",
         ),
         (
             "5/m,ban=1h:1m",
             " A denial by it blocks the key for 1 hour, then 1 minute each time; bans are \
-             forgotten once the last has ended 1 hour ago.",
+             forgotten 1 hour after the last one ends.",
         ),
         ("5/m,ban=1m:1h,shadow", " Its ban never sets in while it is on trial. On trial (shadow):"),
         ("5/m,ban=1h,shadow", " Its ban never sets in while it is on trial. On trial (shadow):"),

@@ -30,7 +30,8 @@ impl Rule {
     /// Reads a rule from its text.
     ///
     /// # Errors
-    /// [`RuleError`]: the first thing wrong, from left to right.
+    /// [`RuleError`] about the first part that cannot be read. If every part can be read, the error
+    /// is about a part that is not valid.
     pub fn from_text(text: &[u8]) -> Result<Self, RuleError> {
         RuleSpec::from_text(text)?.validate()
     }

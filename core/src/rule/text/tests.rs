@@ -438,7 +438,7 @@ proptest! {
     }
 
     #[test]
-    fn almost_rules_give_a_rule_or_a_printable_error(
+    fn texts_like_rules_give_a_rule_or_a_printable_error(
         text in "((log|window|fixed|bucket|leaky|slots|@)?:?[0-9+-]{0,12}/?[0-9]{0,21}\
                  (ms|s|m|h|d|w|month|x)?\
                  (,(res|align|tz|keep|burst|refill|queue|name|count|cost|ban|shadow)\

@@ -1,4 +1,4 @@
-//! Nothing drifts in a flood of ten million requests against odd rates. After each request, the
+//! Nothing drifts in a flood of ten million requests against uneven rates. After each request, the
 //! number admitted so far is what the definition says.
 
 use super::{rule, spec};
@@ -43,7 +43,7 @@ fn a_bucket_admits_its_burst_and_what_drains() {
 }
 
 #[test]
-fn a_queue_admits_its_places_and_what_drains() {
+fn a_leaky_bucket_admits_its_queue_and_what_drains() {
     let spec = spec(Kind::Leaky, LIMIT, 13, Unit::Second).with("queue", 4);
     flood(spec.validate().unwrap(), drained(5));
 }

@@ -284,7 +284,7 @@ fn offend(limiter: &mut Limiter, rules: &[Rule], ms: u64) -> i64 {
 }
 
 #[test]
-fn a_ladder_rises_stays_and_is_forgotten() {
+fn bans_climb_the_ladder_stay_on_its_last_rung_and_are_forgotten() {
     let rules = rules_of_line("3/m,ban=1m:10m:1h");
     let mut limiter = Limiter::default();
     assert_eq!(offend(&mut limiter, &rules, 0), 60_000);

@@ -8,7 +8,7 @@ use crate::key::{Change, Check, Limiter};
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 
-/// For each state: the rules that read it, and what a check of this default cost costs them.
+/// For each state: the rules that read it, and their cost in a check of this default cost.
 fn meters(rules: &[Rule], cost: u32) -> Vec<(Vec<Rule>, u32)> {
     let (logs, others): (Vec<Rule>, Vec<Rule>) =
         rules.iter().partition(|rule| rule.kind() == Kind::Log);

@@ -68,7 +68,7 @@ pub(crate) fn cases(number: u32) -> Config {
     }
 }
 
-/// `limit` units in `count` of a unit of time.
+/// `limit` units per `count` units of time.
 fn spec(kind: Kind, limit: u64, count: u64, unit: Unit) -> RuleSpec {
     RuleSpec::new(kind, limit, Period { count, unit })
 }

@@ -160,7 +160,7 @@ fn a_log_keeps_what_a_larger_limit_needs() {
 }
 
 #[test]
-fn needs_end_a_window_after_their_last_consumption() {
+fn needs_end_one_window_after_their_last_consumption() {
     let (daily, burst) = (of_seconds(5, 86_400), of_seconds(100, 1));
     let mut limiter = Limiter::default();
     assert!(admits(&mut limiter, daily, NOW_US));

@@ -145,7 +145,7 @@ pub fn steady(
     under(rules.prop_map(|rules| vec![rules]), most, clock)
 }
 
-/// Traffic under one rule at a time, each of them in turn.
+/// Traffic under one rule at a time, mostly under the first.
 pub fn one_at_a_time(
     rules: impl Strategy<Value = Vec<Rule>>,
     most: usize,

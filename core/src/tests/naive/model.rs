@@ -15,7 +15,7 @@ pub struct Model {
     bans: Option<Bans>,
 }
 
-/// The bans by ladders that are remembered.
+/// The remembered bans by ladders.
 #[derive(Clone, Debug)]
 struct Bans {
     count: u32,

@@ -23,7 +23,8 @@ fn bytes(line: &str) -> impl Iterator<Item = &[u8]> {
     line.split_whitespace().map(str::as_bytes)
 }
 
-/// The texts of rules as effects have them. A rule whose cost the request gave by name has that cost.
+/// The texts of rules as effects have them. If the request gave a rule's cost by name, the text has
+/// that cost.
 fn rule_texts(line: &str, rules: &[Rule]) -> Vec<String> {
     let written: Vec<&str> = line.split_whitespace().collect();
     let written = &written[written.len() - rules.len()..];
@@ -189,7 +190,7 @@ impl Key {
 
 /// Why a command did not run to its end.
 enum Failed {
-    /// Its arguments are refused, which writes nothing.
+    /// Its arguments were refused, so it wrote no effect.
     Refused,
     Law(TestCaseError),
 }
@@ -324,7 +325,8 @@ fn command() -> impl Strategy<Value = (&'static str, String)> {
     ]
 }
 
-/// The time of a command, and the server's clock: often the last time, or within nine days.
+/// The time of a command, and the server's clock: often the latest valid time, or a time within the
+/// same nine days.
 fn time() -> impl Strategy<Value = (u64, u64)> {
     let time = || {
         prop_oneof![
@@ -364,7 +366,7 @@ proptest! {
 
 /// Only a `leaky` rule with the largest queue lets more pass at once than a check can cost.
 #[test]
-fn a_sync_of_the_largest_queue_is_two_effects_that_are_read() {
+fn a_sync_that_takes_two_effects_is_read_back() {
     let mut key = Key { now_us: 5, ..Key::default() };
     let line = format!("REMAINING 0 leaky:1/1h,queue={MAX_UNITS}");
     assert!(key.run("SYNC", &line, &Limits::ANY_CHECK).is_ok());

@@ -101,7 +101,7 @@ fn errors_name_what_was_given_and_expected() {
     }
 }
 
-/// How a hold is settled, and its arguments.
+/// How a hold is settled, and the settlement's arguments.
 fn settlements() -> impl Strategy<Value = (Settled, Vec<String>)> {
     let named = prop::collection::btree_map("[a-zA-Z0-9_.-]{1,32}", 0..=MAX_UNITS, 0..6);
     let costs = (prop::option::of(0..=MAX_UNITS), named).prop_map(|(default, named)| {

@@ -266,7 +266,7 @@ proptest! {
     }
 
     #[test]
-    fn any_arguments_give_an_effect_or_a_printable_line(args in arguments()) {
+    fn any_arguments_give_an_effect_or_a_printable_error(args in arguments()) {
         if let Err(error) = read(args.iter().map(Vec::as_slice), &mut Vec::new(), &mut Vec::new()) {
             let line = error.to_string();
             prop_assert!(line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{}", line);

@@ -83,7 +83,7 @@ pub fn check<'a>(
 /// A function that reads an option of one command. It returns false if no such option comes next.
 pub(super) type MoreOptions<'f, 'a, I> = &'f mut dyn FnMut(&mut Cursor<'a, I>) -> Parsed<bool>;
 
-/// The request of an `RL.WAIT`, whose own options `more` takes.
+/// The request of an `RL.WAIT`. `more` reads the options that only `RL.WAIT` has.
 pub(super) fn check_with<'a, I: Iterator<Item = &'a [u8]>>(
     args: I,
     limits: &Limits,
@@ -111,7 +111,7 @@ pub fn peek<'a>(
 }
 
 /// Reads a request, which may or may not change its key. `options` is what errors say after 'expected'
-/// at its start.
+/// before the first rule.
 struct Reader<'r, R> {
     limits: &'r Limits,
     resolver: &'r mut R,
@@ -213,7 +213,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     Ok((request, costs.named))
 }
 
-/// What errors say after 'expected' when a request has these rules so far, and may begin with `options`.
+/// What errors say after 'expected': `options` before the first rule, then that rules come last.
 pub(super) const fn expected(rules: &[Rule], options: &'static str) -> &'static str {
     if rules.is_empty() { options } else { RULES_COME_LAST }
 }

@@ -34,7 +34,7 @@ fn answers_as_the_model(rules: &[&str], steps: &[(u64, Step)]) {
 }
 
 #[test]
-fn every_order_of_slots_held_and_settled() {
+fn every_order_of_holds_and_settlements_gives_the_models_answers() {
     let rules = ["slots:2 slots:1,name=a", "slots:2 slots:1,name=b", "slots:2"];
     answers_as_the_model(
         &rules,
@@ -51,7 +51,7 @@ fn every_order_of_slots_held_and_settled() {
 }
 
 #[test]
-fn every_order_of_rates_and_pauses() {
+fn every_order_of_rates_and_pauses_gives_the_models_answers() {
     let rules = ["2/s 1/s,name=a", "1/s,name=a", "2/s", "2/s"];
     answers_as_the_model(
         &rules,

@@ -1,4 +1,4 @@
-//! What each flow gets: the contract's examples and the law of shares.
+//! What each flow gets: the examples of docs/guide/waiting.md, and the law of shares.
 
 use super::{place, request};
 use crate::waiting::{Cause, Due, Queues, Request};
@@ -157,7 +157,7 @@ proptest! {
     /// the sum of their values of `largest cost / weight`. A guest, whose clients come and go, may get
     /// less, but exceeds the others by no more than that.
     #[test]
-    fn shares_are_right(
+    fn shares_are_in_proportion_to_weights(
         shares in proptest::collection::vec((1..=1_000_u16, 1..=50_u32), 4..8),
         costs in proptest::collection::vec((any::<u32>(), any::<bool>()), 1..200),
     ) {

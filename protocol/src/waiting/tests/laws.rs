@@ -59,7 +59,7 @@ proptest! {
         prop_assert_eq!(answers, naive(&steps, &rules, 1));
     }
 
-    /// Without flows and priorities waiters are admitted in order of arrival.
+    /// Without flows and priorities, waiters are admitted in order of arrival.
     #[test]
     fn one_flow_answers_in_order_of_arrival(
         steps in proptest::collection::vec(step(false), 1..60),

@@ -130,7 +130,7 @@ fn rules_are_read_again_after_a_change_of_everything() {
     assert_eq!([queues.due(0), queues.due(0)], [attempt(0), Some(Due::Read(Ticket(2)))]);
     queues.leave(Ticket(0), None);
     queues.leave(Ticket(2), None);
-    assert_eq!(queues.due(0), Some(Due::Read(Ticket(1))), "the second, once it is the head");
+    assert_eq!(queues.due(0), Some(Due::Read(Ticket(1))), "the second, when it is the head");
 }
 
 #[test]

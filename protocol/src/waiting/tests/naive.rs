@@ -1,5 +1,5 @@
 //! The naive model: one list in order of arrival. At each tick of the clock it tries all clients that
-//! are due, in the order of the contract, and looks at all deadlines.
+//! are due, in the order that docs/guide/waiting.md promises, and looks at all deadlines.
 
 use super::world::{Answer, Asker, Happened, Keys, Look, MS_US, START_US, Step};
 use crate::waiting::Flow;
@@ -20,17 +20,17 @@ struct Heads {
     /// What denied each head when it was tried, and when the denial ends if nothing happens.
     denied: BTreeMap<u64, (Box<[Identity]>, u64)>,
     due: BTreeSet<u64>,
-    /// The heads that become due once no other head is due.
+    /// The heads that become due when no other head is due.
     woken: BTreeSet<u64>,
     /// The turn up to which due heads are tried before the woken heads.
     last: Option<Turn>,
-    /// The denied heads that were woken since the last time without a due head.
+    /// The denied heads that were woken since the last time at which no head was due.
     recalled: BTreeSet<u64>,
     /// The heads whose rules have not been read since a policy changed.
     unread: BTreeSet<u64>,
     /// What tries have shown: a rule, the least cost that it denies, and until when.
     known: Vec<(Rule, u32, u64)>,
-    /// What happened since the last time without a due head.
+    /// What happened since the last time at which no head was due.
     returned: BTreeSet<Identity>,
     changed: bool,
 }

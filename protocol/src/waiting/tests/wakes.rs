@@ -273,5 +273,5 @@ fn rules_of_a_plan_are_read_again_after_a_change_of_the_key() {
             _ => {}
         }
     }
-    assert_eq!(tried, [first, second], "the first has no rule that could deny the second");
+    assert_eq!(tried, [first, second], "the second now lacks the rule that denies the first");
 }

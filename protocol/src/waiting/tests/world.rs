@@ -9,8 +9,8 @@ pub const MS_US: u64 = 1_000;
 /// How long holds last.
 const HOLD_MS: u64 = 1_000;
 
-/// A client that waits at most `patience_ms`. Clients of one weight and priority and without a
-/// flow are served in order of arrival.
+/// A client that waits at most `patience_ms`. Clients of the same flow and priority are served in
+/// order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     pub key: u8,
@@ -38,7 +38,7 @@ pub enum Step {
     Delete(u8),
     Pause(u8, u64),
     Resume(u8),
-    /// A policy changes that no client here uses.
+    /// A policy that no client here uses changes.
     Policy,
 }
 

@@ -1,4 +1,4 @@
-//! The keys of the primary: read, changed, and deleted once they have expired. Each change is
+//! The keys of the primary: read, changed, and deleted after they have expired. Each change is
 //! propagated.
 
 use ratelimit_core::key::{Check, Expiry, Limiter};

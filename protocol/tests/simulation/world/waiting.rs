@@ -23,7 +23,7 @@ impl World {
         let in_front = self.line.queues.in_front(&place(key), &request, self.steady_us);
         let denial = match self.look(number, ask) {
             Look::Passes(_) if in_front.is_some() => None,
-            // Only a settled hold can end the wait earlier.
+            // A wait that is too long can end in time only if a hold is settled.
             Look::Later(denial) if denial.wait_ms <= ms || self.has_live_holds(key) => Some(denial),
             look => {
                 if matches!(look, Look::Passes(_)) {

@@ -8,8 +8,8 @@ use crate::support::files::{restart_from_aof, with_synced_aof};
 use crate::support::server::{self, Builder};
 use crate::support::workload::link::quiet;
 
-/// The second, the command, and how many effects it has: two if the check finds that a hold
-/// has lapsed. [`timed`] puts the time after `AT`.
+/// The time in seconds, the command, and how many effects it has: one for each changed key, and
+/// one more if a check finds that holds have lapsed. [`timed`] puts the time after `AT`.
 const EFFECTS: &[(u64, &str, u64)] = &[
     (0, "RL.CHECK k AT HOLD r EX 30 REFUND COST 40 100/m", 1),
     (0, "RL.CHECK k AT HOLD r EX 30 REFUND COST 40 100/m", 0), // the end is the same

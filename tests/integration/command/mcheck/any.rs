@@ -12,7 +12,7 @@ use crate::support::client::{
 use crate::support::seed;
 use crate::support::server::{self, Builder};
 
-/// The integers that `RL.MCHECK` of these keys replies, with `ANY` in `rest`.
+/// The integers that `RL.MCHECK` replies for these keys. `rest` contains `ANY`.
 fn any(c: &mut Connection, keys: &str, rest: &str) -> Vec<i64> {
     ask(c, &line(keys, rest))
 }
@@ -194,7 +194,8 @@ fn spaced(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a check with `ANY` should reply: peeks and checks each key by itself, all at one time.
+/// What a check with `ANY` should reply. Finds it by peeks and checks of single keys, all at one
+/// time.
 fn expected(
     c: &mut Connection,
     keys: &[String],
@@ -289,7 +290,8 @@ fn any_equals_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
                 let got = any(&mut c, &twins[0].join(" "), &spaced(&asked));
                 assert_eq!(got, wanted, "{:?} {asked}", server.flavor());
                 for (one, other) in twins[0].iter().zip(&twins[1]) {
-                    // A key that was not chosen may have stored that its holds have lapsed.
+                    // A key that was not chosen may have stored that its holds have lapsed. A refund of
+                    // 0 makes the twin store this, too.
                     for key in [one, other] {
                         let _ = attempt(&mut c, &format!("RL.REFUND {key} 0 {now}"));
                     }
@@ -340,7 +342,7 @@ fn after_the_wait_of_a_denial_some_key_admits_and_none_before() {
 }
 
 #[test]
-fn a_flood_takes_all_that_the_keys_have_and_most_takes_it_evenly() {
+fn a_flood_takes_all_units_of_the_keys_and_the_option_most_takes_them_evenly() {
     const LIMIT: i64 = 20;
     let keys: Vec<_> = (0..5).map(|key| format!("{{f}}{key}")).collect();
     server::on_all_with(Builder::allow_at, |server| {

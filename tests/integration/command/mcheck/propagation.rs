@@ -263,7 +263,7 @@ fn a_check_counts_once_and_a_denial_once_for_each_key_that_denied() {
         let mut top: Vec<(String, i64, i64)> = ask(&mut c, "RL.TOP");
         top.sort();
         let top: Vec<_> = top.iter().map(|row| (row.0.as_str(), row.1)).collect();
-        // Both keys denied the last check but one.
+        // Both keys of the last valid check denied it.
         assert_eq!(top, [("a", 1), ("b", 1), ("blocked", 2), ("c", 1)]);
     });
 }

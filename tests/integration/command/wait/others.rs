@@ -52,7 +52,8 @@ fn a_settlement_that_gives_back_too_little_ends_no_wait() {
         let hold = format!("RL.CHECK k HOLD h EX 60000 {RULE}");
         assert_eq!(verdict(&mut c, &hold), 0);
         assert_eq!(verdict(&mut c, "RL.CHECK k COST 2 bucket:1/2000s,burst=9,name=x"), 0);
-        // It joins the line because the hold may be refunded. Without the hold it is denied at once.
+        // The client joins the line because the hold may be refunded. Without the hold, the client
+        // would be denied at once.
         let waiter = wait_in_line(server, &format!("RL.WAIT k 1000000 {RULE}"));
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k h"), 1);
         clock.advance_s(&mut c, 900);

@@ -9,8 +9,8 @@ use crate::support::clock::let_server_act;
 use crate::support::server;
 use crate::support::waiters::{wait_in_line, waiting};
 
-/// Commands that end the wait of a client for `k`, whose rule admits one request an hour, and the
-/// client's verdict.
+/// Commands that end a client's wait for `k` under a rule of one request an hour, and the client's
+/// verdict.
 const WAKES: &[(&str, i64)] = &[
     ("DEL k", 0),
     ("UNLINK k", 0),
@@ -105,7 +105,7 @@ fn commands_that_free_nothing_admit_no_waiting_client() {
         }
         let_server_act(&mut c);
         assert_eq!(waiting(&mut c), 1);
-        assert_eq!(left(&mut c), 0, "looks take nothing");
+        assert_eq!(left(&mut c), 0, "looking at the waiting client takes nothing");
         let () = ask(&mut c, "DEL k");
         assert_eq!(waiter.verdict(), 0);
     });

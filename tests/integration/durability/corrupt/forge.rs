@@ -6,7 +6,8 @@
 //! tail    | length of the holds | holds | count of bans |
 //! ```
 //!
-//! Before the block, the history and the count of bans, one byte says whether it is present.
+//! A byte before the block, one before the history and one before the count of bans say whether
+//! these are present.
 
 /// A number as in payloads: one byte below 251, else a tag and 2, 4 or 8 bytes.
 fn varint(number: u64) -> Vec<u8> {

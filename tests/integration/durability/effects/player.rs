@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// A port that plays a recording to each replica that connects, until it is dropped.
+/// Plays a recording to each replica that connects to its port, until the player is dropped.
 pub struct Player {
     port: u16,
     over: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! What a golden file asks of a limiter, in order: questions, checks and settlements of holds.
+//! What a golden file asks of a limiter, in order: peeks, checks and settlements of holds.
 
 use ratelimit_core::check::Bounds;
 use ratelimit_core::key::{Check, Limiter, Settlement};

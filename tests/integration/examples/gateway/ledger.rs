@@ -1,4 +1,4 @@
-//! What the model's log says it did, and whether that is within the limits.
+//! What the model did, by its log, and whether that is within the limits.
 
 use std::collections::HashMap;
 use std::fs;
@@ -54,7 +54,7 @@ impl Ledger {
     }
 }
 
-/// A charge, made at some time between `from_us` and `to_us`.
+/// A charge, made at some time between `after_us` and `before_us`.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge {
     pub after_us: u64,

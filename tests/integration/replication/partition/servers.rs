@@ -1,5 +1,5 @@
-//! The replica is promoted while its primary lives on behind a partition and goes on to serve the
-//! clients beside it.
+//! The replica is promoted while its primary lives on behind a partition and continues to serve
+//! the clients beside it.
 //!
 //! ```text
 //!   clients ── primary ──/ /── replica ── other clients
@@ -82,7 +82,7 @@ impl Beside {
         eventually("units to pass", || self.passed.load(Relaxed) >= enough);
     }
 
-    /// Waits until the primary has refused some hundred requests in a row.
+    /// Waits until the primary has refused 300 requests in a row.
     fn are_refused(&self) {
         let mut since = (0, 0);
         eventually("the primary to refuse", || {
@@ -94,7 +94,8 @@ impl Beside {
         });
     }
 
-    /// Sends checks. If `waits`, sends `WAIT` after each, and records what that confirmed.
+    /// Sends checks. If `waits`, sends `WAIT` after each check that passed, and records whether a
+    /// replica confirmed the check.
     fn call(&self, mut c: Connection, limits: &[Limit], waits: bool) -> Vec<Pass> {
         let mut passes = Vec::new();
         while !self.ended.is_up() {
@@ -125,7 +126,7 @@ fn lacks_replicas(error: &RedisError) -> bool {
 }
 
 /// Promotes the replica during a fault, and returns what passed. With `max_lag_s`, the primary admits
-/// only while its replica lags less.
+/// only while its replica lags at most that long.
 fn partition(flavor: Flavor, fault: Fault, max_lag_s: Option<u64>) -> Counts {
     let network = Network::new(4);
     let [at_primary, at_replica, near_primary, near_replica] = network.hosts();
@@ -162,7 +163,7 @@ fn partition(flavor: Flavor, fault: Fault, max_lag_s: Option<u64>) -> Counts {
             None => beside.pass(600),
             Some(_) if fault != Fault::SlowToReplica => beside.are_refused(),
             Some(lag_s) => {
-                // By now a primary has noticed a cut. It may or may not notice a slow link.
+                // A primary notices a cut within this time. It may or may not notice a slow link.
                 let noticed = Duration::from_secs(lag_s + 3);
                 eventually("time to pass", || began.elapsed() > noticed);
             }
@@ -179,7 +180,7 @@ fn partition(flavor: Flavor, fault: Fault, max_lag_s: Option<u64>) -> Counts {
             None => beside.pass(300),
             Some(_) => {
                 beside.are_refused();
-                a_new_primary_needs_as_many(&mut to_replica);
+                a_new_primary_needs_a_replica(&mut to_replica);
             }
         }
         drop(end);
@@ -199,8 +200,8 @@ fn partition(flavor: Flavor, fault: Fault, max_lag_s: Option<u64>) -> Counts {
     counts
 }
 
-/// A new primary with the setting refuses checks until it has a replica.
-fn a_new_primary_needs_as_many(c: &mut Connection) {
+/// Checks that a new primary with `min-replicas-to-write` refuses checks while it has no replica.
+fn a_new_primary_needs_a_replica(c: &mut Connection) {
     let () = ask(c, "CONFIG SET min-replicas-to-write 1");
     assert!(refusal(c, "RL.CHECK fresh 9/h").contains("NOREPLICAS"));
     let () = ask(c, "CONFIG SET min-replicas-to-write 0");

@@ -20,8 +20,8 @@ pub const ENTRIES: usize = 100_000;
 /// A time at which all holds that [`holds`] takes with `REFUND` have ended.
 pub const LAPSED_US: u64 = START_US + 3_600_000_000;
 
-/// How many arguments the checks in one call of a script have together at most: few enough for the call
-/// to end in time on a busy machine.
+/// The most arguments that the checks of one script call have together: few enough for the call to end
+/// in time on a busy machine.
 const AT_ONCE: usize = 4_000;
 
 /// Runs a check repeatedly, each time one step of time later. The argument `{n}` becomes the
@@ -84,7 +84,7 @@ pub fn log_of_unlike_costs(c: &mut Connection, key: &str, units: usize, step_us:
     repeat(c, key, units - 2, step_us, &words(&rule));
 }
 
-/// Makes a key with a log of requests of different costs and as many charged denials.
+/// Makes a key with a log of admitted requests and as many charged denials, one of them of cost 2.
 pub fn log_with_denials(c: &mut Connection, key: &str) {
     let rules = "100000/366d 100000/365d,name=a,count=all";
     repeat(c, key, ENTRIES, 1, &words(rules));
@@ -153,8 +153,8 @@ pub fn slots(c: &mut Connection, key: &str) -> Vec<String> {
     pools
 }
 
-/// Makes a key with as many holds as possible, on deleted states: each check gives the names of
-/// the states to buckets of another period.
+/// Makes a key with as many holds as possible, on deleted states: each check uses the same names as
+/// the check before, for buckets of another period.
 pub fn orphans(c: &mut Connection, key: &str) {
     let of_day = named("bucket:1000000/d,burst=1000000", 0, RULES_OF_HOLD);
     let of_hour = named("bucket:1000000/h,burst=1000000", 0, RULES_OF_HOLD);

@@ -58,7 +58,7 @@ const EXTREMES: &[(&str, Fill)] = &[
     ),
 ];
 
-/// What a key can hold under larger settings: a name, a number, and how to fill it.
+/// What a key can hold under larger settings: a name, a number, and how to fill a key with as many.
 const LARGER: &[(&str, usize, Fill)] = &[
     ("state of `window` with `res=60`", 2_048, |c, key| {
         filled::states(c, key, 2_048, "window:5/m,res=60", 60, 1_000_000);

@@ -21,7 +21,7 @@ struct Table {
     /// The names of the rows that were measured.
     measured: RefCell<BTreeSet<String>>,
     /// The measurements beyond a bound, or too far below it.
-    passed: RefCell<Vec<String>>,
+    violations: RefCell<Vec<String>>,
 }
 
 /// A bound in a table: its name, from the first cell of its row and from its column, and its number.
@@ -32,12 +32,12 @@ struct Row {
 
 impl Table {
     /// Reads the tables under a heading. A column whose heading contains "at most" has bounds. The text
-    /// after "at most" ends the names of these bounds.
+    /// after "at most" is appended to the names of these bounds.
     fn under(heading: &'static str) -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/limits.md");
         let text = fs::read_to_string(path).expect("the document");
         let (_, rest) = text.split_once(&format!("\n## {heading}\n")).expect(heading);
-        let section = rest.split("\n## ").next().expect("it begins");
+        let section = rest.split("\n## ").next().expect("a section");
         let (mut columns, mut rows) = (Vec::new(), Vec::new());
         for line in section.lines() {
             let inner = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
@@ -57,7 +57,7 @@ impl Table {
             }
         }
         assert!(!rows.is_empty(), "{heading}");
-        Self { heading, rows, measured: RefCell::default(), passed: RefCell::default() }
+        Self { heading, rows, measured: RefCell::default(), violations: RefCell::default() }
     }
 
     /// The bound of a row.
@@ -71,8 +71,8 @@ impl Table {
         eprintln!("{server} | {name} | {measured}");
         let bound = self.bound(name);
         if measured > bound {
-            let passed = format!("{server}: {name}: {measured}, documented is {bound}");
-            self.passed.borrow_mut().push(passed);
+            let beyond = format!("{server}: {name}: {measured}, more than the documented {bound}");
+            self.violations.borrow_mut().push(beyond);
         }
         self.measured.borrow_mut().insert(name.to_string());
     }
@@ -83,17 +83,17 @@ impl Table {
         let half = self.bound(name) / 2.0;
         if measured < half {
             let far = format!("{server}: {name}: {measured}, less than half of what is documented");
-            self.passed.borrow_mut().push(far);
+            self.violations.borrow_mut().push(far);
         }
     }
 
-    /// Checks that each row was measured, and none passed its bound.
+    /// Checks that each row was measured, and that each measurement fits its bound.
     fn assert_all_hold(&self) {
         let measured = self.measured.borrow();
         for row in &self.rows {
             assert!(measured.contains(&row.name), "no test measures '{}'", row.name);
         }
-        let passed = self.passed.borrow();
-        assert!(passed.is_empty(), "{}:\n{}", self.heading, passed.join("\n"));
+        let violations = self.violations.borrow();
+        assert!(violations.is_empty(), "{}:\n{}", self.heading, violations.join("\n"));
     }
 }

@@ -18,8 +18,8 @@ fn used(c: &mut Connection) -> f64 {
     info(c, "memory", "used_memory")
 }
 
-/// Compares a row with the memory that `make` adds for each of the `things` that it makes. The server
-/// shrinks its own buffers only some seconds later.
+/// Compares a row with the memory that `make` adds for each of its `things`. Waits for a while if it is
+/// too much, because the server shrinks its own buffers only some seconds later.
 fn judge(
     table: &Table,
     server: &Server,

@@ -53,8 +53,8 @@ impl Stopwatch<'_> {
         (reply, self.cpu_ms() - before)
     }
 
-    /// Checks that a command takes no longer than its row says. It measures up to five times, because
-    /// the machine does other work, too. `before` runs before each measurement.
+    /// Checks that a command takes no longer than its row says. Measures up to five times, because the
+    /// machine does other work, too. `before` runs before each measurement.
     fn holds_after(&mut self, row: &str, asked: &Cmd, before: impl Fn(&mut Connection)) {
         let bound = self.table.bound(row);
         let mut least = f64::INFINITY;
@@ -102,7 +102,7 @@ impl Stopwatch<'_> {
     }
 }
 
-/// A command at this time after the start.
+/// A command with `AT` and this time in place of its `@`.
 fn at(line: &str, at_us: u64, rules: &[String]) -> Cmd {
     on(&line.replace('@', &format!("AT {at_us}")), rules)
 }
@@ -246,7 +246,7 @@ fn copy_to_all(from: &'static str, prefix: &'static str) -> impl Fn(&mut Connect
     }
 }
 
-/// The extremes for a check of several keys, with the extreme in each key.
+/// The extremes for a check of several keys: each key has the extreme.
 fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     let rules = filled::named(WINDOW, 0, RULES);
     filled::holds(&mut watch.c, "k", HOLDS / 10, &rules);

@@ -55,7 +55,8 @@ pub struct Flavor {
     pub version: (u8, u8),
 }
 
-/// Every server that the module supports, oldest first.
+/// The servers to test: the test matrix and `RATELIMIT_MORE`, or those of them that
+/// `RATELIMIT_ONLY` names.
 pub fn all() -> Vec<Flavor> {
     let wanted: Vec<_> = [
         ("redis-6.2", (6, 2)),

@@ -93,7 +93,7 @@ impl Server {
     pub fn stop(&mut self) {
         // A successful SHUTDOWN closes the connection, so only the end of the process matters.
         let reply: RedisResult<()> = cmd("SHUTDOWN").arg("SAVE").query(&mut self.connect());
-        eventually(&format!("SHUTDOWN ends the server: {reply:?}"), || self.has_ended());
+        eventually(&format!("SHUTDOWN to end the server: {reply:?}"), || self.has_ended());
         self.process = None;
     }
 

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A run continues after a report, because the answer may still come;
-//! [`Watchdog::assert_quiet`] fails the run at its end. The five seconds count only while the
-//! server ran or slept. They do not count while its main thread waited for a processor or, in
-//! the kernel, for a disk, nor while the machine itself paused.
+//! [`Watchdog::assert_quiet`] fails the run at its end. The five seconds include only time in
+//! which the server ran or slept: no time in which its main thread waited for a processor or,
+//! in the kernel, for a disk, or in which the machine itself paused.
 
 mod evidence;
 
@@ -224,7 +224,7 @@ impl Watched {
     /// The name of the connection, and what it sent recently.
     fn sent(&self) -> (String, Vec<u8>) {
         let state = match &self.waits {
-            Some(wait) => format!("no answer since {:?}", wait.since.elapsed()),
+            Some(wait) => format!("no answer for {:?}", wait.since.elapsed()),
             None => "answered".into(),
         };
         let head = format!("# {}: {state}\n", self.name).into_bytes();

@@ -1,4 +1,4 @@
-//! Random holds. Their few ids recur; they last about as long as a short or a long window.
+//! Random holds with a few recurring ids. They last about as long as a short or a long window.
 
 use redis::Cmd;
 

@@ -8,7 +8,7 @@ use crate::support::client::{ask, info_text};
 use crate::support::server::{Builder, Flavor, Server, eventually};
 
 /// Configures a server that replicates. Its stream has no pings, which would count as bytes of
-/// the stream; its backlog covers a cut link; `AT` is allowed.
+/// the stream; its backlog keeps what a replica misses while its link is cut; `AT` is allowed.
 pub fn quiet(builder: Builder) -> Builder {
     builder
         .allow_at()

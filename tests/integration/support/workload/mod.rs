@@ -54,7 +54,7 @@ pub struct Workload {
     /// Whether commands may be `PEXPIRE`. Redis 6.2 propagates it unchanged, so a replica,
     /// which executes it later, gets a later expiry.
     pub with_pexpire: bool,
-    /// The shortest time left that a command may give a key. Commands also give an hour.
+    /// The shortest time to live that a command may give a key. Commands also give an hour.
     soonest_ms: u64,
     now_us: u64,
     database: u32,

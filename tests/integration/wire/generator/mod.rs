@@ -42,7 +42,7 @@ pub enum Menu {
 pub enum Expect {
     /// One reply of any type.
     Any,
-    /// The reply to a valid or invalid `RL.*` command outside of a transaction.
+    /// An error, or a reply of this form, to a command outside of a transaction.
     Own(Form),
     /// No reply: `CLIENT REPLY` is off.
     Silence,

@@ -91,7 +91,7 @@ impl Generator {
         vec![name.into(), self.key(), time.into_bytes()]
     }
 
-    /// A payload of any version, usually damaged, with a correct checksum.
+    /// A payload of any version, usually damaged and usually with a correct checksum.
     fn restore(&mut self) -> Words {
         let bytes = payloads::hostile_dump(&mut self.rng, &self.dump);
         let mut command = vec![b"RESTORE".to_vec(), self.key(), b"0".to_vec(), bytes];
@@ -124,7 +124,7 @@ impl Generator {
         }
     }
 
-    /// A setting of ours, right or wrong. A setting that refuses `AT` is soon undone.
+    /// A setting of ours, right or wrong. `allow-at` stays `yes`.
     fn set(&mut self) -> Words {
         let setting = &SETTINGS[self.rng.usize(0..SETTINGS.len())];
         let value = match &setting.values {
@@ -155,8 +155,8 @@ impl Generator {
         }
     }
 
-    /// Commands that write all keys. They are rare, because they take long, and a transaction
-    /// contains none.
+    /// Commands that write all keys or purge memory. They are rare, because they take long, and a
+    /// transaction contains none.
     fn save(&mut self) -> Words {
         match self.rng.u32(0..6) {
             _ if self.in_multi => words(["PING"]),

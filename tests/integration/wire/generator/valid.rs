@@ -54,7 +54,7 @@ impl Generator {
         }
     }
 
-    /// A time for `AT`: usually within a day, sometimes at an end of the range.
+    /// A time for `AT`: usually within a day, sometimes anywhere in the range or at its start.
     pub(super) fn time(&mut self) -> Vec<u8> {
         let time = match self.rng.u32(0..40) {
             0 => self.rng.u64(..=253_402_300_799_999_999),

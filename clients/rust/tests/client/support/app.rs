@@ -14,7 +14,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tower_redis_ratelimit::{Check, RateLimitLayer, RateLimiter, Refuse, Report, Rules, Target};
 
-/// Limits by these rules. The key is in `x-key`, and the cost in `x-cost`.
+/// Limits by these rules, or by the rule in `x-rule`. The key is in `x-key`, and the cost in
+/// `x-cost`.
 pub fn limits(
     limiter: RateLimiter,
     rules: &[&str],

@@ -61,7 +61,7 @@ impl Cluster<4> {
         cluster
     }
 
-    /// Stops the primary that has a replica, until the replica has taken its place.
+    /// Stops the primary that has a replica, and waits until the replica has taken its place.
     pub fn fail_over(&self) {
         let [.., primary, replica] = &self.nodes;
         primary.freeze(true);
@@ -92,7 +92,7 @@ impl Cluster {
         })
     }
 
-    /// How often the nodes have sent a client to another node.
+    /// How many nodes have sent a client to another node.
     pub fn redirections(&self) -> usize {
         let count = |node: &Server| info(node, "errorstats").matches("errorstat_MOVED").count();
         self.nodes.iter().map(count).sum()

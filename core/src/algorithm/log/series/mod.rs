@@ -6,7 +6,7 @@
 //! age of an entry = (newest - its bytes) modulo 2^(8 * width)
 //! ```
 //!
-//! The whole series is one allocation, so a check waits for memory once.
+//! Header and ring are one allocation, so a check follows one pointer.
 //!
 //! An entry stores the low bytes of its time, in microseconds. The number of bytes depends on the span
 //! from the oldest entry to the newest: 4 bytes up to 71 minutes, 5 up to 12.7 days, 6 up to 8.9 years.
@@ -59,7 +59,7 @@ impl Series {
     }
 
     /// An empty series with room for this number of entries; `None` if memory is short. `span_us` is
-    /// the time from the oldest to the newest entry. `weighted` if some have more than one unit.
+    /// the time from the oldest to the newest entry. `weighted`: some have more than one unit.
     pub fn with_room(entries: u32, span_us: u64, weighted: bool) -> Option<Self> {
         let width = Width::for_span(span_us);
         let head = Head { newest: Newest::new(0, width), ..Head::default() };

@@ -137,7 +137,7 @@ proptest! {
 
     /// The rings are full and wrapped, and of each width.
     #[test]
-    fn units_taken_off_any_entry_leave_the_others(
+    fn taking_units_from_one_entry_keeps_the_others(
         gap_us in prop::sample::select(vec![1_000u64, 200_000_000, 30_000_000_000, 1 << 44]),
         entries in 1..80u64,
         dropped in 0..200u64,

@@ -42,7 +42,7 @@ fn payload(states: impl Iterator<Item = Vec<u8>>, holds: &[Held]) -> Vec<u8> {
     payload
 }
 
-/// This number of holds, each charged on each of this number of states.
+/// `holds` holds, each charged on `states` states.
 fn dense(holds: u32, states: u32, leaky: bool) -> Vec<u8> {
     let held = |n: u32| Held {
         id: n.to_be_bytes(),
@@ -63,7 +63,7 @@ fn loaded(payload: &[u8]) -> Result<usize, DecodeError> {
 }
 
 #[test]
-fn holds_are_in_the_order_of_their_ids() {
+fn saved_holds_must_be_in_the_order_of_their_ids() {
     let state = || std::iter::once(debt(0, false));
     let held = |id: u32, older| {
         let charges = vec![charge(Some(0), least(older))];
@@ -76,7 +76,7 @@ fn holds_are_in_the_order_of_their_ids() {
 }
 
 #[test]
-fn a_hold_or_a_pause_beyond_the_longest_is_refused() {
+fn too_long_holds_and_pauses_are_refused() {
     let none = Vec::<u8>::new();
     let held = |length_us: u64| {
         let holds = save_items([(&b"a"[..], 5_u64, length_us, true, &none, &none)]);

@@ -50,7 +50,7 @@ fn fields() -> impl Strategy<Value = Fields> {
     let period = prop_oneof![
         Just(MS_US),
         Just(MAX_PERIOD_US),
-        // Odd microseconds: a payload can have such a period, a rule cannot.
+        // Not only whole milliseconds: a payload can have such a period, a rule cannot.
         MS_US..=MAX_PERIOD_US,
     ];
     let period_us = (period, -1..=1i64);

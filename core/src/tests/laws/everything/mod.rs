@@ -1,7 +1,7 @@
 //! Everything at once. Groups of rules of all algorithms share a key. Holds are taken for any
-//! cost, settled for less or more, refunded, renewed and repeated, and lapse. There are refunds,
-//! resets, blocks, pauses, plans, syncs and restarts. The clock steps back, sometimes by more than the
-//! length of a hold or pause.
+//! cost. They lapse, or are settled for less or more, refunded, renewed or repeated. There are
+//! refunds, resets, blocks, pauses, plans, syncs and restarts. The clock steps back, sometimes by
+//! more than the length of a hold or pause.
 //!
 //! The [`ledger`] is a list of charges, and each rule is compared with it. The rule never admits more
 //! than its limit, if each check that contains the rule counts at its settled cost. The rule never
@@ -117,8 +117,7 @@ impl Key {
         Ok(())
     }
 
-    /// Syncs a rule other than slots. Like a check that costs its units, the sync only lowers what
-    /// remains.
+    /// Syncs a rule other than slots. Like a check, the sync only lowers what remains.
     fn sync(&mut self, mut rule: Rule, remaining: u32) -> TestCaseResult {
         let (now_us, asked) = (self.now_us, rule);
         if self.primary.lapse_if_due(now_us) {

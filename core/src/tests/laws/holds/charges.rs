@@ -10,7 +10,7 @@ const MS: f64 = 0.001;
 fn a_hold_remembers_the_window_of_its_log_rules() {
     let mut key = key();
     key.hold(0.0, "a", 60.0, 5, "10/10s");
-    // The log stops keeping ten seconds, and then the clock steps back by six.
+    // The log no longer keeps entries for ten seconds, and then the clock steps back by six.
     key.check(11.0, 1, "10/s");
     key.check(5.0, 1, "10/s");
     assert!(key.settle(5.5, "a", costs(9)));

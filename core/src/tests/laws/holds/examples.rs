@@ -348,7 +348,7 @@ fn repeats_and_pauses_add_no_history() {
 }
 
 #[test]
-fn only_refunding_holds_that_have_ended_lapse() {
+fn a_lapse_is_due_only_if_a_refunding_hold_has_ended() {
     let mut key = key();
     key.check_with(0.0, Some(("a", 30.0, false)), 2, "window:5/m");
     key.check_with(0.0, Some(("b", 40.0, true)), 2, "window:5/m");

@@ -1,4 +1,4 @@
-//! Waits that end within a denial that starts later, see `later_denials`.
+//! Waits that are longer because a denial starts before they would end, see `later_denials`.
 
 use super::examples::{Key, key};
 use crate::check::{Bounds, KeyCheck, check_keys};

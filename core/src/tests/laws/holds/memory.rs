@@ -98,8 +98,8 @@ fn a_hold_takes_no_more_memory_than_stated() {
         ("bucket:100000/m", 77.0),
     ] {
         let (used, all) = bytes_a_hold(rule);
-        assert!(used <= most, "{used} bytes a hold on {rule}");
-        assert!(all <= used * 1.25, "{all} bytes for the {used} of a hold on {rule}");
+        assert!(used <= most, "{used} bytes per hold on {rule}");
+        assert!(all <= used * 1.25, "{all} bytes allocated for {used} in use per hold on {rule}");
     }
 }
 
@@ -107,16 +107,16 @@ fn a_hold_takes_no_more_memory_than_stated() {
 fn a_further_rule_takes_no_more_memory_than_stated() {
     let three = bytes_a_hold("window:100000/m fixed:100000/m leaky:100000/m").0;
     let four = bytes_a_hold("window:100000/m fixed:100000/m leaky:100000/m window:100000/h").0;
-    assert!(four - three <= 24.1, "{} bytes a further rule", four - three);
+    assert!(four - three <= 24.1, "{} bytes per further rule", four - three);
 }
 
 #[test]
-fn a_first_hold_takes_little_room_to_grow() {
+fn a_first_hold_leaves_little_memory_unused() {
     for rules in 1..9 {
         let rules: Vec<String> = (0..rules).map(|n| format!("window:9/m,name=n{n}")).collect();
         let mut limiter = checked(&rules_of_line(&rules.join(" ")), 1, true);
         let Bytes { all, used } = Bytes::of(&mut limiter);
-        assert!(all - used <= 200, "{} bytes to grow for {} rules", all - used, rules.len());
+        assert!(all - used <= 200, "{} unused bytes for {} rules", all - used, rules.len());
     }
 }
 

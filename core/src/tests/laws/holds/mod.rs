@@ -13,7 +13,7 @@
 //! grants       a grant from a range is the most that passes
 //! returned     no unit is returned twice
 //! foreseen     the honest wait and the reset foresee lapses
-//! later        waits that end within a denial that starts later
+//! later        waits that are longer because a denial starts later
 //! replica      a replica that records what was decided stays equal
 //! saved        decode(encode(x)) = x with holds, and decoding is total
 //! memory       how much memory a hold takes

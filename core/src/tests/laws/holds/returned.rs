@@ -1,5 +1,5 @@
-//! No unit is returned twice, under any algorithm. Settling a hold returns at most the units that
-//! were charged too much. Settling it again or too late returns nothing.
+//! No unit is returned twice, under any algorithm. Settling a hold returns at most its charge.
+//! Settling it again or too late returns nothing.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, with_holds};
 use crate::key::holds::Hold;

@@ -63,7 +63,7 @@ fn rules(number: usize) -> String {
 }
 
 #[test]
-fn a_key_has_room_for_four_rules_a_hold() {
+fn a_key_has_room_for_four_rules_per_hold() {
     let full = Err(Refusal::TooManyRulesOfHolds { max: 32 });
     let mut key = key(8);
     assert_eq!(key.check(0, Some(("a", 90)), &rules(1)), Ok(Verdict::Allowed));

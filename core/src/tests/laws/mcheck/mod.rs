@@ -32,7 +32,7 @@ type Asked<'a> = [Option<Check<'a>>; KEYS];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Conclusion {
     summary: Decision,
-    /// The index of the key whose rule or block is the answer; `None` if no rule decided.
+    /// The index of the key whose rule or block is the answer; `None` if there is none.
     decider: Option<usize>,
     /// The default cost as decided.
     cost: u32,
@@ -356,7 +356,7 @@ proptest! {
         for (call, turn) in scenario.calls() {
             turn.standing(&mut keys, call.now_us);
             let Action::Check(cost) = call.action else { continue };
-            // Without histories, which show the named key.
+            // Without histories, which store the verdict of the key that is named.
             let asked = scenario
                 .asked(&call, turn, cost)
                 .map(|check| check.map(|check| Check { options: None, ..check }));
