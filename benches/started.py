@@ -1,4 +1,4 @@
-"""For a `with` block, a server with the module in a new temporary folder, and with a Unix socket in that folder."""
+"""Runs a server with the module during a `with` block, in a new temporary folder that has its Unix socket too."""
 
 import contextlib
 import os

@@ -55,8 +55,7 @@ class Scratch(tempfile.TemporaryDirectory):
 
 @contextlib.contextmanager
 def alone(name):
-    """For a `with` block that only one process at a time runs for this name: the next process finds what the one before
-    has fetched."""
+    """Lets one process at a time run the `with` block for this name: the next one finds what the first has fetched."""
     locks = CACHE / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     with (locks / name).open("w") as lock:

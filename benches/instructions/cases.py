@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 CALLS = 500
 WARM_UP = 50
 # In cases about logs each call has its own key. Its log was filled by one request a minute, the last one 90 seconds
-# ago. Of the 61 requests 60 lie within the hour and the oldest has just left it, so each new entry evicts one, as in
-# a log in constant use.
+# ago. The oldest of its 60 entries has just left the hour, so the call evicts it, as in a log in constant use.
 ENTRIES = 60
 LOGS = 200
 MINUTE_US = 60_000_000

@@ -39,7 +39,7 @@ class Watch:
 
     def __init__(self, server, case):
         self.server, self.preempted = server, preempted(server)
-        # A script's own commands count as part of it.
+        # Only these are counted: what a script calls belongs to the script's call.
         self.commands = {words[0].lower() for words in (case.row.command, case.then) if words}
         if server.client:
             server.client.config_set("latency-monitor-threshold", MONITORED_MS)

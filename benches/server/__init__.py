@@ -1,5 +1,5 @@
-"""Measures what rate limiting costs in a server: by our commands, the server's own, floors in C, Lua, redis-cell, and
-clients that decide.
+"""Measures what rate limiting costs in a server: by our commands, the server's own, a module in C that does the least (the
+floor), Lua scripts, redis-cell, and clients that decide by themselves.
 
 `make bench` runs it, `make bench ARGS=--help` lists the options. Read the files in this order:
 

@@ -51,8 +51,8 @@ def send(server, chunks):
 
 
 def fill(server, command, keys, passes=1, seed=None):
-    """Brings keys into the state in which they are measured: first copies of a key that `seed` makes, if it is given,
-    then `passes` calls of the command on each key. If there is a replica, waits for it."""
+    """Brings keys into the state in which they are measured: with a `seed`, copies the key that it makes to each key; then
+    calls the command `passes` times on each. If there is a replica, waits for it."""
     if seed:
         send(server, [b"".join(map(encode, seed()))])
         copied = next((word for word in command if KEY in str(word)), KEY)

@@ -94,7 +94,7 @@ fn report_all(request: &KeysRequest<'_>) {
 /// Runs a function that replies to a call, and replies with its error if it fails.
 ///
 /// # Safety
-/// The server calls with this context and these arguments.
+/// Both arguments come from the server, which runs this callback now.
 #[inline]
 pub(super) unsafe fn reply_or_fail(
     ctx: *mut raw::RedisModuleCtx,

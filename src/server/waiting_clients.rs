@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A client is blocked without the server's timeout, because the server only checks timeouts ten
-//! times a second. It is not blocked on its key, because servers only serve clients blocked on a
-//! key while that key exists.
+//! times a second. It is not blocked on its key, because a server wakes such clients only while
+//! the key exists.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -47,11 +47,11 @@ impl Meter {
         /// may be read after the end.
         #[inline]
         fn matters_until(&self) -> Moment;
-        /// The size of one unit in [`level`](Self::level); `None` if a check always takes its full
-        /// cost.
+        /// The size of one unit in [`level`](Self::level); `None` if each check adds its full cost, even
+        /// one of a shadow rule.
         fn unit(&self) -> Option<u64>;
-        /// How full it is at `at_us >= last_us`: the debt drained at `limit`, in fractions of a
-        /// unit, or the tokens taken. Other meters always take the full cost, so their level is 0.
+        /// How full it is at `at_us >= last_us`: the debt that is left after draining at `limit`, in
+        /// fractions of a unit, or the tokens taken. 0 for meters without a [`unit`](Self::unit).
         fn level(&self, limit: u32, at_us: u64) -> u128;
         /// The part of a report that only this algorithm has. `at_us` is `None` if the meter's last
         /// time lies too far ahead of the clock to count.
@@ -81,8 +81,8 @@ impl Meter {
         self.ends() <= Moment::At(at_us)
     }
 
-    /// Consumes for a rule of its shape at `at_us >= last_us`. If the meter is a log, it then keeps
-    /// only what this rule needs, so no other rule may read it.
+    /// Consumes for a rule of its shape at `at_us >= last_us`. A log then drops what only other rules
+    /// need, so call this only if no other rule reads the log.
     #[inline(always)]
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         debug_assert!(self.has_shape_of(rule), "a rule of another shape");
@@ -121,8 +121,8 @@ impl Meter {
         }
     }
 
-    /// The text of the rule that consumed last, as far as the meter stores it: the text of a log
-    /// has no limit.
+    /// The text of the rule that consumed last, as far as the meter stores it. A log stores no limit,
+    /// so its text is only the algorithm and the period.
     pub fn rule(&self, name: Option<Name>) -> String {
         let (params, period_us) = (self.params(), self.period_us());
         match each_meter!(self, it => it.limit()) {

@@ -14,9 +14,9 @@
 //! history    the last checks, with the text that callers gave
 //! slots      the slots that holds occupy
 //! deadline   when the key should expire
-//! replayed   when the key should expire after a command without `AT`
+//! replayed   when a key should expire that a replay has checked with `AT`
 //! codec      versioned bytes <-> limiter
-//! report     a limiter for RL.INFO and RL.LOG
+//! report     a limiter as RL.INFO and RL.LOG show it
 //! ```
 
 mod blocking;

@@ -161,7 +161,7 @@ fn an_append_only_file_switched_on_under_load_misses_nothing() {
 }
 
 #[test]
-fn changes_count_for_save_points_without_propagation() {
+fn changes_that_are_not_propagated_count_toward_save_points() {
     server::on_all(|server| {
         let mut c = server.connect();
         let changes = |c: &mut Connection| info(c, "persistence", "rdb_changes_since_last_save");

@@ -1,4 +1,4 @@
-//! The commands of servers for keys of any type, on keys of this module.
+//! What the server's own commands, which take keys of any type, do with keys of this module.
 
 use redis::{Connection, Value, cmd};
 

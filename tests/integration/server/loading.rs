@@ -179,7 +179,7 @@ fn module_loadex_takes_settings() {
             _ => setting.default,
         });
         assert_eq!(config_get(&mut c), expected);
-        // Servers with the ACL category still have it.
+        // After these failures the commands still have their ACL category, where the server has one.
         let category: RedisResult<Vec<String>> =
             cmd("ACL").arg("CAT").arg("ratelimit").query(&mut c);
         if let Ok(commands) = category

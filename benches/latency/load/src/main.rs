@@ -38,7 +38,8 @@ use reply::Reply;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const WARM_UP: Duration = Duration::from_millis(500);
-/// How long a server that is slower than the rate may go on after the last request was due.
+/// How long after the last due time the load still sends requests that are overdue, to a server that is
+/// slower than the rate.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long a reply may take.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -158,7 +158,8 @@ impl Brute {
         (brute.worst, brute.worst_short)
     }
 
-    /// The units that count now, each times `W`, in ticks of `1/res` microsecond.
+    /// The units that count now, each weighted in ticks of `1/res` microsecond: with the whole window,
+    /// or in the oldest sub-interval with what is left of it.
     fn load(&self) -> u64 {
         let now = self.admitted.len();
         let part_of = |t: usize| t * self.res / self.period;

@@ -106,9 +106,10 @@ proptest! {
 const STEP_US: u64 = 2 * SECOND_US - MS_US;
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// Rules whose states were consumed from at times [`STEP_US`] apart. Each rule denies from a second
-/// before its state's time to a second after. At the start the rules ignore all states but the
-/// first, and each state counts again just before the previous rule admits.
+/// Rules, each with its own state. Their states were last consumed from at times [`STEP_US`] apart.
+/// Each rule denies from a second before its state's time to a second after. At the start all states
+/// but the first lie too far ahead of the clock to count; each begins to count just before the
+/// previous rule admits.
 fn chain(links: Range<u64>) -> (Limiter, Vec<Rule>) {
     let names: Vec<String> = links.clone().map(|n| format!("bucket:1/s,name=n{n}")).collect();
     let rules = rules_of_line(&names.join(" "));

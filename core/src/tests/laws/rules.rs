@@ -111,7 +111,8 @@ fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strate
     })
 }
 
-/// The rule of a spec, with this named cost. Only `fixed` keeps months.
+/// The rule of a spec, with this named cost. Only for `fixed` can a period be a month: others get 30
+/// days instead.
 pub fn suited(mut spec: RuleSpec, named: Option<u32>) -> Rule {
     if spec.period.is_some_and(|period| period.unit == Unit::Month) {
         if spec.kind == Kind::Fixed {
@@ -229,7 +230,8 @@ pub fn made_exact(rule: &Rule) -> Rule {
         spec = spec.with("refill", 0);
     }
     if spec.kind == Kind::Log {
-        // A log keeps at most `MAX_UNITS` units, so under that limit it has no room for an excess.
+        // A log keeps at most `MAX_UNITS` units, so a full log of a rule with that limit has no room
+        // for an excess.
         spec.limit = spec.limit.min(u64::from(MAX_UNITS / 2));
     }
     spec.validate().expect("a valid rule")

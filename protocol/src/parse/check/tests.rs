@@ -93,7 +93,7 @@ fn a_long_meta_is_cut_between_characters() {
         ("12345\u{20ac}6".as_bytes(), "12345\u{20ac}".as_bytes()),
         ("1234\u{1f600}5".as_bytes(), "1234\u{1f600}".as_bytes()),
         ("12345\u{1f600}5".as_bytes(), b"12345"),
-        // Not UTF-8 up to the cut, so the cut is at the byte.
+        // The text before the cut is not UTF-8, so the cut is at exactly that many bytes.
         (b"1234567\xe2\x82", b"1234567\xe2"),
         (b"\xff23456\xe2\x82\xac", b"\xff23456\xe2\x82"),
         (b"12345678\xff", b"12345678"),
