@@ -118,15 +118,15 @@ test-clients: ## tests of the adapters in clients/, on all servers
 
 # A workspace apart from the module's. One command builds both crates, so what they share is compiled once.
 RUST_CLIENTS := --manifest-path clients/Cargo.toml
-RUST_CLIENTS_BUILD := $(RUST_CLIENTS) --target-dir target/clients-rust --locked --workspace --all-features
-test-clients-rust compile-clients: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/clippy-rustc
+# Not exported: `build` would inherit it, and compile the module again.
+TEST_RUST_CLIENTS := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/clippy-rustc cargo test $(RUST_CLIENTS) --target-dir target/clients-rust --locked --workspace --all-features
 compile-clients:
 	cargo fmt $(RUST_CLIENTS) --all --check
-	cargo test $(RUST_CLIENTS_BUILD) --all-targets --no-run
+	$(TEST_RUST_CLIENTS) --all-targets --no-run
 
 test-clients-rust: compile-clients build fetch ### lint and test the adapter for tower, axum and hyper, and the service for Envoy with a real Envoy
 	$(FETCH) envoy
-	cargo test $(RUST_CLIENTS_BUILD)
+	$(TEST_RUST_CLIENTS)
 
 test-clients-node: build ### tests of clients/node against its libraries and all servers
 	$(FETCH) servers clients-node chromium

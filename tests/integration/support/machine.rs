@@ -10,19 +10,22 @@ use std::thread;
 
 /// How many tests run servers at once.
 const AT_ONCE: usize = 8;
+/// How many of these tests may have a cluster, because each cluster has six servers.
+const CLUSTERS_AT_ONCE: usize = 3;
 
 struct Machine {
     sharing: usize,
+    clusters: usize,
     waiting_to_share: usize,
     is_taken: bool,
 }
 
 static MACHINE: Mutex<Machine> =
-    Mutex::new(Machine { sharing: 0, waiting_to_share: 0, is_taken: false });
+    Mutex::new(Machine { sharing: 0, clusters: 0, waiting_to_share: 0, is_taken: false });
 static CHANGED: Condvar = Condvar::new();
 
 enum Held {
-    Shared,
+    Shared { with_cluster: bool },
     Alone,
 }
 
@@ -32,20 +35,31 @@ thread_local! {
 }
 
 /// Waits while another test has the machine alone or enough tests share it, then shares it until this
-/// test ends. A thread without a name belongs to a test that runs already, so the number of tests does
-/// not hold it up.
+/// test ends. A thread without a name belongs to a test that runs already, so it waits for no turn.
 pub fn share() {
+    share_with(false);
+}
+
+/// [`share`] for a test that starts a cluster.
+pub fn share_for_cluster() {
+    share_with(true);
+}
+
+fn share_with(with_cluster: bool) {
     HELD.with_borrow_mut(|held| {
         held.get_or_insert_with(|| {
             let is_test = thread::current().name().is_some();
             let mut machine = machine();
             machine.waiting_to_share += 1;
             let mut machine = wait_while(machine, |machine| {
-                machine.is_taken || is_test && machine.sharing >= AT_ONCE
+                machine.is_taken
+                    || is_test && machine.sharing >= AT_ONCE
+                    || with_cluster && machine.clusters >= CLUSTERS_AT_ONCE
             });
             machine.waiting_to_share -= 1;
             machine.sharing += 1;
-            Held::Shared
+            machine.clusters += usize::from(with_cluster);
+            Held::Shared { with_cluster }
         });
     });
 }
@@ -66,8 +80,11 @@ pub fn alone() {
 impl Drop for Held {
     fn drop(&mut self) {
         let mut machine = machine();
-        match self {
-            Self::Shared => machine.sharing -= 1,
+        match *self {
+            Self::Shared { with_cluster } => {
+                machine.sharing -= 1;
+                machine.clusters -= usize::from(with_cluster);
+            }
             Self::Alone => machine.is_taken = false,
         }
         CHANGED.notify_all();

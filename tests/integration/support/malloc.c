@@ -3,8 +3,8 @@
 //
 //   MALLOC_COUNTDOWN=file   the file begins with a 64 bit integer that a test writes: each allocation counts it down, and
 //                           the one that makes it 0 fails. 0 and below: all succeed.
-//   MALLOC_OFFSET=8         each block begins 8 bytes after a multiple of 16, as those of a server without
-//                           malloc_usable_size do. Such an address tells free that the block begins 8 bytes earlier.
+//   MALLOC_OFFSET=8         each address is 8 bytes after a multiple of 16, as in a server without malloc_usable_size. From
+//                           this, free knows that glibc's block begins 8 bytes earlier.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -33,11 +33,11 @@ fn memory(c: &mut Connection) -> f64 {
 
 #[test]
 fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
-    machine::alone();
     server::on_all_with(
         |builder: Builder| builder.config("maxclients", "10500"),
         |server| {
             let mut c = server.connect();
+            let idle = cpu_in_two_seconds(&mut c);
             // In the first round the server allocates memory that it keeps for clients. Later its
             // tables of clients may halve or double, and on a busy machine it may keep more. A leak by
             // waiting clients would show in each round, so one round without growth is enough.
@@ -52,7 +52,6 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
                         0
                     );
                 }
-                let idle = cpu_in_two_seconds(&mut c);
                 let mut clients = connect_all(server);
                 for (n, client) in clients.iter_mut().enumerate() {
                     let line =
@@ -60,9 +59,11 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
                     client.write_all(line.as_bytes()).unwrap();
                 }
                 eventually("all to wait", || waiting(&mut c) == CLIENTS);
-                let busy = cpu_in_two_seconds(&mut c);
-                // The server itself visits its clients at least ten times a second.
-                assert!(busy - idle < 0.6, "{busy:.3} s of 2 s, {idle:.3} s without waiters");
+                if left.is_empty() {
+                    let busy = cpu_in_two_seconds(&mut c);
+                    // The server itself visits its clients at least ten times a second.
+                    assert!(busy - idle < 0.6, "{busy:.3} s of 2 s, {idle:.3} s without waiters");
+                }
                 let start = Instant::now();
                 let () = ask(&mut c, "FLUSHALL");
                 let mut reply = [0; 8];

@@ -13,7 +13,6 @@ use std::fs::{self, File};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +20,7 @@ use redis::cluster::ClusterClient;
 use redis::{Connection, cmd, pipe};
 
 use super::{Builder, DEADLINE, Flavor, Server, all, eventually, from_env};
+use crate::support::machine;
 
 const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
@@ -37,9 +37,6 @@ const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a call of redis-cli may take.
 const CLI_DEADLINE: Duration = Duration::from_secs(60);
-
-/// Lets one cluster run at a time, because it has six servers.
-static TURN: Mutex<()> = Mutex::new(());
 
 /// A running cluster; its drop ends all of its servers.
 pub struct Cluster {
@@ -69,8 +66,7 @@ pub fn on_all(body: impl Fn(&mut Cluster)) {
 
 /// Runs a test as [`on_all`] does, on nodes that `configure` configures.
 pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Cluster)) {
-    // If a test panicked with the lock, it left nothing that could disturb the next.
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    machine::share_for_cluster();
     let rounds = env::var("RATELIMIT_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number"));
     let passes = |flavor: Flavor| {
         let mut cluster = Cluster::start(flavor, &configure);

@@ -248,7 +248,8 @@ fn a_server_that_does_not_answer_is_reported() {
     use crate::support::client::{ask, attempt};
     use crate::support::server;
 
-    server::on_all(|server| {
+    server::on_each_at_once(|flavor| {
+        let server = &flavor.start();
         let watchdog = Watchdog::with_patience(server, Duration::from_secs(1));
         let (mut c, line) = (server.connect(), watchdog.line("client 1"));
         let quick = watchdog.line("client 2");
