@@ -7,7 +7,7 @@ import { Denied, Hold, type Keeper, type SettleOptions } from './hold.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
 import { type NoticeOptions, Notices } from './notices.js';
 import { CALLBACK, FLAG, type Form, inOrder, integer, oneOf, TIME } from './options.js';
-import { ignoreOutage, isOutage, kindOf } from './outage.js';
+import { ignoreOutage, isOutage, isUnblocked, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { type CheckOptions, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
@@ -190,11 +190,20 @@ export class RateLimiter {
     this.needModule('wait');
     if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
     signal?.throwIfAborted();
+    const until = performance.now() + timeoutMs;
+    const send = async (leftMs: number): Promise<unknown> => {
+      const command: Command = [['RL.WAIT'], [key], [String(Math.ceil(leftMs)), ...words(options), ...list(rules)]];
+      try {
+        return await this.#waiting.send(command, this.#asking.timeoutMs, leftMs + LATE_MS, signal);
+      } catch (error) {
+        const nowLeftMs = until - performance.now();
+        if (!isUnblocked(error) || nowLeftMs <= 0) throw error;
+        return send(nowLeftMs); // back into the line, for the time that is left
+      }
+    };
     const ask = async () => {
       if (this.away) await this.#asking.ask([['RL.PEEK'], [key], [...list(rules)]]); // a try that cannot take long
-      const command: Command = [['RL.WAIT'], [key], [String(Math.ceil(timeoutMs)), ...words(options), ...list(rules)]];
-      const send = () => this.#waiting.send(command, this.#asking.timeoutMs, timeoutMs + LATE_MS, signal);
-      return readReply(await this.#asking.guard(send, { signal }));
+      return readReply(await this.#asking.guard(() => send(timeoutMs), { signal }));
     };
     const late = this.#late([key], options.hold);
     try {
@@ -263,6 +272,7 @@ export class RateLimiter {
 
   /** Forgets what was consumed. Blocks, exemptions and the history stay. */
   async reset(key: string): Promise<void> {
+    this.#local.reset(key);
     await this.#free([['RL.RESET'], [key], []]);
   }
 

@@ -95,6 +95,11 @@ export class LocalLimiter {
     this.#pauses.delete(key);
   }
 
+  /** Forgets what was consumed. A pause stays. */
+  reset(key: string): void {
+    this.#keys.delete(key);
+  }
+
   /** Moves the end of a hold; `false` without such a hold. */
   renew(now: number, key: string, id: string, ttlMs: number): boolean {
     const holds = [...(this.#keys.get(key)?.values() ?? [])].flatMap((state) => state.holds.get(id) ?? []);

@@ -62,6 +62,11 @@ export function isOutage(error: unknown): boolean {
   return kindOf(error) !== 'mistake';
 }
 
+/** Whether the server ended the wait of a client in line, because an operator asked for it or it cannot serve the key any more. */
+export function isUnblocked(error: unknown): boolean {
+  return error instanceof Error && codeOf(error) === 'UNBLOCKED';
+}
+
 /** Ignores an outage, and throws any other error: for work that may stay undone while the server is away. */
 export function ignoreOutage(error: unknown): void {
   if (!isOutage(error)) throw error;

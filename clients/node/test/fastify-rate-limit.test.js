@@ -78,7 +78,7 @@ for (const [file, passing, skipped] of [['redis-rate-limit.test.js', 10, 6], ['g
       .replace("require('../index')", requireFrom(join(SUPPORT, 'index.cjs')))
       .replace("require('ioredis')", requireFrom(join(SUPPORT, 'ioredis.cjs')))
       .replace("require('fastify')", requireFrom(resolve(OWN_TESTS, '../../../fastify')))
-      .replaceAll('"message":"Connection is closed."', '"message":"Internal Server Error"') // this store shows no client an error
+      .replaceAll('"message":"Connection is closed."', '"message":"Internal Server Error"') // this store hides the text of errors
       .replaceAll(NOT_OFFERED, "test.skip('$1'");
     await writeFile(join(folder, file), own);
     const args = ['--no-warnings', '--test', '--test-force-exit', '--test-reporter=tap', join(folder, file)];

@@ -178,7 +178,7 @@ onEachServer(test, 'a caller in line is served, denied at the deadline, or leave
   await until(async () => (await admin.info('clients')).includes('connected_clients:3')); // connections for waits do not stay
 });
 
-test('a wait that an operator ends is an outage', async (t) => {
+test('an unblocked client waits again', async (t) => {
   const { port } = await startServer(t);
   const admin = connect(t, port);
   const limiter = ioredis(connect(t, port), { outage: 'deny' });
@@ -187,7 +187,11 @@ test('a wait that an operator ends is an outage', async (t) => {
   await until(async () => (await waiting(admin)) === 1);
   const [, id] = /id=(\d+) [^\n]*flags=b/.exec(await admin.client('LIST'));
   await admin.client('UNBLOCK', id, 'ERROR');
-  assert.equal((await waits).source, 'outage');
+  await until(async () => (await waiting(admin)) === 1 && (await admin.info('errorstats')).includes('errorstat_UNBLOCKED:count=1'));
+  await limiter.settle('k', 'b');
+  const { verdict, source } = await waits;
+  assert.deepEqual({ verdict, source }, { verdict: 'allowed', source: 'server' });
+  assert.ok(!limiter.away);
 });
 
 test('a server that hangs ends a wait long before its deadline', async (t) => {

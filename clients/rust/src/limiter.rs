@@ -244,6 +244,7 @@ impl RateLimiter {
         self.0.forget(key);
         let mut command = redis::cmd("RL.RESET");
         command.arg(key);
+        self.0.local.answer(&command)?;
         self.0.call(&command, key).await.map(drop)
     }
 

@@ -76,6 +76,7 @@ impl Local {
                 let units = request.map_err(refused)?.units;
                 Ok(limiter.refund(units, now_us, &rules).try_into().unwrap_or(i64::MAX))
             }),
+            [b"RL.RESET", key] => self.change(key, |limiter| Ok(limiter.reset(now_us).into())),
             [b"RL.PAUSE", key, pause @ ..] => self.change(key, |limiter| {
                 let request = parse::pause(bytes(pause), &Limits::ANY).map_err(refused)?;
                 let until_us = request.until_us(now_us).map_err(refused)?;
@@ -281,7 +282,7 @@ fn now_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::{Reply, Report};
+    use crate::reply::{Reply, Report, Verdict};
     use redis::FromRedisValue;
 
     fn local(processes: u32) -> Local {
@@ -339,6 +340,15 @@ mod tests {
         assert_eq!(send(&local, "RL.SETTLE s a"), Ok(Value::Int(1)));
         assert_eq!(send(&local, "RL.SETTLE s a"), Ok(Value::Int(0)));
         assert!(take("b"));
+    }
+
+    #[test]
+    fn a_reset_forgets_what_was_used() {
+        let local = local(1);
+        assert_eq!(reply(&local, "RL.CHECK k COST 2 2/m").verdict, Verdict::Allowed);
+        assert_eq!(reply(&local, "RL.CHECK k 2/m").verdict, Verdict::Limited);
+        assert_eq!(send(&local, "RL.RESET k"), Ok(Value::Int(1)));
+        assert_eq!(reply(&local, "RL.CHECK k 2/m").remaining, Some(1));
     }
 
     #[test]

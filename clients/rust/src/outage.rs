@@ -21,6 +21,12 @@ const CODES: [&str; 5] = ["BUSY", "OOM", "MISCONF", "NOREPLICAS", "UNBLOCKED"];
 /// The first words of replies without a code from a server that cannot serve now.
 const TEXTS: [&str; 3] = ["max number of clients", "internal error", "this replica skipped"];
 
+/// Whether the server ended the wait of a client in line, because an operator asked for it or it cannot
+/// serve the key any more.
+pub fn is_unblocked(error: &RedisError) -> bool {
+    error.code() == Some("UNBLOCKED")
+}
+
 /// What is missing if a server answers but does not limit. This lasts until somebody changes the
 /// configuration of the server or of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

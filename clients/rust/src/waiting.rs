@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::asker::Asker;
 use crate::check::Check;
 use crate::limiter::RateLimiter;
-use crate::outage::is_away;
+use crate::outage::{is_away, is_unblocked};
 use crate::reply::{Answer, Reply, Source};
 
 /// A wait's reply comes at most this much later than its deadline.
@@ -32,7 +32,6 @@ impl RateLimiter {
         if check.limits.is_empty() {
             return Ok(Reply::passed(Source::Local));
         }
-        let command = check.wait_command(timeout)?;
         let key = &check.one_limit("RL.WAIT")?.key;
         let asker = self.asker();
         let asking = async {
@@ -46,9 +45,26 @@ impl RateLimiter {
                     .await?;
             }
             let asking = asker.breaker.enter(Instant::now())?;
-            asker.told(asking, alone(asker, &command, key, timeout).await)
+            asker.told(asking, in_line(asker, &check, key, timeout).await)
         };
         asker.or_without(asking.await, &check.command(false))
+    }
+}
+
+/// A client whose wait the server ends goes back into the line, for the time that is left.
+async fn in_line(
+    asker: &Asker,
+    check: &Check,
+    key: &[u8],
+    timeout: Duration,
+) -> RedisResult<Value> {
+    let start = Instant::now();
+    loop {
+        let left = timeout.saturating_sub(start.elapsed());
+        let answer = alone(asker, &check.wait_command(left)?, key, left).await;
+        if !answer.as_ref().is_err_and(is_unblocked) || start.elapsed() >= timeout {
+            return answer;
+        }
     }
 }
 

@@ -334,17 +334,29 @@ async fn dropping_a_wait_leaves_the_line() {
 }
 
 #[tokio::test]
-async fn an_unblocked_wait_and_a_dead_server_are_outages() {
-    let mut server = Server::start("redis-7.0");
-    let limiter = server.builder().outage(Outage::Local).build().expect("options");
-    let _first = slot(&limiter, MINUTE).await.expect("it is free");
+async fn an_unblocked_client_waits_again() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.builder().outage(Outage::Deny).build().expect("options");
+    let first = slot(&limiter, MINUTE).await.expect("it is free");
     let waiting = limiter.wait(Check::new("s", "slots:1").with_hold("x", MINUTE), MINUTE);
     let unblock = async {
         until("it waits", async || server.waiting().len() == 1).await;
-        server.send(&format!("CLIENT UNBLOCK {} ERROR", server.waiting()[0]));
+        let id = server.waiting()[0].clone();
+        server.send(&format!("CLIENT UNBLOCK {id} ERROR"));
+        let waits_anew = async || matches!(&server.waiting()[..], [other] if *other != id);
+        until("it waits again", waits_anew).await;
+        first.settle().await.expect("it was held");
     };
     let (reply, ()) = tokio::join!(waiting, unblock);
-    assert_eq!(reply.expect("it decides").source, Source::Local);
+    let reply = reply.expect("it decides");
+    assert_eq!((reply.verdict, reply.source), (Verdict::Allowed, Source::Server));
+    assert!(!limiter.away());
+}
+
+#[tokio::test]
+async fn while_a_server_is_dead_nobody_waits() {
+    let mut server = Server::start("redis-7.0");
+    let limiter = server.builder().outage(Outage::Local).build().expect("options");
     server.kill();
     let start = Instant::now();
     for _ in 0..10 {

@@ -84,7 +84,7 @@ async fn the_new_primary_goes_on(lose: impl FnOnce(&mut Watched)) {
         .timeout(Duration::from_secs(2))
         .outage(Outage::Allow);
     let limiter = limiter.build().expect("options");
-    let check = async |key| limiter.check((key, "1000/h")).await.expect("no outage is an error");
+    let check = async |key| limiter.check((key, "1000/h")).await.expect("an outage is answered");
     let is_served = async || check("other").await.source == Source::Server;
 
     until("it is served", is_served).await;
