@@ -36,7 +36,7 @@ def minutes(time_us):
 
 
 def bars(axes, times, color):
-    """The number of times in each five seconds."""
+    """Draws how many of these times fall into each five seconds."""
     edges = range(0, MINUTES * MINUTE_US + 1, BAR_US)
     counts = [bisect_left(times, edge + BAR_US) - bisect_left(times, edge) for edge in edges[:-1]]
     axes.stairs(counts, [minutes(edge) for edge in edges], color=color, fill=True, linewidth=0)

@@ -39,7 +39,7 @@ class Watch:
 
     def __init__(self, server, case):
         self.server, self.preempted = server, preempted(server)
-        # Only these are counted: what a script calls belongs to the script's call.
+        # Counts only these: what a script calls is a part of the script's own call.
         self.commands = {words[0].lower() for words in (case.row.command, case.then) if words}
         if server.client:
             server.client.config_set("latency-monitor-threshold", MONITORED_MS)

@@ -1,4 +1,4 @@
-"""Ends a benchmark's program together with its servers, and with a message instead of a trace."""
+"""Ends a benchmark's servers with its program. Failures and interrupts print a message, not a trace."""
 
 import signal
 import sys

@@ -32,7 +32,7 @@ def run(command):
 
 
 def header():
-    """The folder in which cargo keeps the header."""
+    """The header, among the sources that cargo keeps."""
     # Looks only at the packages of this platform: others are not fetched.
     host = re.search(r"^host: (\S+)$", run(["rustc", "-vV"]), re.MULTILINE)[1]
     metadata = json.loads(run(["cargo", "metadata", "--format-version=1", "--locked", f"--filter-platform={host}"]))

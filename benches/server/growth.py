@@ -1,6 +1,6 @@
 """Does a decision cost more as the limit grows, or as there are more keys?
 
-**Limits.** Ten keys have logs filled to limits from 10 to 100,000. The logs stay full although every check is
+**Limits.** Ten keys have logs filled to limits from 10 to 100,000. The logs stay full although checks are
 allowed and logged: each check drops the oldest entry and appends one. Our rule is a `shadow`, which is charged but
 never denies. Lua scripts have no shadows, so their windows are chosen for the rate at which they run. For the sorted
 set, about as many requests as the limit fall into the window. For the list, the oldest entry is ten times as old as the
@@ -21,8 +21,7 @@ LUA_RATE = 80_000
 
 NUMBERS_OF_KEYS = [1, 100, 10_000, 1_000_000]
 
-# A burst so large that one key takes the whole load, and a refill so slow that no key is ever
-# idle.
+# A burst so large that one key takes the whole load, and a period so long that no key expires during a run.
 ENDLESS = "bucket:1000000/h,burst=1000000000"
 
 

@@ -26,7 +26,7 @@
 //! # The rooms, in reading order
 //!
 //! ```text
-//! parse    the arguments of RL.* commands to requests
+//! parse    reads the arguments of RL.* commands as requests
 //! effect   what a command did, as it is propagated to replicas and the AOF
 //! waiting  which clients wait for a key, in which order, and when to look again
 //! top      the keys that were denied most often
@@ -50,7 +50,7 @@
 
 pub mod effect;
 #[cfg(any(test, fuzzing))]
-#[allow(missing_docs, reason = "each file describes its one function where it opens")]
+#[allow(missing_docs, reason = "the head of each file describes it")]
 pub mod fuzz;
 pub mod parse;
 pub mod top;

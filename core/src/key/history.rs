@@ -20,7 +20,7 @@ use alloc::{boxed::Box, collections::VecDeque};
 pub struct Entry {
     /// When it was decided, in Unix microseconds.
     pub time_us: u64,
-    /// The cost of rules without their own, in units.
+    /// What the check cost under each rule without a cost of its own, in units.
     pub cost: u32,
     /// The answer it got.
     pub verdict: Verdict,

@@ -14,7 +14,7 @@
 //! history    the last checks, with the text that callers gave
 //! slots      the slots that holds occupy
 //! deadline   when the key should expire
-//! replayed   when a key should expire that a replay has checked with `AT`
+//! replayed   when a replayed key should expire after a command without `AT`
 //! codec      versioned bytes <-> limiter
 //! report     a limiter as RL.INFO and RL.LOG show it
 //! ```

@@ -39,7 +39,7 @@ fn untouched(rule: &Rule) -> Meter {
     meter
 }
 
-/// What a hold cost beyond its charge for a rule, at this limit.
+/// An excess of this many units, of a hold that was charged under the rule while its limit was `limit`.
 fn excess(rule: &Rule, limit: u32, shadow: bool, units: u32) -> Excess {
     let needs = Needs { window_us: rule.period_us(), units: limit, admitted: true };
     Excess { units, limit, shadow, needs }
@@ -265,7 +265,7 @@ proptest! {
         let Meter::Debt(mut debt) = meter else { unreachable!() };
         let period = u128::from(rule.period_us());
         let left = |rate: u32| before.owed().saturating_sub(u128::from(gap_us) * u128::from(rate));
-        // At its own rate the debt has ended once nothing is left.
+        // Once the debt has drained at its own limit, it has ended at every rate.
         let drained = if left(before.limit) == 0 { 0 } else { left(rate) };
         prop_assert_eq!(before.owed_at(rate, at_us), drained);
         let full = drained + u128::from(units) * period;

@@ -10,7 +10,7 @@ pub struct Limits {
     pub max_rules: usize,
     /// How many entries a key's log may have, and so how large the limit of a `log` rule may be.
     pub max_log_entries: u64,
-    /// Whether two rules of one key may have the same identity. A check refuses such rules.
+    /// Whether two rules of one key may have the same identity; false for a check.
     pub same_identity: bool,
     /// Whether a request may give the time.
     pub allow_at: bool,

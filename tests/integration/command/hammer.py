@@ -32,8 +32,8 @@ while time.monotonic() < end:
         asking[-1][1] = time_asked
     for scenario, reply in enumerate(replies[1::2]):
         if reply[0] == 0:
-            # Valkey 9.1 reads its clock once for several commands, so the next TIME may repeat an older
-            # reading. Only a reading later than that one surely follows the decision.
+            # Valkey 9.1 reads its clock once for several commands, so the TIME after a decision may show a
+            # reading from before it. Only a later reading than that was surely taken after the decision.
             after = next((later for later in times[scenario + 2 :] if later > times[scenario + 1]), received)
             passes.append((scenario, times[scenario], after, reply[3] * 1000))
 for scenario, before, after, wait in passes:

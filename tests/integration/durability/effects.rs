@@ -9,7 +9,8 @@
 //! .rdb         the snapshot that a replica received after the first half of the commands
 //! .stream      the stream that it received afterwards
 //! .expected    replies of that server: COMMAND -> REPLY, expiries, counts of bans, blocks and exemptions
-//! .script      the commands of the newest form, which a test sends again; .expected has those of older forms
+//! .script      the commands, which a test sends again, of the newest form alone; in .expected of older
+//!              forms, comments list them
 //! ```
 //!
 //! All times are in the year 2100, so that no key expires while a test runs. FROM 0.1.0-rc.1 ON, THESE

@@ -101,12 +101,12 @@ fn each_processor_loads_rdb_files_of_the_other() {
 
 #[test]
 #[ignore = "needs servers of two processors: make test-arm64"]
-fn each_processor_loads_aofs_with_a_preamble_of_the_other() {
+fn each_processor_loads_the_others_aofs_with_a_preamble() {
     assert_aof_travels(true);
 }
 
 #[test]
 #[ignore = "needs servers of two processors: make test-arm64"]
-fn each_processor_loads_aofs_without_a_preamble_of_the_other() {
+fn each_processor_loads_the_others_aofs_without_a_preamble() {
     assert_aof_travels(false);
 }

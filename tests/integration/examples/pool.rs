@@ -50,7 +50,7 @@ struct Seen {
     running: usize,
     most_at_once: usize,
     refused: usize,
-    /// For each stop, the number of requests that came before its seconds were over.
+    /// For each stop, how many requests came before it was over.
     early: Vec<usize>,
 }
 
@@ -108,7 +108,7 @@ struct Orphan {
 
 #[test]
 fn a_pool_of_workers_keeps_to_the_limits_of_its_upstream() {
-    // A worker that the machine stops on its way to the upstream arrives late.
+    // On a busy machine a worker may be suspended after its admission, so that its request comes late.
     machine::alone();
     let flavor = server::all().into_iter().find(|flavor| flavor.name == "redis-7.0");
     let server = flavor.expect("redis-7.0 is in the matrix").start();

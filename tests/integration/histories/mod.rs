@@ -1,4 +1,4 @@
-//! Histories: are the replies to concurrent clients those of one order of their calls?
+//! Histories: could concurrent clients have got the same replies one after another, in some order?
 //!
 //! Clients call a server at once. For each call the test records when it began, when the reply came,
 //! and the reply. Then a checker looks for one order of all calls in which each stands between its
@@ -171,7 +171,7 @@ fn a_failover_loses_only_the_last_calls_and_no_confirmed_one() {
     });
 }
 
-/// Raises a reply by one unit, as a lost charge would. If calls overlap, another order explains a few of
+/// Raises what remains by one unit in one reply after the other, as a lost charge would. If calls overlap, another order explains a few of
 /// these replies.
 #[test]
 fn a_wrong_reply_has_no_order() {

@@ -1,4 +1,4 @@
-//! Rules whose replies depend on the time that a call gives, as functions of a list of charges.
+//! A model of rules for calls that give their time: each reply is computed from a list of charges.
 //!
 //! Each rule is a formula of `docs/guide/rules.md` over all its charges, and a search finds its waits.
 //! So there is little that can be wrong.
@@ -45,8 +45,8 @@ pub const RULES: [Rule; COUNT] = [
     rule("leaky:6/21s,queue=4", Counts::Leaky, 6, 21_000, 5),
 ];
 
-/// All times lie within twice the shortest period, because a check that adds a state drops the states
-/// that have not mattered for a longer time.
+/// A check that adds a state drops the states that have not mattered for two of their windows, which
+/// this model does not do. So all times lie within twice the shortest period.
 pub const SPAN_MS: i64 = 40_000;
 
 /// What one rule of a key was charged: times and units, oldest first.

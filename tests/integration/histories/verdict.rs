@@ -1,4 +1,4 @@
-//! Searches for an order of calls, and reports the calls if none explains the replies.
+//! Searches for an order of calls that explains their replies. If there is none, reports the calls.
 
 use todc_utils::{Action, History, WGLChecker};
 
@@ -20,7 +20,8 @@ fn has_order(history: &[Seen], before: u64) -> bool {
     actions.is_empty() || WGLChecker::<Model>::is_linearizable(History::from_actions(actions))
 }
 
-/// Why no order explains a history: the calls up to the first reply that none explains.
+/// `None` if some order explains a history. Otherwise the calls up to the first reply that no order
+/// explains.
 pub fn explain(history: &[Seen]) -> Option<String> {
     if has_order(history, u64::MAX) {
         return None;

@@ -1,4 +1,4 @@
-//! A state ends at the time that the last consuming rule set, whichever rule asks.
+//! The rule that consumed last sets when a state ends; a rule that asks later does not change that.
 
 use std::time::{Duration, Instant};
 

@@ -2,10 +2,9 @@
 //!
 //! SLOWLOG gives the time that passed while a command ran. On a busy machine this includes the time
 //! in which others ran, or in which the disk kept the server from writing its log. So the test reads
-//! `/proc/PID/schedstat` of the server's main thread: it subtracts the time for which the thread
-//! waited for a processor during the batch, and counts the rest only up to the time for which the
-//! thread ran during the batch. The result is at most the command's own time, so 50 ms or more is
-//! surely too slow.
+//! `/proc/PID/schedstat` of the server's main thread. From a command's time it subtracts what the
+//! thread waited for a processor during the batch, and of the rest it counts no more than the thread
+//! ran during the batch. 50 ms or more of that is too slow.
 
 use std::fs;
 use std::time::{Duration, Instant};

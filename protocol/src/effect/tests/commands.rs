@@ -325,8 +325,8 @@ fn command() -> impl Strategy<Value = (&'static str, String)> {
     ]
 }
 
-/// The time of a command, and the server's clock: often the latest valid time, or a time within the
-/// same nine days.
+/// The time of a command, and the server's clock. Each is often the latest valid time, or lies in one
+/// span of nine days, so that the two are often close.
 fn time() -> impl Strategy<Value = (u64, u64)> {
     let time = || {
         prop_oneof![
@@ -364,7 +364,8 @@ proptest! {
     }
 }
 
-/// Only a `leaky` rule with the largest queue lets more pass at once than a check can cost.
+/// A `leaky` rule with the largest queue admits one unit more at once than an effect can record. No
+/// other rule admits that many.
 #[test]
 fn a_sync_that_takes_two_effects_is_read_back() {
     let mut key = Key { now_us: 5, ..Key::default() };
