@@ -13,4 +13,5 @@ mod saturated;
 mod script;
 mod sentinel;
 mod support;
+mod tls;
 mod upstream;
