@@ -17,12 +17,15 @@ from django.test.utils import override_settings
 from fastapi.testclient import TestClient
 
 from rl_limits import Limit, RateLimiter
-from servers import Server
+from servers import ROOT, Server
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 LIMITER, ANY, FASTAPI, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(
     r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE
 )
+
+#: The first program of the page that everybody reads first.
+FIRST = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)[0]
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +62,13 @@ def test_the_fastapi_program_limits(newest: Server) -> None:
         answers = [client.get("/") for _ in range(6)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 200, 429]
     assert answers[0].headers["ratelimit-policy"] == '"burst";q=10;w=1, "address";q=240;w=3600, "user";q=30;w=60'
+
+
+def test_the_program_of_the_first_page_limits(newest: Server, stopped: Server) -> None:
+    slow = FIRST.replace('"10/s"', '"10/m"')  # on a busy machine, ten requests take more than a second
+    for server in (newest, stopped):
+        with TestClient(run(slow, server)["app"]) as client:
+            assert [client.get("/").status_code for _ in range(11)] == [404] * 10 + [429]
 
 
 def test_the_flask_program_limits(newest: Server) -> None:

@@ -1,5 +1,5 @@
 //! What the README and the guides show outside of transcripts: commands in sentences and
-//! tables, and the middleware.
+//! tables, and a function in Python.
 
 use std::process::Command;
 
@@ -28,11 +28,11 @@ fn commands_in_sentences_and_tables_work() {
 }
 
 #[test]
-fn the_middleware_limits_addresses_and_needs_no_server() {
+fn the_function_limits_users_and_needs_no_server() {
     const ROOT: &str = env!("CARGO_MANIFEST_DIR");
     let server = flavor().start();
     let mut python = Command::new("python3");
-    python.arg("-B").arg(format!("{ROOT}/tests/integration/docs/middleware.py"));
+    python.arg("-B").arg(format!("{ROOT}/tests/integration/docs/application.py"));
     python.arg(format!("{ROOT}/README.md")).arg(server.port().to_string());
     python.env("PYTHONPATH", format!("{ROOT}/.cache/python"));
     assert!(python.status().expect("python3 starts").success());
