@@ -98,7 +98,7 @@ unit: ## tests of the core, the protocol and the module that need no server (TES
 	$(CARGO) test $(CHECKED) --lib --test heap --test simulation -- $(TESTS) $(UNIT_SKIP)
 	$(CARGO) test $(CHECKED) --doc
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
-	cargo test --locked --quiet --release --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
+	cargo test --locked --quiet --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
 # Tests wait for their turn to run servers (tests/integration/support/machine.rs), so there are more threads than turns.
 quick integration integration-more: export RUST_TEST_THREADS ?= 24
