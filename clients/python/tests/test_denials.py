@@ -28,7 +28,9 @@ def test_a_denial_holds_until_its_wait_is_over() -> None:
 def test_blocks_and_endless_denials_are_remembered_for_a_second(answer: Reply) -> None:
     known = Denials(2)
     known.keep("a", "k", answer, 0)
-    assert known.get("a", 999) and not known.get("a", 1000)
+    late = known.get("a", 999)
+    assert isinstance(late, Reply) and late.reset_ms == 0, "below 0 would mean never"
+    assert not known.get("a", 1000)
 
 
 def test_a_new_denial_evicts_the_oldest_and_a_key_can_be_forgotten() -> None:

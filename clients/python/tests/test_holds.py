@@ -73,6 +73,16 @@ def test_a_lost_hold_is_reported(newest: Server) -> None:
         assert hold.lost.wait(5), "nobody could renew it"
 
 
+async def test_a_hold_on_an_exempt_key_is_not_lost(newest: Server) -> None:
+    limiter = newest.limiter()
+    limiter.call("RL.EXEMPT", "k")
+    with limiter.hold("k", "slots:1", ttl=0.3) as hold:
+        assert not hold.lost.wait(0.6)
+    async with newest.async_limiter() as limiter, limiter.hold("k", "slots:1", ttl=0.3) as hold:
+        await asyncio.sleep(0.6)
+        assert not hold.lost.is_set()
+
+
 def test_settle_and_renew_by_hand(server: Server) -> None:
     limiter = server.limiter()
     limiter.call("RL.CHECK", "k", "COST", 40, "HOLD", "a", "EX", 30, "100/m")

@@ -30,6 +30,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"on_misconfigured": 1}, "on_misconfigured is 1, expected a function"),
     ({"policies": ["5/m"]}, "policies is .*, expected a mapping"),
     ({"policies": {"free": "5 per minute"}}, "policy 'free' has '5 per minute'"),
+    ({"policies": {"free": ["5/m", "@free"]}}, "policy 'free' has '@free', expected a rule"),
 ]
 OF_URL: list[tuple[dict[str, Any], str]] = [
     ({"timeout": 0}, "timeout is 0, expected seconds above 0"),

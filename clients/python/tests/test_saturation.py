@@ -126,6 +126,8 @@ async def test_requests_without_a_connection_end_and_do_not_pass(newest: Server)
                 limiter.check("k", "5/m")
             with pytest.raises(Saturated):
                 limiter.check_all([Limit("k", "5/m")])
+            with pytest.raises(Saturated):
+                limiter.follow("k", 429, {"retry-after": "9"})
         with pytest.raises(Saturated):
             await async_limiter.check("k", "5/m")
     for limiter in (*limiters, async_limiter):

@@ -355,7 +355,7 @@ class Core:
                 if left is not None and (yield from self._has_more(key, left, rule)):
                     yield from self.sync(key, left, rule)
         except Exception as error:
-            if not is_undecided(error):
+            if not is_outage(error):
                 raise
         return paused_ms
 

@@ -67,6 +67,12 @@ def mapping(name: str, given: object) -> None:
         raise TypeError(f"{name} is {given!r}, expected a mapping")
 
 
+def no_policies(name: str, given: Any) -> None:
+    for text in texts(given):
+        if text.startswith("@"):
+            raise ValueError(f"{name} has {text!r}, expected a rule: a policy may not name another")
+
+
 def rules(name: str, given: Any) -> None:
     """Refuses what is surely no rule."""
     if not isinstance(given, Sequence):

@@ -113,6 +113,7 @@ class Settings:
         given.mapping("policies", self.policies)
         for name, rules in (self.policies or {}).items():
             given.rules(f"the policy {name!r}", rules)
+            given.no_policies(f"the policy {name!r}", rules)
         given.function("on_outage", self.on_outage)
         given.function("on_misconfigured", self.on_misconfigured)
         given.yes_or_no("separately", self.separately)

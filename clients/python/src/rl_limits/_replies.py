@@ -66,7 +66,7 @@ class Reply(Decision):
     def later(self, ms: int) -> Reply:
         """This denial `ms` later, from memory."""
         wait_ms = self.wait_ms if self.wait_ms < 0 else self.wait_ms - ms
-        reset_ms = self.reset_ms if self.reset_ms < 0 else self.reset_ms - ms
+        reset_ms = self.reset_ms if self.reset_ms < 0 else max(0, self.reset_ms - ms)
         return Reply(self.verdict, self.limit, self.remaining, wait_ms, reset_ms, self.granted, "denial")
 
 

@@ -95,7 +95,7 @@ class Hold:
     def _keep(self, since_s: float) -> None:
         with contextlib.suppress(Left):
             self._limiter.run(self._limiter.core.keep_renewing(self.key, self._held, since_s), self._pause)
-            if not self._left.is_set():
+            if not self._left.is_set() and _limits(self.reply):
                 self.lost.set()
 
     def _pause(self, s: float) -> None:
@@ -166,4 +166,10 @@ class AsyncHold:
 
     async def _keep(self, since_s: float) -> None:
         await self._limiter.run(self._limiter.core.keep_renewing(self.key, self._held, since_s))
-        self.lost.set()
+        if _limits(self.reply):
+            self.lost.set()
+
+
+def _limits(report: Report) -> bool:
+    """Whether a rule limits the key. If none does, as on an exempt key, there is no hold to lose."""
+    return report.deciding() is not None
