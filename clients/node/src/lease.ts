@@ -5,6 +5,7 @@ import type { RateLimiter } from './limiter.js';
 import { inOrder, integer, TIME } from './options.js';
 import type { Reply, Verdict } from './replies.js';
 import { followAPlan, type Rules } from './request.js';
+import { looksLikeRules } from './rule.js';
 
 /** After a lease that lasts less than this, the next one asks for twice as many units ... */
 const SHORT_MS = 50;
@@ -47,6 +48,7 @@ export class Lease implements AsyncDisposable {
   constructor(limiter: RateLimiter, key: string, rules: Rules, options: LeaseOptions = {}) {
     inOrder('Lease', options, { ttlMs: TIME, most: integer(1) });
     limiter.needModule('a lease');
+    looksLikeRules(rules);
     const { ttlMs = 2000, most = 1000 } = options;
     this.#limiter = limiter;
     this.#key = key;

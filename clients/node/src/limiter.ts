@@ -11,7 +11,7 @@ import { ignoreOutage, isOutage, isUnblocked, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { type CheckOptions, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, type Limit, list, type Rules, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
-import { looksLikeRules, noSlots } from './rule.js';
+import { looksLikeRules, namesNoPolicy, noSlots } from './rule.js';
 import { charges, needsModule, reportOf, scriptKnows } from './script.js';
 import type { Command, Server } from './server.js';
 import { type AnswerHeaders, fieldsOf, pauseMs, unitsOf } from './upstream.js';
@@ -96,7 +96,10 @@ export class RateLimiter {
 
   constructor(server: Server, options: LimiterOptions = {}) {
     inOrder('limiter', options, FORMS);
-    for (const rules of Object.values(options.policies ?? {})) looksLikeRules(rules);
+    for (const rules of Object.values(options.policies ?? {})) {
+      looksLikeRules(rules);
+      namesNoPolicy(rules);
+    }
     this.#notices = new Notices(options);
     this.#asking = new Asking(server, this.#notices, options);
     this.#waiting = new WaitingConnections(server);
@@ -139,7 +142,7 @@ export class RateLimiter {
 
   /** Decides on one or several keys, consumes from all or from none, and reports on each rule: `FULL`. */
   async checkAll(limits: readonly Limit[], options: CheckOptions = NONE): Promise<Report> {
-    const some = limits.filter(({ rules }) => rules.length > 0);
+    const some = withRules(limits);
     if (some.length === 0) return { ...PASSED, source: 'local' };
     const { cost = 1, hold } = options;
     const denials = remembers(cost, hold) ? this.#reports : undefined;
@@ -169,10 +172,16 @@ export class RateLimiter {
    */
   async checkAny(limits: readonly Limit[], { most = false, ...options }: AnyOptions = NONE): Promise<Report> {
     if (limits.length === 0) throw new TypeError('a pool has no key, expected at least one');
-    const keys = limits.map(({ key }) => key);
-    const rest = ['ANY', ...(most ? ['MOST'] : []), ...words(options), 'FULL', ...groups(limits)];
+    const some = withRules(limits);
+    const [first] = some;
+    if (!first) return { ...PASSED, source: 'local' };
+    const keys = some.map(({ key }) => key);
+    const rest = ['ANY', ...(most ? ['MOST'] : []), ...words(options), 'FULL', ...groups(some)];
     const ask = async () => readReport(await this.#asking.ask([['RL.MCHECK', String(keys.length)], keys, rest]));
-    return this.#orWithout(ask, (error) => this.#without(error, limits.slice(0, 1), options));
+    return this.#orWithout(ask, (error) => {
+      const report = this.#without(error, [first], options);
+      return { ...report, key: first.key, rules: report.rules.map((rule) => ({ ...rule, key: first.key })) };
+    });
   }
 
   /** Reports on each rule of a key without consuming. */
@@ -242,6 +251,7 @@ export class RateLimiter {
 
   /** @internal Takes up to `most` units ahead, or, while the server is away, decides on `units` only. */
   async lease(key: string, rules: Rules, units: number, most: number, hold: HoldOptions): Promise<Reply> {
+    if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
     const late = this.#late([key], hold);
     try {
       return readReply(await this.#asking.ask([['RL.CHECK'], [key], [...words({ cost: [units, most], hold }), ...list(rules)]]));
@@ -253,7 +263,7 @@ export class RateLimiter {
 
   /** Ends a hold, in this process or on the server, wherever it was taken: `RL.SETTLE`; `false` if there was none. */
   async settle(key: string, id: string, { cost, refund = false }: SettleOptions = {}): Promise<boolean> {
-    if (this.#local.settle(key, id, refund)) return true;
+    if (this.#local.settle(key, id, { ...(cost !== undefined && { cost }), refund })) return true;
     if (refund) return this.#takeBack(key, id);
     const command: Command = [['RL.SETTLE'], [key], [id, ...(cost === undefined ? [] : words({ cost }))]];
     return Number(await (cost === undefined ? this.#asking.ask(command) : this.#free(command))) === 1;
@@ -498,9 +508,12 @@ export class RateLimiter {
   #without(error: unknown, limits: readonly Limit[], options: CheckOptions, peek = false): Report {
     if (!isOutage(error)) throw error;
     this.#notices.answered += 1;
+    const { cost = 1 } = options;
+    const key = limits.length > 1 && { key: limits[0]!.key };
+    const range = isRange(cost) && cost;
     switch (this.#options.outage) {
-      case 'allow': return { ...PASSED, source: 'outage' };
-      case 'deny': return { ...PASSED, verdict: 'limited', waitMs: 1000, source: 'outage' };
+      case 'allow': return { ...PASSED, ...key, ...(range && { granted: range[1] }), source: 'outage' };
+      case 'deny': return { ...PASSED, ...key, ...(range && { granted: 0 }), verdict: 'limited', waitMs: 1000, source: 'outage' };
       case 'local': return this.#local.decide(performance.now(), limits, options, peek);
       default: throw error;
     }
@@ -514,11 +527,8 @@ export class RateLimiter {
       };
     }
     return {
-      renew: async () => {
-        this.#local.renew(performance.now(), key, id, ttlMs);
-        return true; // under `allow` no hold is kept here
-      },
-      settle: async ({ refund }) => this.#local.settle(key, id, refund),
+      renew: async () => this.#local.renew(performance.now(), key, id, ttlMs) || limit === -1, // without a limit no hold is kept here
+      settle: async (options) => this.#local.settle(key, id, options),
     };
   }
 
@@ -532,6 +542,10 @@ export class RateLimiter {
 interface HeldKey {
   key: string;
   id: string;
+}
+
+function withRules(limits: readonly Limit[]): readonly Limit[] {
+  return limits.filter(({ rules }) => rules.length > 0);
 }
 
 function eachKeyOnce(limits: readonly Limit[]): void {

@@ -3,8 +3,9 @@
 // first request opens. It knows no blocks, no bans, and no pauses of other processes. Its counts last into the next
 // outage, as long as their windows do.
 
-import type { Report, RuleReport } from './replies.js';
-import { type CheckOptions, isRange, type Limit, list, type Rules } from './request.js';
+import type { SettleOptions } from './hold.js';
+import { deciding, type Report, type RuleReport } from './replies.js';
+import { type CheckOptions, type Cost, isRange, type Limit, list, type Rules } from './request.js';
 import { readRule, type Rule } from './rule.js';
 
 const MOST_KEYS = 10_000;
@@ -16,7 +17,15 @@ interface State {
   opened: number;
   /** The units used in the window, or missing from the bucket. */
   used: number;
-  holds: Map<string, { until: number; units: number; since: number }>;
+  holds: Map<string, Held>;
+}
+
+interface Held {
+  until: number;
+  since: number;
+  units: number;
+  rule: Rule;
+  refund: boolean;
 }
 
 export interface LocalOptions {
@@ -48,13 +57,11 @@ export class LocalLimiter {
     );
     const lives = hold && found.some(({ state }) => state.holds.has(hold.id));
     const range = isRange(cost) ? cost : undefined;
-    const own = ({ rule }: { rule: Rule }): number | undefined =>
-      rule.cost ?? (typeof cost === 'object' && !range ? (cost as Record<string, number>)[rule.name ?? ''] ?? 1 : undefined);
-    const open = found.filter((one) => !one.rule.shadow && own(one) === undefined);
+    const open = found.filter(({ rule }) => !rule.shadow && ownCost(rule, cost) === undefined);
     const left = open.map(({ rule, state }) => rule.capacity - usedOf(now, rule, state));
     const units = range ? Math.max(range[0], Math.floor(Math.min(range[1], ...left))) : (cost as number);
 
-    const costOf = (one: { rule: Rule }): number => (lives ? 0 : (own(one) ?? units));
+    const costOf = ({ rule }: { rule: Rule }): number => (lives ? 0 : (ownCost(rule, cost) ?? units));
     const waits = found.map((one) => waitOf(now, one.rule, one.state, costOf(one)));
     const pausedMs = lives ? 0 : Math.ceil(Math.max(0, ...limits.map(({ key }) => (this.#pauses.get(key) ?? now) - now)));
     const denied = pausedMs > 0 || found.some(({ rule }, i) => !rule.shadow && waits[i] !== 0);
@@ -81,7 +88,9 @@ export class LocalLimiter {
     const waiting = rules.filter(({ denies, shadow }) => denies && !shadow).map(({ waitMs }) => waitMs);
     const waitMs = waiting.includes(-1) ? -1 : Math.max(pausedMs, ...waiting);
     const granted = range && { granted: denied ? 0 : units };
-    return { verdict: denied ? 'limited' : 'allowed', waitMs, ...granted, rules, source: 'local' };
+    const report: Report = { verdict: denied ? 'limited' : 'allowed', waitMs, ...granted, rules, source: 'local' };
+    if (limits.length > 1) report.key = (denied ? deciding(report)?.key : undefined) ?? limits[0]!.key;
+    return report;
   }
 
   /** Denies every check of a key for `ms`; a pause that lasts longer stays. Returns how many milliseconds are left. */
@@ -102,19 +111,16 @@ export class LocalLimiter {
 
   /** Moves the end of a hold; `false` without such a hold. */
   renew(now: number, key: string, id: string, ttlMs: number): boolean {
-    const holds = [...(this.#keys.get(key)?.values() ?? [])].flatMap((state) => state.holds.get(id) ?? []);
+    const found = [...(this.#keys.get(key)?.values() ?? [])].flatMap((state) => state.holds.get(id) ?? []);
+    const holds = found.filter(({ until }) => now < until);
     for (const hold of holds) hold.until = now + ttlMs;
     return holds.length > 0;
   }
 
-  /** Ends a hold, which frees its slots; its other units come back only with `refund`. `false` without such a hold. */
-  settle(key: string, id: string, refund = false): boolean {
+  /** Ends a hold, which frees its slots; its other units come back with `refund`, or become `cost`. `false` without such a hold. */
+  settle(key: string, id: string, options: SettleOptions = {}): boolean {
     const states = [...(this.#keys.get(key)?.values() ?? [])].filter(({ holds }) => holds.has(id));
-    for (const state of states) {
-      const { units, since } = state.holds.get(id)!;
-      state.holds.delete(id);
-      if (refund && state.opened <= since) state.used = Math.max(0, state.used - units);
-    }
+    for (const state of states) end(state, id, options);
     return states.length > 0;
   }
 
@@ -129,7 +135,7 @@ export class LocalLimiter {
     newest(this.#keys, key, states);
     let state = states.get(identity);
     if (!state) states.set(identity, (state = { at: now, opened: now, used: 0, holds: new Map() }));
-    for (const [id, { until }] of state.holds) if (until <= now) state.holds.delete(id);
+    for (const [id, { until, refund }] of state.holds) if (until <= now) end(state, id, { refund });
     return state;
   }
 }
@@ -139,6 +145,21 @@ function newest<T>(keys: Map<string, T>, key: string, entry: T): void {
   keys.delete(key);
   keys.set(key, entry);
   if (keys.size > MOST_KEYS) keys.delete(keys.keys().next().value!);
+}
+
+/** What a check costs a rule, unless that is the cost of all: its own cost, or the one by its name. */
+function ownCost(rule: Rule, cost: Cost): number | undefined {
+  if (typeof cost === 'number' || isRange(cost)) return rule.cost;
+  return rule.cost ?? cost[rule.name ?? ''] ?? 1;
+}
+
+/** Ends a hold. What it took comes back with `refund`, or becomes `cost`. */
+function end(state: State, id: string, { cost, refund }: SettleOptions): void {
+  const { rule, units, since } = state.holds.get(id)!;
+  state.holds.delete(id);
+  const real = cost === undefined ? units : (ownCost(rule, cost) ?? (cost as number));
+  const more = refund ? -units : real - units;
+  if (more > 0 || state.opened <= since) state.used = Math.max(0, state.used + more);
 }
 
 function usedOf(now: number, { kind, quota, periodMs }: Rule, { at, used, holds }: State): number {
@@ -165,7 +186,7 @@ function resetOf(now: number, { kind, quota, periodMs }: Rule, { at, holds }: St
 }
 
 function consume(now: number, rule: Rule, state: State, cost: number, hold: CheckOptions['hold']): void {
-  if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, units: cost, since: now });
+  if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, since: now, units: cost, rule, refund: hold.refund === true });
   if (rule.kind === 'slots') return;
   const used = usedOf(now, rule, state);
   if (rule.kind !== 'window' || used === 0) state.at = now;

@@ -48,7 +48,7 @@ export class Notices {
     if (away) this.#sinceAway = this.answered;
     const answered = this.answered - this.#sinceAway;
     const { onOutage } = this.#options;
-    if (onOutage) return heard(() => onOutage({ away, error, answered }));
+    if (onOutage) return void heard(() => onOutage({ away, error, answered }));
     const text = away ? `stops asking the server: ${named(error)}` : `asks the server again; ${answered} requests were answered without it`;
     console.warn(`redis-ratelimit: ${text}`);
   }
@@ -61,15 +61,15 @@ export class Notices {
     this.#sinceTold = this.answered;
     const advice = adviceOn(error);
     const { onMisconfigured } = this.#options;
-    if (onMisconfigured) return heard(() => onMisconfigured({ error, advice, answered }));
+    if (onMisconfigured) return void heard(() => onMisconfigured({ error, advice, answered }));
     console.error(`redis-ratelimit: the server does not limit (${code}): ${advice}; ${answered} requests were answered without it`);
   }
 }
 
 /** Calls a listener. An error in the listener ends no request. */
-function heard(tell: () => void): void {
+async function heard(tell: () => unknown): Promise<void> {
   try {
-    tell();
+    await tell();
   } catch (error) {
     console.error('redis-ratelimit: a listener failed:', error);
   }

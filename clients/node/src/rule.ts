@@ -38,6 +38,12 @@ export function looksLikeRules(rules: unknown): void {
   }
 }
 
+/** Throws a TypeError for rules that name a policy. */
+export function namesNoPolicy(rules: Rules): void {
+  const policy = list(rules).find((rule) => rule.startsWith('@'));
+  if (policy) throw new TypeError(`a policy has '${policy}', expected rules: a policy names no other`);
+}
+
 /** Throws a TypeError for slots, which only the application's own hold can free: a crash would keep a slot for an hour. */
 export function noSlots(rules: Rules): void {
   const slots = list(rules).find((rule) => rule.startsWith('slots:'));

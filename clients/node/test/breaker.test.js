@@ -84,14 +84,58 @@ test('refunding a hold of the local limiter gives its charge back, but none of a
     const remaining = (now) => limiter.decide(now, [{ key: 'k', rules: rule }], {}, true).rules[0].remaining;
     decide(0, 'a');
     const before = remaining(0);
-    assert.equal(limiter.settle('k', 'a', true), true);
+    assert.equal(limiter.settle('k', 'a', { refund: true }), true);
     assert.equal(remaining(0), before + 1, rule);
-    assert.equal(limiter.settle('k', 'a', true), false, 'a hold ends once');
+    assert.equal(limiter.settle('k', 'a', { refund: true }), false, 'a hold ends once');
     decide(0, 'slow');
     for (let i = 0; i < 5; i++) decide(60_000 * 5);
-    assert.equal(limiter.settle('k', 'slow', true), true);
+    assert.equal(limiter.settle('k', 'slow', { refund: true }), true);
     assert.equal(remaining(60_000 * 5), 0, `${rule}: the new window got a unit back`);
   }
+});
+
+test('settling a hold of the local limiter corrects its charge', () => {
+  const limiter = new LocalLimiter();
+  const rules = ['50/h,cost=1', 'bucket:50/h,name=in', '50/2h,name=out', 'slots:50'];
+  const left = () => limiter.decide(0, [{ key: 'k', rules }], {}, true).rules.map(({ remaining }) => remaining);
+  const spend = (cost, real) => {
+    limiter.decide(0, [{ key: 'k', rules }], { cost, hold: { id: 'a', ttlMs: 1000 } });
+    return limiter.settle('k', 'a', real);
+  };
+  assert.equal(spend(9, { cost: 2 }), true);
+  assert.deepEqual(left(), [49, 48, 48, 50], 'units come back');
+  spend(1, { cost: 5 });
+  assert.deepEqual(left(), [48, 43, 43, 50], 'more is charged');
+  spend({ in: 10, out: 20 }, { cost: { in: 3, out: 23 } });
+  assert.deepEqual(left(), [47, 40, 20, 50], 'costs by name');
+  spend({ in: 10 }, {});
+  assert.deepEqual(left(), [46, 30, 19, 50], 'charges stand');
+
+  const slow = (now, options) => limiter.decide(now, [{ key: 'slow', rules: '9/m' }], options, !options).rules[0].remaining;
+  slow(0, { cost: 3, hold: { id: 'a', ttlMs: 3_600_000 } });
+  slow(60_000, { cost: 1 });
+  limiter.settle('slow', 'a', { cost: 5 });
+  assert.equal(slow(60_000), 6, 'more is charged to the new window');
+});
+
+test('a hold of the local limiter that ends by its time gives its charge back if it was taken so', () => {
+  for (const refund of [true, false]) {
+    const limiter = new LocalLimiter();
+    const limits = [{ key: 'k', rules: ['5/h', 'bucket:5/h'] }];
+    limiter.decide(0, limits, { cost: 4, hold: { id: 'a', ttlMs: 30, refund } });
+    assert.equal(limiter.renew(30, 'k', 'a', 30), false, 'a hold that has ended cannot be renewed');
+    assert.deepEqual(limiter.decide(30, limits, {}, true).rules.map(({ remaining }) => remaining), refund ? [5, 5] : [1, 1]);
+    assert.equal(limiter.settle('k', 'a'), false);
+  }
+});
+
+test('a report of the local limiter on several keys has the key that decides, or the first', () => {
+  const limiter = new LocalLimiter();
+  const limits = [{ key: 'a', rules: '9/m' }, { key: 'b', rules: ['1/m', '1/m,name=trial,shadow'] }, { key: 'c', rules: '1/h' }];
+  const key = (...chosen) => limiter.decide(0, chosen).key;
+  assert.deepEqual([key(...limits), key(...limits), key(...limits.slice(0, 2)), key(limits[0])], ['a', 'c', 'b', undefined]);
+  limiter.pause(0, 'd', 1000);
+  assert.equal(key(limits[0], { key: 'd', rules: '9/m' }), 'a');
 });
 
 test('the local limiter grants ranges, and holds slots', () => {

@@ -89,7 +89,20 @@ test('holds go on in the process while the server is away', async (t) => {
   await assert.rejects(take(), Denied);
   assert.equal(await hold.settle(), true);
   await (await take()).settle();
-  await (await open.hold('jobs', 'slots:1', { ttlMs: 90 })).settle();
+  const unlimited = [await open.hold('jobs', 'slots:1', { ttlMs: 90 }), await limiter.hold('jobs', '@unknown', { ttlMs: 90 })];
+  const gone = await limiter.hold('jobs', 'slots:1', { ttlMs: 90 });
+  await limiter.reset('jobs').catch(() => {});
+  await until(() => gone.lost.aborted);
+  for (const hold of unlimited) {
+    await sleep(100);
+    assert.equal(hold.lost.aborted, false);
+    await hold.settle();
+  }
+  const tokens = await limiter.hold('tokens', '50/h', { ttlMs: 1000, cost: 40 });
+  assert.equal(await tokens.settle({ cost: 10 }), true);
+  await limiter.check('tokens', '50/h', { cost: 20, hold: { id: 'a', ttlMs: 1000 } });
+  assert.equal(await limiter.settle('tokens', 'a', { cost: 5 }), true);
+  assert.equal((await limiter.peek('tokens', '50/h')).remaining, 35);
   assert.equal((await limiter.wait('mail', '1/h', 5000)).verdict, 'allowed');
   assert.equal((await limiter.wait('mail', '1/h', 5000)).verdict, 'limited', 'without the server a wait ends at once');
 });
@@ -310,6 +323,12 @@ onEachServer(test, 'leases hand out what the limit allows, and give back the res
   await slow.close();
   assert.equal((await limiter.peek('slow', '1000/h')).remaining, 975);
   assert.equal((await slow.take(2000)).waitMs, -1);
+});
+
+test('a lease without rules passes', async () => {
+  const limiter = new RateLimiter({ send: () => assert.fail('nothing is sent') });
+  const { verdict, source } = await new Lease(limiter, 'k', []).take();
+  assert.deepEqual([verdict, source], ['allowed', 'local']);
 });
 
 test('a lease remembers a block for a second', async (t) => {

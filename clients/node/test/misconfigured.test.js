@@ -125,6 +125,18 @@ test('a misconfiguration is reported at once, and then once a minute', () => {
   assert.deepEqual(events.map(({ answered, error }) => [answered, error.message.split(' ')[0]]), [[0, 'NOAUTH'], [9, 'NOAUTH'], [3, 'NOPERM']]);
 });
 
+test('a listener that rejects ends no process', async (t) => {
+  const logged = t.mock.method(console, 'error', () => {});
+  const fail = async () => {
+    throw new Error('a listener at fault');
+  };
+  const notices = new Notices({ onOutage: fail, onMisconfigured: fail });
+  notices.outage(true, new Error('down'));
+  notices.misconfigured(0, new Error('NOAUTH Authentication required.'));
+  await until(() => logged.mock.callCount() === 2);
+  assert.match(logged.mock.calls[0].arguments.join(' '), /a listener failed: Error: a listener at fault/);
+});
+
 test('a refused command of the application stops no limit', async (t) => {
   const { port } = await startServer(t);
   await connect(t, port).call('ACL', 'SETUSER', 'app', 'on', 'nopass', '~*', '+@all', '-rl.block');

@@ -66,7 +66,7 @@ test('middlewares refuse slots, since a crash would keep one for an hour', () =>
 test('texts that are no rules are errors at once', () => {
   const none = ['', '5', '5/', '/m', 'five/m', '5/15', '5 / m', 'bucket:', 'slots:4/s', '5/m,', '5/m, name=a', 5, null, ['5/m', '']];
   const rules = ['5/15m', 'bucket:5/s,burst=9', 'fixed:9/month,tz=+02:00', '@free', '5/m,ban=1m:2m,count=all', 'new:5/m,some=thing', ['5/m', '1/s']];
-  for (const make of [rateLimit, fastifyHook]) {
+  for (const make of [rateLimit, fastifyHook, (limiter, rules) => new Lease(limiter, 'k', rules)]) {
     for (const rule of none) assert.throws(() => make(limiter, rule), TypeError, String(rule));
     for (const rule of rules) assert.doesNotThrow(() => make(limiter, rule), String(rule));
   }
@@ -74,6 +74,9 @@ test('texts that are no rules are errors at once', () => {
 
 test('policies with texts that are no rules are errors at once', () => {
   for (const rules of ['', '5 per minute', ['5/m', 5], null]) assert.throws(() => ioredis(CLIENT, { policies: { free: rules } }), TypeError, String(rules));
+  for (const rules of ['@free', ['5/m', '@plan:pro']]) {
+    assert.throws(() => ioredis(CLIENT, { policies: { free: rules } }), { name: 'TypeError', message: /'@.*a policy names no other/ });
+  }
   assert.doesNotThrow(() => ioredis(CLIENT, { policies: { free: ['5/m', 'slots:2'], none: [] } }));
 });
 

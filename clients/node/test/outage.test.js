@@ -87,6 +87,23 @@ test('the option outage chooses the answer, and raise is the default', async (t)
   assert.equal((await deny.checkAll([{ key: 'a', rules: '5/m' }, { key: 'b', rules: '5/m' }])).verdict, 'limited');
 });
 
+test('without the server a report has its key, and a range what it was granted', async (t) => {
+  const server = await startServer(t);
+  const client = connect(t, server.port);
+  const pool = [{ key: 'a', rules: '5/m' }, { key: 'b', rules: '1/m' }];
+  await server.stop();
+  for (const [outage, granted] of Object.entries({ allow: [9, 9], deny: [0, 0], local: [5, 1] })) {
+    const limiter = ioredis(client, { outage });
+    const all = await limiter.checkAll([{ key: 'c', rules: '5/m' }, { key: 'd', rules: '1/m' }], { cost: [1, 9] });
+    const any = await limiter.checkAny(pool, { cost: [1, 9] });
+    assert.deepEqual([any.key, all.key], ['a', 'c'], outage);
+    assert.deepEqual([any.granted, all.granted], granted, outage);
+    assert.equal((await limiter.check('e', '5/m', { cost: [1, 9] })).granted, granted[0], outage);
+    assert.equal('granted' in (await limiter.check('f', '5/m')), false, outage);
+    for (const { key } of any.rules) assert.equal(key, 'a', outage);
+  }
+});
+
 test('a wrong request is an error under every option outage, and does not count as an outage', async (t) => {
   const { port } = await startServer(t);
   await connect(t, port).set('text', 'x');
