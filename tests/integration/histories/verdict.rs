@@ -20,14 +20,28 @@ fn has_order(history: &[Seen], before: u64) -> bool {
     actions.is_empty() || WGLChecker::<Model>::is_linearizable(History::from_actions(actions))
 }
 
+/// How many calls without a reply a search may have. Each may have happened anywhere after its begin, so
+/// with more of them a search can take minutes and gigabytes.
+const MOST_UNANSWERED: usize = 8;
+
+/// When the first call begins that is one too many without a reply.
+fn end_of_search(history: &[Seen]) -> u64 {
+    let unanswered = history.iter().filter(|seen| seen.end.is_none());
+    let mut begins: Vec<u64> = unanswered.map(|seen| seen.begin).collect();
+    begins.sort_unstable();
+    begins.get(MOST_UNANSWERED).copied().unwrap_or(u64::MAX)
+}
+
 /// `None` if some order explains a history. Otherwise the calls up to the first reply that no order
 /// explains.
 pub fn explain(history: &[Seen]) -> Option<String> {
-    if has_order(history, u64::MAX) {
+    let end_of_search = end_of_search(history);
+    if has_order(history, end_of_search) {
         return None;
     }
     let mut ends: Vec<u64> =
         history.iter().filter_map(|seen| seen.end.as_ref()).map(|&(end, _)| end).collect();
+    ends.retain(|&end| end < end_of_search);
     ends.sort_unstable();
     let explained = ends.partition_point(|&end| has_order(history, end + 1));
     let last = ends.get(explained).copied().unwrap_or(u64::MAX);
