@@ -169,15 +169,8 @@ fn the_log_is_text_or_json() {
 async fn all_connections_can_be_encrypted() {
     use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
-    let own = rcgen::generate_simple_self_signed(["localhost".to_string()]).expect("a certificate");
-    let folder = tempfile::TempDir::new().expect("a folder");
-    let write = |name: &str, text: String| {
-        let file = folder.path().join(name);
-        fs::write(&file, text).expect("a file");
-        &*Box::leak(file.display().to_string().into_boxed_str())
-    };
-    let (cert, key) =
-        (write("cert", own.cert.pem()), write("key", own.signing_key.serialize_pem()));
+    let cert = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/tls/cert.pem");
+    let key = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/tls/key.pem");
     let port = free_port();
     let tls = &*Box::leak(port.to_string().into_boxed_str());
     let options = ["--tls-port", tls, "--tls-cert-file", cert, "--tls-key-file", key];
@@ -192,7 +185,8 @@ async fn all_connections_can_be_encrypted() {
         ("GRPC_SERVER_TLS_KEY", key),
     ];
     let service = Service::on(&format!("localhost:{port}"), &config(5), &options);
-    let trusted = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(own.cert.pem()));
+    let own = Certificate::from_pem(fs::read(cert).expect("a file"));
+    let trusted = ClientTlsConfig::new().ca_certificate(own);
     let endpoint = Channel::from_shared(format!("https://localhost:{}", service.grpc));
     let endpoint = endpoint.expect("an address").tls_config(trusted).expect("a certificate");
     let channel = endpoint.connect().await.expect("it listens");
