@@ -30,8 +30,7 @@ pub(super) fn completes(body: impl FnOnce()) -> bool {
     })
 }
 
-/// A function that handles a command. It has no data of its own, because a C callback can carry only
-/// its type.
+/// A function that handles a command. It captures nothing, because a C callback carries only its type.
 pub trait Handler: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static {}
 impl<H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static> Handler for H {}
 

@@ -57,11 +57,10 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
     outcome: Outcome,
 }
 
-/// Decides over several different keys, and consumes from all of them or from none. Returns the index
-/// of the key whose rule, block or pause is the answer; `None` if there is none. All checks must
-/// have the same time, default cost and `META`. `decisions` gets one decision per rule, key by key,
-/// but none for a key whose block or exemption answers. [`Limiter::fill_resets`] fills in their
-/// resets.
+/// Decides over several different keys, and consumes from all of them or from none. Returns which
+/// key decides, by its index; `None` if no key does. All checks must have the same time, default cost
+/// and `META`. `decisions` gets one decision per rule, key by key, but none for a key whose block or
+/// exemption answers. [`Limiter::fill_resets`] fills in their resets.
 ///
 /// # Errors
 /// [`CheckError`] if a key would have too many states or holds, or if the check repeats a hold with

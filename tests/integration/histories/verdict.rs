@@ -1,4 +1,4 @@
-//! Searches for an order of calls that explains their replies. If there is none, reports the calls.
+//! Searches for an order of calls that explains all replies, and reports the calls if it finds none.
 
 use todc_utils::{Action, History, WGLChecker};
 

@@ -32,7 +32,7 @@ type Asked<'a> = [Option<Check<'a>>; KEYS];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Conclusion {
     summary: Decision,
-    /// The index of the key whose rule or block is the answer; `None` if there is none.
+    /// Which key decides, by its index; `None` if no key does.
     decider: Option<usize>,
     /// The default cost as decided.
     cost: u32,
