@@ -114,7 +114,8 @@ class Gateway:
                 model.close()
         finally:
             # Settles before the answer ends, so a client with the whole answer finds its slot free.
-            await (hold.settle(cost=taken) if taken else hold.refund())
+            with contextlib.suppress(RedisError, Saturated, TimeoutError):  # The hold lapses instead.
+                await (hold.settle(cost=taken) if taken else hold.refund())
         if streams:
             await client.stream("")
         else:

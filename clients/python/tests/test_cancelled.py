@@ -4,6 +4,8 @@ import asyncio
 import random
 from typing import Any
 
+import pytest
+
 from rl_limits import AsyncLease, AsyncRateLimiter, Limit
 from servers import Server, until
 from test_holds import holds, left, waiting
@@ -126,6 +128,27 @@ def test_ctrl_c_while_a_hold_is_taken_gives_it_back(newest: Server) -> None:
     except KeyboardInterrupt:
         pass
     assert left(newest, rule="slots:1") == 1
+
+
+async def test_holds_interrupted_before_their_turn_are_given_back(
+    newest: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = "leaky:1/m"
+    async with newest.async_limiter() as limiter:
+        await limiter.check("k", rule)
+        task = asyncio.create_task(limiter.hold("k", rule, ttl=TTL_S).__aenter__())
+        await asyncio.to_thread(until, lambda: holds(newest, "k") == 1)
+        await cancel([task])
+        await asyncio.to_thread(until, lambda: holds(newest, "k") == 0)
+        assert (await limiter.peek("k", rule)).remaining == 1
+
+    def interrupted(s: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rl_limits.holds.time.sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        newest.limiter().hold("k", rule, ttl=TTL_S).__enter__()
+    assert holds(newest, "k") == 0 and left(newest, rule=rule) == 1
 
 
 async def test_a_denial_gives_charges_back_even_if_its_task_is_cancelled(newest: Server) -> None:

@@ -1,11 +1,15 @@
 """Denials that are remembered: at given times, and on a real server."""
 
+import itertools
+import sys
+import threading
 import time
 from typing import Any
 
 import pytest
 
 from rl_limits import Limit, Reply, Rules
+from rl_limits._commands import Command
 from rl_limits._core import Core
 from rl_limits._denials import Denials, lasts
 from rl_limits._options import settings
@@ -40,6 +44,31 @@ def test_a_new_denial_evicts_the_oldest_and_a_key_can_be_forgotten() -> None:
     assert [bool(known.get(what, 1)) for what in "abc"] == [False, True, True]
     known.forget("k")
     assert [bool(known.get(what, 1)) for what in "abc"] == [False, False, True]
+
+
+def test_threads_share_the_denials() -> None:
+    known, failed = Denials(2), list[Exception]()
+
+    def work(n: int) -> None:
+        try:
+            for what in itertools.islice(itertools.cycle("abcde"), n, n + 3000):
+                known.keep(what, "k", denied(300), 0)
+                known.get(what, 400)
+                known.forget("k")
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert not failed and not known._entries and not known._of_key
 
 
 @pytest.mark.parametrize(
@@ -104,6 +133,23 @@ def test_a_denial_that_is_decided_before_units_come_back_is_forgotten(free: Any)
     with pytest.raises(StopIteration):
         freeing.send(1)
     assert not core.remembered("k", "1/h", 1)
+
+
+def test_the_wait_of_a_denial_begins_when_it_was_asked_for() -> None:
+    rule = {"rule": "1/h", "name": None, "cost": 1, "verdict": 1, "shadow": 0, "limit": 1, "quota": 1}
+    times = {"period_ms": 50, "remaining": 0, "wait_ms": 50, "next_ms": 50, "reset_ms": 50}
+    core = Core(settings({"remember_denials": 10}))
+    for check, reply in (
+        (lambda: core.check("k", "1/h", 1, None), [1, 1, 0, 50, 50]),
+        (lambda: core.check_all([Limit("k", "1/h")], 1, None), {"verdict": 1, "wait_ms": 50, "rules": [rule | times]}),
+    ):
+        asking: Any = check()
+        next(asking)
+        time.sleep(0.06)  # the reply is late
+        with pytest.raises(StopIteration):
+            asking.send(reply)
+    assert not core.remembered("k", "1/h", 1)
+    assert isinstance(next(core.check_all([Limit("k", "1/h")], 1, None)), Command), "the server is asked again"
 
 
 def test_reports_under_a_policy_are_remembered_if_its_rules_are_rates(newest: Server) -> None:

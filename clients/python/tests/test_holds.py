@@ -73,14 +73,17 @@ def test_a_lost_hold_is_reported(newest: Server) -> None:
         assert hold.lost.wait(5), "nobody could renew it"
 
 
-async def test_a_hold_on_an_exempt_key_is_not_lost(newest: Server) -> None:
+async def test_a_hold_that_limits_nobody_is_not_lost(newest: Server) -> None:
     limiter = newest.limiter()
-    limiter.call("RL.EXEMPT", "k")
-    with limiter.hold("k", "slots:1", ttl=0.3) as hold:
-        assert not hold.lost.wait(0.6)
-    async with newest.async_limiter() as limiter, limiter.hold("k", "slots:1", ttl=0.3) as hold:
-        await asyncio.sleep(0.6)
-        assert not hold.lost.is_set()
+    limiter.call("RL.EXEMPT", "exempt")
+    for key, rule in (("exempt", "slots:1"), ("trial", "slots:1,shadow")):
+        with limiter.hold(key, rule, ttl=0.3) as hold:
+            limiter.settle(key, hold.id)
+            assert not hold.lost.wait(0.6), key
+        async with newest.async_limiter() as other, other.hold(key, rule, ttl=0.3) as async_hold:
+            limiter.settle(key, async_hold.id)
+            await asyncio.sleep(0.6)  # it is renewed in vain meanwhile
+            assert not async_hold.lost.is_set(), key
 
 
 def test_settle_and_renew_by_hand(server: Server) -> None:
@@ -209,6 +212,34 @@ async def test_holds_without_the_server(stopped: Server) -> None:
         assert hold.reply.source == "outage"
     with pytest.raises(redis.ConnectionError), RateLimiter.from_url(stopped.url).hold("k", "slots:1", ttl=30):
         pass
+
+
+async def test_a_hold_under_a_leaky_rule_begins_at_its_turn(newest: Server) -> None:
+    limiter, rule = newest.limiter(), "leaky:2/s"
+    async with newest.async_limiter() as async_limiter:
+        began_s = time.monotonic()
+        limiter.check("k", rule)
+        with limiter.hold("k", rule, ttl=0.3) as hold:
+            assert time.monotonic() - began_s > 0.4 and not hold.lost.is_set(), "it is renewed meanwhile"
+        limiter.reset("k")
+        began_s = time.monotonic()
+        limiter.check("k", rule)
+        async with async_limiter.hold("k", rule, ttl=0.3) as async_hold:
+            assert time.monotonic() - began_s > 0.4 and not async_hold.lost.is_set()
+
+
+async def test_settling_raises_an_outage(newest: Server) -> None:
+    limiter, async_limiter = RateLimiter.from_url(newest.url), AsyncRateLimiter.from_url(newest.url)
+    with pytest.raises(redis.TimeoutError), limiter.hold("k", "slots:9", ttl=600) as hold, newest.paused():
+        hold.settle(cost=1)
+    with pytest.raises(redis.TimeoutError), limiter.hold("k", "slots:9", ttl=600) as hold, newest.paused():
+        hold.refund()
+    for end in ("settle", "refund"):
+        with pytest.raises((redis.TimeoutError, TimeoutError)):
+            async with async_limiter.hold("k", "slots:9", ttl=600) as async_hold:
+                with newest.paused():
+                    await getattr(async_hold, end)()
+    await async_limiter.aclose()
 
 
 def test_leaving_a_block_raises_nothing_while_the_server_is_away(newest: Server) -> None:

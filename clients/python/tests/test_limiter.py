@@ -195,8 +195,25 @@ async def test_keys_are_asked_for_separately_with_asyncio(cluster: list[Server])
         assert (await limiter.peek("ip:203.0.113.9", "5/m")).remaining == 3
 
 
-def test_a_check_without_limits_passes(newest: Server) -> None:
-    assert RateLimiter(Redis(port=newest.port)).check_all([]).allowed
+@pytest.mark.parametrize("rules", [[], ()])
+async def test_a_check_without_rules_passes(newest: Server, rules: Any) -> None:
+    def asked(limiter: Any) -> list[Any]:
+        return [
+            limiter.check("k", rules),
+            limiter.peek("k", rules),
+            limiter.wait("k", rules, 1),
+            limiter.check_all([]),
+            limiter.check_all([Limit("k", rules)]),
+            limiter.peek_all("k", rules),
+        ]
+
+    limiter = newest.limiter()
+    assert [(answer.verdict, answer.source) for answer in asked(limiter)] == [("allowed", "local")] * 6
+    async with newest.async_limiter() as async_limiter:
+        answers = [await asking for asking in asked(async_limiter)]
+    assert [(answer.verdict, answer.source) for answer in answers] == [("allowed", "local")] * 6
+    report = limiter.check_all([Limit("k", rules), Limit("l", "2/m")])
+    assert [(rule.key, rule.remaining) for rule in report.rules] == [("l", 1)], "the limits with rules are checked"
 
 
 def test_an_option_that_is_unknown_is_named() -> None:

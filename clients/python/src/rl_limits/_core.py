@@ -47,6 +47,9 @@ LONGEST_S = 60.0
 SEPARATE_MS = 10_000
 
 
+#: The answer to a request that no rule limits.
+UNLIMITED = Report("allowed", 0, (), source="local")
+
 #: A request whose process dies would keep its slot for an hour.
 SLOTS_ARE_HELD = "slots are held, ask for them with hold()"
 
@@ -125,17 +128,24 @@ class Core:
             script.test(rule)
 
     def check(self, key: str, rules: Rules, cost: Cost, meta: str | None) -> Flow[Reply]:
-        question = Question([Limit(key, rules)], cost)
+        if not rules:
+            return UNLIMITED.reply()
+        question, asked_ms = Question([Limit(key, rules)], cost), _now_ms()
         reply = yield from self._decide(commands.check(key, rules, cost, meta), question, to_reply, Report.reply)
         if self.denials and reply.source == "server" and not reply.allowed and lasts(key_of(rules)):
-            self.denials.keep(asked(key, rules, cost), key, reply, _now_ms())
+            self.denials.keep(asked(key, rules, cost), key, reply, asked_ms)
         return reply
 
     def peek(self, key: str, rules: Rules, cost: Cost) -> Flow[Reply]:
+        if not rules:
+            return UNLIMITED.reply()
         question = Question([Limit(key, rules)], cost, consumes=False)
         return (yield from self._decide(commands.peek(key, rules, cost), question, to_reply, Report.reply))
 
     def wait(self, key: str, rules: Rules, turn: Turn, cost: Cost, meta: str | None) -> Flow[Reply]:
+        self.need_module("RL.WAIT")
+        if not rules:
+            return UNLIMITED.reply()
         question = Question([Limit(key, rules)], cost)
         words = commands.wait(key, rules, turn, cost, meta)
         return (yield from self._decide(words, question, to_reply, Report.reply, turn.wait_s))
@@ -144,10 +154,12 @@ class Core:
         self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None = None
     ) -> Flow[Report]:
         """`held`: the hold that the caller settles with `end_all` when it knows whether the request counts."""
+        limits = [limit for limit in limits if limit.rules]
         if not limits:
-            return Report("allowed", 0, ())
+            return UNLIMITED
+        asked_ms = _now_ms()
         what = (tuple((key, key_of(rules)) for key, rules in limits), hashable(cost))
-        if self.denials and isinstance(known := self.denials.get(what, _now_ms()), Report):
+        if self.denials and isinstance(known := self.denials.get(what, asked_ms), Report):
             return known
         one_by_one = not self.has_module or (self.separately and len(limits) > 1)
         report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta, held)
@@ -156,7 +168,7 @@ class Core:
             shown = tuple(rule.rule for rule in report.rules)
             if all(lasts(key_of(rules)) for _, rules in limits) if one_by_one else lasts(shown):
                 follow_a_plan = any(commands.follow_a_plan(rules) for _, rules in limits)
-                self.denials.keep(what, report.key, report, _now_ms(), follow_a_plan)
+                self.denials.keep(what, report.key, report, asked_ms, follow_a_plan)
         return report
 
     def check_any(self, limits: Sequence[Limit], cost: Cost, meta: str | None, most: bool) -> Flow[Report]:
@@ -238,6 +250,8 @@ class Core:
                     stays_charged(error)
 
     def peek_all(self, key: str, rules: Rules) -> Flow[Report]:
+        if not rules:
+            return UNLIMITED
         return (yield from self._report(commands.peek_all(key, rules), Question([Limit(key, rules)], consumes=False)))
 
     def hold(self, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> Flow[Report]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Hashable, Mapping
 
 from ._commands import Cost, Rules, texts
@@ -41,30 +42,35 @@ class Denials:
         self.most = most
         self._entries: dict[Hashable, Entry] = {}
         self._of_key: dict[str, set[Hashable]] = {}
+        self._lock = threading.Lock()
 
     def get(self, what: Hashable, now_ms: float) -> Reply | Report | None:
-        entry = self._entries.get(what)
-        if entry is None:
+        with self._lock:
+            entry = self._entries.get(what)
+            if entry is None:
+                return None
+            if now_ms < entry.now_until_ms:
+                return entry.now
+            if now_ms < entry.until_ms:
+                return entry.at(now_ms)
+            self._drop(what)
             return None
-        if now_ms < entry.now_until_ms:
-            return entry.now
-        if now_ms < entry.until_ms:
-            return entry.at(now_ms)
-        self._drop(what)
-        return None
 
     def keep(
         self, what: Hashable, key: str, answer: Reply | Report, now_ms: float, follows_a_plan: bool = False
     ) -> None:
-        self._drop(what)
-        while len(self._entries) >= self.most:
-            self._drop(next(iter(self._entries)))
-        self._entries[what] = Entry(answer, now_ms, now_ms + lasts_ms(answer, follows_a_plan), key)
-        self._of_key.setdefault(key, set()).add(what)
+        entry = Entry(answer, now_ms, now_ms + lasts_ms(answer, follows_a_plan), key)
+        with self._lock:
+            self._drop(what)
+            while len(self._entries) >= self.most:
+                self._drop(next(iter(self._entries)))
+            self._entries[what] = entry
+            self._of_key.setdefault(key, set()).add(what)
 
     def forget(self, key: str) -> None:
-        for what in self._of_key.pop(key, ()):
-            self._entries.pop(what, None)
+        with self._lock:
+            for what in self._of_key.pop(key, ()):
+                self._entries.pop(what, None)
 
     def _drop(self, what: Hashable) -> None:
         entry = self._entries.pop(what, None)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from uuid import uuid4
 
@@ -35,6 +36,7 @@ class Hold:
     `lost` is set when the hold has ended too early: somebody settled it, or the server could not be reached for `ttl`.
     The work must then stop, because another process may have begun. Leaving the block, also by an exception,
     settles the hold: the charges stand, and slots become free. If the server is away, the hold lapses instead.
+    Under a `leaky` rule the block begins at its turn.
     """
 
     reply: Report
@@ -56,10 +58,12 @@ class Hold:
             self._left.set()
         else:
             threading.Thread(target=self._keep, args=(since_s,), daemon=True).start()
+        if self.reply.wait_ms > 0:
+            self._await_turn()
         return self
 
     def settle(self, *, cost: Cost | None = None) -> bool:
-        """Ends the hold now, at its real cost. Says whether the hold was still live and the server was reached."""
+        """Ends the hold now, at its real cost. Says whether the hold was still live. Raises an outage."""
         return self._end(cost, False)
 
     def refund(self) -> bool:
@@ -69,7 +73,8 @@ class Hold:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(None, False)
+        with _without_outages():
+            self._end(None, False)
 
     def _take(self) -> Report:
         core = self._limiter.core
@@ -81,16 +86,20 @@ class Hold:
             self._limiter.run(core.give_up([self.key], self.id))
             raise
 
+    def _await_turn(self) -> None:
+        """Waits for the turn that a `leaky` rule gives. If that is interrupted, gives the hold back."""
+        try:
+            time.sleep(self.reply.wait_ms / 1000)
+        except BaseException:
+            self._left.set()
+            self._limiter.run(self._limiter.core.end_all([self.key], self.id, refund=True))
+            raise
+
     def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left.is_set():
             return False
         self._left.set()
-        try:
-            return self._limiter.run(self._limiter.core.settle(self.key, self.id, cost, refund))
-        except Exception as error:
-            if is_undecided(error):
-                return False
-            raise
+        return self._limiter.run(self._limiter.core.settle(self.key, self.id, cost, refund))
 
     def _keep(self, since_s: float) -> None:
         with contextlib.suppress(Left):
@@ -131,6 +140,8 @@ class AsyncHold:
             self._left = True
         else:
             self._keeper = asyncio.create_task(self._keep(since_s))
+        if self.reply.wait_ms > 0:
+            await self._await_turn()
         return self
 
     async def settle(self, *, cost: Cost | None = None) -> bool:
@@ -142,27 +153,32 @@ class AsyncHold:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._end(None, False)
+        with _without_outages():
+            await self._end(None, False)
 
     async def _take(self) -> Report:
         core = self._limiter.core
         taking = core.hold(self.key, self._rules, self._cost, self._held, self._turn)
         return await self._limiter.take(taking, [self.key], self.id, in_line=self._turn.wait_s is not None)
 
+    async def _await_turn(self) -> None:
+        try:
+            await asyncio.sleep(self.reply.wait_ms / 1000)
+        except BaseException:
+            self._leave()
+            await self._limiter.finish(self._limiter.run(self._limiter.core.end_all([self.key], self.id, refund=True)))
+            raise
+
     async def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left:
             return False
+        self._leave()
+        return await self._limiter.finish(self._limiter.run(self._limiter.core.settle(self.key, self.id, cost, refund)))
+
+    def _leave(self) -> None:
         self._left = True
         if self._keeper:
             self._keeper.cancel()
-        try:
-            return await self._limiter.finish(
-                self._limiter.run(self._limiter.core.settle(self.key, self.id, cost, refund))
-            )
-        except Exception as error:
-            if is_undecided(error):
-                return False
-            raise
 
     async def _keep(self, since_s: float) -> None:
         await self._limiter.run(self._limiter.core.keep_renewing(self.key, self._held, since_s))
@@ -170,6 +186,15 @@ class AsyncHold:
             self.lost.set()
 
 
+@contextlib.contextmanager
+def _without_outages() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not is_undecided(error):
+            raise
+
+
 def _limits(report: Report) -> bool:
-    """Whether a rule limits the key. If none does, as on an exempt key, there is no hold to lose."""
+    """Whether a rule limits the key. If only shadows count, the loss of a hold lets nobody in too early."""
     return report.deciding() is not None
