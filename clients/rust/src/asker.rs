@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::breaker::{Breaker, Try};
-use crate::check::Check;
+use crate::check::{Check, Cost};
 use crate::clean_up::CleanUps;
 use crate::denials::Denials;
 use crate::events::Events;
@@ -45,7 +45,7 @@ impl Asker {
     pub async fn decide<A: Decides>(&self, check: &Check) -> RedisResult<A> {
         let Some(first) = check.limits.first() else { return Ok(A::passed(Source::Local)) };
         let command = check.command(A::FULL);
-        self.or_without(self.ask(&command, &first.key).await, &command)
+        self.or_without(self.ask(&command, &first.key).await, check, &command)
     }
 
     /// Asks the server, unless it is away.
@@ -167,36 +167,61 @@ impl Asker {
     pub fn or_without<A: Answer>(
         &self,
         asked: RedisResult<Value>,
+        check: &Check,
         command: &Cmd,
     ) -> RedisResult<A> {
         match asked {
             Ok(value) => read(value),
-            Err(error) => self.without(error, command),
+            Err(error) => self.without(error, check, command),
         }
     }
 
-    /// The answer to a check that the server did not decide.
-    pub fn without<A: Answer>(&self, error: RedisError, command: &Cmd) -> RedisResult<A> {
+    /// The answer to a check that the server did not decide. `command` asks the limiter in the process.
+    pub fn without<A: Answer>(
+        &self,
+        error: RedisError,
+        check: &Check,
+        command: &Cmd,
+    ) -> RedisResult<A> {
         if !is_outage(&error) {
             return Err(error);
         }
         self.events.count(&error);
         match self.outage {
             Outage::Raise => Err(error),
-            Outage::Allow => Ok(A::passed(Source::Outage)),
-            Outage::Deny => Ok(A::bare(Verdict::Limited, DENIED, Source::Outage)),
+            Outage::Allow => Ok(A::of(undecided(check, Verdict::Allowed, Duration::ZERO))),
+            Outage::Deny => Ok(A::of(undecided(check, Verdict::Limited, DENIED))),
             Outage::Local => Ok(read::<A>(self.local.answer(command)?)?.by(Source::Local)),
         }
     }
 
+    /// For a command that frees a key. Forgets remembered denials now and when dropped: replies to older
+    /// checks may arrive in between.
+    pub fn freeing<'a>(&'a self, key: &'a [u8]) -> Freeing<'a> {
+        self.forget(key);
+        Freeing { asker: self, key }
+    }
+
     /// Forgets the denials of a key.
-    pub fn forget(&self, key: &[u8]) {
+    fn forget(&self, key: &[u8]) {
         if let Some(denials) = &self.replies {
             denials.forget(key);
         }
         if let Some(denials) = &self.reports {
             denials.forget(key);
         }
+    }
+}
+
+#[must_use = "it forgets when dropped"]
+pub struct Freeing<'a> {
+    asker: &'a Asker,
+    key: &'a [u8],
+}
+
+impl Drop for Freeing<'_> {
+    fn drop(&mut self) {
+        self.asker.forget(self.key);
     }
 }
 
@@ -211,6 +236,16 @@ impl Decides for Reply {
 
 impl Decides for Report {
     const FULL: bool = true;
+}
+
+/// The report on a check that nobody decided. A range is granted whole or not at all.
+fn undecided(check: &Check, verdict: Verdict, wait: Duration) -> Report {
+    let key = check.limits.first().map(|limit| limit.key.clone());
+    let granted = match check.cost {
+        Cost::Range(_, most) => Some(if verdict == Verdict::Allowed { most } else { 0 }),
+        _ => None,
+    };
+    Report { key, granted, ..Report::bare(verdict, wait, Source::Outage) }
 }
 
 pub fn read<T: FromRedisValue>(value: Value) -> RedisResult<T> {

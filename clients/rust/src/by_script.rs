@@ -7,6 +7,7 @@ use redis::RedisResult;
 
 use crate::asker::{Asker, read};
 use crate::check::{Check, Cost};
+use crate::clean_up::joined;
 use crate::reply::{Answer, Reply, Report, Source};
 use crate::script::{charges, needs_module, report};
 use crate::settlement::refund_command;
@@ -24,14 +25,13 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
     let mut all = Report::passed(Source::Server);
     for one in check.each()? {
         let Some(limit) = one.limits.first() else { continue };
-        let asked = asker.ask(&one.command(false), &limit.key).await;
-        let report = asked.and_then(read::<Reply>).and_then(|reply| report(&reply, &one));
-        let mut report = match report {
-            Ok(report) => report,
+        let key = limit.key.clone();
+        let (mut report, mut own) = match ask(asker, key, one).await {
+            Ok(answer) => answer,
             Err(error) => {
                 // A task gives the charges back, so that a silent server delays no answer.
                 drop(charged);
-                return asker.without(error, &check.command(true));
+                return asker.without(error, check, &check.command(true));
             }
         };
         all.rules.append(&mut report.rules);
@@ -40,10 +40,24 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
             return Ok(Report { rules: all.rules, ..report });
         }
         all.wait = all.wait.max(report.wait);
-        charged.checks.push(one);
+        charged.checks.append(&mut own.checks);
     }
     charged.checks.clear();
     Ok(all)
+}
+
+/// Asks about one key in a task. If nobody awaits the answer any more, this gives its charge back too.
+async fn ask(asker: &Arc<Asker>, key: Vec<u8>, one: Check) -> RedisResult<(Report, Charged)> {
+    let mut charged = Charged { asker: Arc::clone(asker), checks: Vec::new() };
+    let asking = tokio::spawn(async move {
+        let asked = charged.asker.ask(&one.command(false), &key).await;
+        let report = report(&asked.and_then(read::<Reply>)?, &one)?;
+        if report.is_allowed() {
+            charged.checks.push(one);
+        }
+        Ok((report, charged))
+    });
+    joined(asking).await
 }
 
 /// When dropped, gives back what checks have consumed.
@@ -58,9 +72,8 @@ impl Charged {
         let (asker, checks) = (Arc::clone(&self.asker), mem::take(&mut self.checks));
         let giving_back = (!checks.is_empty()).then(|| {
             self.asker.cleans_up.run(async move {
-                for limit in checks.iter().flat_map(|check| &check.limits) {
-                    asker.forget(&limit.key);
-                }
+                let limits = checks.iter().flat_map(|check| &check.limits);
+                let _freeing = limits.map(|limit| asker.freeing(&limit.key)).collect::<Vec<_>>();
                 for check in &checks {
                     refund(&asker, check).await?;
                 }
@@ -88,7 +101,6 @@ async fn refund(asker: &Asker, check: &Check) -> RedisResult<()> {
         for (units, rules) in charges(check)? {
             asker.call(&refund_command(&limit.key, units, &rules), &limit.key).await?;
         }
-        asker.forget(&limit.key);
     }
     Ok(())
 }

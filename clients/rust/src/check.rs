@@ -190,6 +190,14 @@ impl Check {
         }
     }
 
+    /// An error if this has a place in line although it does not wait.
+    pub(crate) fn refuse_turn(&self) -> RedisResult<()> {
+        if self.flow.is_some() || self.priority > 0 {
+            return Err((ErrorKind::Client, "only a wait takes a flow or a priority").into());
+        }
+        Ok(())
+    }
+
     /// Whether there are rules of `slots`, which only the application's own hold can free.
     pub(crate) fn has_slots(&self) -> bool {
         self.limits.iter().any(|limit| limit.rules.have_slots())

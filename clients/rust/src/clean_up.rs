@@ -1,11 +1,13 @@
 //! Work that goes on when the future that began it is dropped.
 
 use std::future::Future;
+use std::io;
 use std::sync::{Arc, OnceLock};
 
-use redis::{RedisError, RedisResult};
+use redis::RedisResult;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use crate::outage::saturated;
 
@@ -53,9 +55,10 @@ impl CleanUps {
         if begun.is_none() {
             tracing::warn!("a hold is not settled: it ends after its time");
         }
-        async move {
-            let work = begun.ok_or_else(saturated)?;
-            work.await.unwrap_or_else(|error| Err(RedisError::from(std::io::Error::other(error))))
-        }
+        async move { joined(begun.ok_or_else(saturated)?).await }
     }
+}
+
+pub async fn joined<T>(task: JoinHandle<RedisResult<T>>) -> RedisResult<T> {
+    task.await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
 }

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use crate::breaker::Change;
 use crate::outage::Misconfiguration;
 
-/// The interval at which a misconfiguration is reported while it lasts.
+/// The interval at which a misconfiguration, or that a key has too many holds, is reported while it
+/// lasts.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The limiter has stopped asking the server, or asks it again.
@@ -50,6 +51,8 @@ pub struct Events {
     untold: AtomicU64,
     /// When each misconfiguration was last reported.
     told: Mutex<Vec<(Misconfiguration, Instant)>>,
+    /// When the log was last warned of too many holds.
+    warned: Mutex<Option<Instant>>,
 }
 
 impl Events {
@@ -77,6 +80,17 @@ impl Events {
         if !tell(self.on_misconfigured.as_ref(), &event) {
             let code = event.error.code().unwrap_or("AUTH");
             tracing::error!(code, answered, "the server does not limit: {advice}");
+        }
+    }
+
+    /// A request got no hold, because its key has too many.
+    pub fn lacked_a_hold(&self, now: Instant) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|at| now.saturating_duration_since(at) >= AGAIN) {
+            *warned = Some(now);
+            tracing::warn!(
+                "a key has too many holds, see max-holds: a request cannot be given back"
+            );
         }
     }
 

@@ -74,8 +74,12 @@ impl RateLimiter {
 
     /// The receipt of a hold before it is asked for, so that a dropped future loses no hold.
     fn receipt(&self, mut check: Check, ttl: Duration) -> RedisResult<(Check, Receipt)> {
-        let key = check.one_limit("a hold")?.key.clone();
-        let receipt = Receipt::new(self.asker(), vec![key], check.id.take());
+        let keys = match &check.limits[..] {
+            // Nothing limits the work.
+            [] => Vec::new(),
+            _ => vec![check.one_limit("a hold")?.key.clone()],
+        };
+        let receipt = Receipt::new(self.asker(), keys, check.id.take());
         Ok((check.with_hold(&receipt.place.id, ttl), receipt))
     }
 }

@@ -257,7 +257,7 @@ impl Shared {
     async fn lease(&self, leased: &Check, one: &Check) -> RedisResult<Reply> {
         let asker = self.limiter.asker();
         let asked = asker.ask(&leased.command(false), &self.key).await;
-        asker.or_without(asked, &one.command(false))
+        asker.or_without(asked, one, &one.command(false))
     }
 
     /// Notes the server's reply. `asked` is when the server was asked.

@@ -53,6 +53,7 @@ impl RateLimiter {
     pub async fn check(&self, check: impl Into<Check>) -> RedisResult<Reply> {
         let check = check.into();
         let [limit] = &check.limits[..] else { return Ok(self.check_all(check).await?.reply()) };
+        check.refuse_turn()?;
         let Some(denials) = &self.0.replies else { return self.0.decide(&check).await };
         let now = Instant::now();
         if let Some(denial) = denials.find(now, &check) {
@@ -85,9 +86,10 @@ impl RateLimiter {
         let Some(first) = check.limits.first() else {
             return Err((ErrorKind::Client, "a pool has no key, expected at least one").into());
         };
+        check.refuse_turn()?;
         let asked = self.0.ask(&check.any_command(), &first.key).await;
         let alone = Check { limits: vec![first.clone()], ..check.clone() };
-        self.0.or_without(asked, &alone.command(true))
+        self.0.or_without(asked, &alone, &alone.any_command())
     }
 
     /// Decides as [`Self::check_all`] does, and returns a receipt, which gives the charges back or ends
@@ -108,7 +110,7 @@ impl RateLimiter {
                 return self.report(check).await;
             }
             match self.report(&check.clone().with_hold(&receipt.place.id, LONGEST_REQUEST)).await {
-                Err(error) if has_too_many_holds(&error) => self.report(check).await,
+                Err(error) if has_too_many_holds(&self.0, &error) => self.report(check).await,
                 charged => charged,
             }
         };
@@ -142,6 +144,7 @@ impl RateLimiter {
         deciding: impl Future<Output = RedisResult<Report>>,
     ) -> RedisResult<Report> {
         let Some(first) = check.limits.first() else { return Ok(Report::passed(Source::Local)) };
+        check.refuse_turn()?;
         let Some(denials) = &self.0.reports else { return deciding.await };
         let now = Instant::now();
         if let Some(denial) = denials.find(now, check) {
@@ -197,7 +200,7 @@ impl RateLimiter {
         settlement: Settlement,
     ) -> RedisResult<bool> {
         let key = key.as_ref();
-        self.0.forget(key);
+        let _freeing = self.0.freeing(key);
         self.where_held(&settle_command(key, id, &settlement), key).await
     }
 
@@ -231,7 +234,7 @@ impl RateLimiter {
         rules: impl Into<Rules>,
     ) -> RedisResult<u64> {
         let key = key.as_ref();
-        self.0.forget(key);
+        let _freeing = self.0.freeing(key);
         read(self.0.call(&refund_command(key, units, rules.into().texts()), key).await?)
     }
 
@@ -241,7 +244,7 @@ impl RateLimiter {
     /// Those of the server, and any outage.
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> RedisResult<()> {
         let key = key.as_ref();
-        self.0.forget(key);
+        let _freeing = self.0.freeing(key);
         let mut command = redis::cmd("RL.RESET");
         command.arg(key);
         self.0.local.answer(&command)?;
@@ -265,9 +268,10 @@ impl RateLimiter {
         if check.limits.is_empty() {
             return Ok(A::passed(Source::Local));
         }
+        check.refuse_turn()?;
         let command = check.peek_command(full)?;
         let key = &check.one_limit("RL.PEEK")?.key;
-        self.0.or_without(self.0.ask(&command, key).await, &command)
+        self.0.or_without(self.0.ask(&command, key).await, check, &command)
     }
 }
 

@@ -21,7 +21,7 @@ impl RateLimiter {
         time: Option<Duration>,
     ) -> RedisResult<()> {
         let key = key.as_ref();
-        self.asker().forget(key);
+        let _freeing = self.asker().freeing(key);
         let mut command = redis::cmd("RL.PLAN");
         command.arg(key).arg(policy);
         if let Some(time) = time {
@@ -36,7 +36,7 @@ impl RateLimiter {
     /// Those of the server, and any outage.
     pub async fn unplan(&self, key: impl AsRef<[u8]>) -> RedisResult<bool> {
         let key = key.as_ref();
-        self.asker().forget(key);
+        let _freeing = self.asker().freeing(key);
         let mut command = redis::cmd("RL.UNPLAN");
         command.arg(key);
         read(self.asker().call(&command, key).await?)

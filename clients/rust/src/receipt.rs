@@ -42,7 +42,7 @@ impl Place {
     pub async fn settle(&self, settlement: &Settlement) -> RedisResult<bool> {
         let mut all = Ok(true);
         for key in &self.keys {
-            self.asker.forget(key);
+            let _freeing = self.asker.freeing(key);
             let command = settle_command(key, &self.id, settlement);
             let settled = self.asker.at(self.source, &command, key).await.and_then(read::<bool>);
             all = all.and_then(|all| Ok(settled? && all));
@@ -150,10 +150,10 @@ impl Drop for Receipt {
 
 /// Whether a check failed because its key has too many holds. The check can be sent again without a
 /// hold.
-pub fn has_too_many_holds(error: &RedisError) -> bool {
+pub fn has_too_many_holds(asker: &Asker, error: &RedisError) -> bool {
     let is_so = error.detail().is_some_and(|text| text.contains(" in the key already ("));
     if is_so {
-        tracing::warn!("a key has too many holds, see max-holds: a request cannot be given back");
+        asker.events.lacked_a_hold(Instant::now());
     }
     is_so
 }

@@ -70,7 +70,7 @@ fn body(why: &Refusal, status: StatusCode) -> String {
             let denies = report.rules.iter().filter(|rule| rule.denies && !rule.shadow);
             let names = denies.map(|rule| quoted(rule.label())).collect::<Vec<_>>().join(", ");
             format!(
-                r#"{{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "{title}", "status": {number}, "violated-policies": [{names}]}}"#
+                r#"{{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "Too many requests", "status": {number}, "violated-policies": [{names}]}}"#
             )
         }
         _ => format!(r#"{{"title": "{title}", "status": {number}}}"#),

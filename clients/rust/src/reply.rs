@@ -193,8 +193,7 @@ fn never(wait: Option<Duration>) -> Duration {
 
 /// A [`Reply`] or a [`Report`].
 pub(crate) trait Answer: FromRedisValue + Clone + Send {
-    /// An answer without a rule.
-    fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self;
+    fn of(report: Report) -> Self;
     /// The verdict, the wait, and who decided.
     fn head(&self) -> (Verdict, Option<Duration>, Source);
     /// Whether a rule, and not a pause, denies.
@@ -202,6 +201,12 @@ pub(crate) trait Answer: FromRedisValue + Clone + Send {
     fn by(self, source: Source) -> Self;
     /// The answer after this time, if nothing has happened.
     fn later(&self, by: Duration) -> Self;
+
+    /// An answer without a rule.
+    fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self {
+        let (key, granted, rules) = (None, None, Vec::new());
+        Self::of(Report { verdict, wait: Some(wait), key, granted, rules, source })
+    }
 
     fn passed(source: Source) -> Self {
         Self::bare(Verdict::Allowed, Duration::ZERO, source)
@@ -213,8 +218,8 @@ fn left(time: Option<Duration>, by: Duration) -> Option<Duration> {
 }
 
 impl Answer for Reply {
-    fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self {
-        Report::bare(verdict, wait, source).reply()
+    fn of(report: Report) -> Self {
+        report.reply()
     }
 
     fn is_by_rule(&self) -> bool {
@@ -235,8 +240,8 @@ impl Answer for Reply {
 }
 
 impl Answer for Report {
-    fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self {
-        Self { verdict, wait: Some(wait), key: None, granted: None, rules: Vec::new(), source }
+    fn of(report: Report) -> Self {
+        report
     }
 
     fn is_by_rule(&self) -> bool {

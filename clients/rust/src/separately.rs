@@ -38,7 +38,7 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
             ask(&one).await
         } else {
             match ask(&one.clone().with_hold(&charged.place.id, TTL)).await {
-                Err(error) if has_too_many_holds(&error) => ask(&one).await,
+                Err(error) if has_too_many_holds(asker, &error) => ask(&one).await,
                 asked => asked,
             }
         };
@@ -54,7 +54,7 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
             Err(error) => {
                 // A task gives the charges back, so that a silent server delays no answer.
                 drop(charged);
-                return asker.without(error, &check.command(true));
+                return asker.without(error, check, &check.command(true));
             }
         };
         for rule in &mut report.rules {

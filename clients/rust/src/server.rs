@@ -5,7 +5,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisFuture, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, RedisFuture, RedisResult,
+    ServerErrorKind, Value,
+};
 use tokio::sync::OnceCell;
 
 /// Sends commands.
@@ -20,6 +23,17 @@ pub trait Server: Send + Sync {
     fn late(&self) {}
 }
 
+/// A server's answer. Without a client of a cluster, a redirection is a fault of the configuration.
+fn of_one_server(answer: RedisResult<Value>) -> RedisResult<Value> {
+    answer.and_then(Value::extract_error).map_err(|error| match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
+            let why = "a node of a cluster needs `RateLimiter::cluster`";
+            (ErrorKind::InvalidClientConfig, why, error.to_string()).into()
+        }
+        _ => error,
+    })
+}
+
 /// A connection that its clones share.
 struct Shared<C>(C);
 
@@ -32,7 +46,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Server for Shared<C> {
                 return cluster::send(cluster, command, key).await?.extract_error();
             }
             let _ = key;
-            connection.req_packed_command(command).await?.extract_error()
+            of_one_server(connection.req_packed_command(command).await)
         })
     }
 
@@ -82,7 +96,7 @@ impl Server for Single {
                     *current = Connecting::default();
                 }
             }
-            answer?.extract_error()
+            of_one_server(answer)
         })
     }
 

@@ -43,7 +43,7 @@ impl RateLimiter {
     /// Those of the server, and any outage.
     pub async fn resume(&self, key: impl AsRef<[u8]>) -> RedisResult<bool> {
         let key = key.as_ref();
-        self.asker().forget(key);
+        let _freeing = self.asker().freeing(key);
         let mut command = redis::cmd("RL.RESUME");
         command.arg(key);
         self.asker().local.answer(&command)?;

@@ -47,7 +47,7 @@ impl RateLimiter {
             let asking = asker.breaker.enter(Instant::now())?;
             asker.told(asking, in_line(asker, &check, key, timeout).await)
         };
-        asker.or_without(asking.await, &check.command(false))
+        asker.or_without(asking.await, &check, &check.command(false))
     }
 }
 

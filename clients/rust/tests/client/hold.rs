@@ -449,3 +449,35 @@ async fn a_hold_under_a_leaky_rule_begins_at_its_turn() {
     }
     assert!(start.elapsed() >= Duration::from_millis(450), "{:?}", start.elapsed());
 }
+
+#[tokio::test]
+async fn only_a_wait_takes_a_place_in_line() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.builder().outage(Outage::Allow).build().expect("options");
+    let check = Check::new("a", "9/h");
+    for check in [check.clone().flow("acme", 2), check.priority(3)] {
+        let hold = limiter.hold(check.clone(), MINUTE).await.expect_err("it does not wait");
+        let errors = [
+            limiter.check(check.clone()).await.expect_err("it does not wait"),
+            limiter.check_all(check.clone()).await.expect_err("it does not wait"),
+            limiter.check_any(check.clone()).await.expect_err("it does not wait"),
+            limiter.peek(check.clone()).await.expect_err("it does not wait"),
+        ];
+        for error in errors {
+            assert!(error.to_string().contains("only a wait takes a flow"), "{error}");
+        }
+        assert!(hold.to_string().contains("only a wait takes a flow"), "{hold}");
+        assert!(limiter.hold(in_line(check), MINUTE).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn without_rules_a_hold_passes() {
+    let limiter = Server::start("redis-7.0").limiter();
+    let check = Check::new("a", Vec::<String>::new());
+    for check in [check.clone(), in_line(check)] {
+        let hold = limiter.hold(check, MINUTE).await.expect("nothing limits it");
+        assert_eq!(hold.reply().source, Source::Local);
+        assert_eq!(hold.settle().await, Ok(true));
+    }
+}

@@ -1,15 +1,18 @@
 //! The limiter's commands, on real servers.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use redis::ErrorKind;
-use tower_redis_ratelimit::{Check, Outage, RateLimiter, Source, Verdict};
+use tower_redis_ratelimit::{Check, Outage, RateLimiter, Settlement, Source, Verdict};
 
 use crate::support::cluster::Cluster;
 use crate::support::server::{ALL, Server};
 use crate::support::until;
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+type Frees<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 #[tokio::test]
 async fn every_server_decides_reports_and_refunds() {
@@ -279,4 +282,32 @@ async fn a_denied_key_is_answered_in_the_process() {
     assert_eq!((blocked().await.source, blocked().await.source), (Source::Server, Source::Denial));
     tokio::time::sleep(Duration::from_millis(1010)).await;
     assert_eq!(blocked().await.source, Source::Server);
+}
+
+/// The check has the only place, so that what frees the key is sent after the denial is remembered.
+#[tokio::test]
+async fn a_denial_that_is_decided_before_units_come_back_is_forgotten() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.builder().concurrency(1).remember_denials(100);
+    let limiter = limiter.build().expect("options");
+    let hold = limiter.hold(("hold", "1/h"), MINUTE).await.expect("it fits");
+    let source = async |key: &str| limiter.check((key, "1/h")).await.expect("it runs").source;
+    let forgets = async |key: &'static str, frees: Frees<'_>| {
+        if key != "hold" {
+            assert_eq!(source(key).await, Source::Server);
+        }
+        let (denied, ()) = tokio::join!(limiter.check((key, "1/h")), frees);
+        let denied = denied.expect("it runs");
+        assert_eq!((denied.is_allowed(), denied.source), (false, Source::Server), "{key}");
+        assert_eq!(source(key).await, Source::Server, "{key}");
+    };
+    let settlement = Settlement::Refund;
+    forgets("hold", Box::pin(async { drop(hold.refund().await) })).await;
+    forgets("settle", Box::pin(async { drop(limiter.settle("settle", "id", settlement).await) }))
+        .await;
+    forgets("refund", Box::pin(async { drop(limiter.refund("refund", 1, "1/h").await) })).await;
+    forgets("reset", Box::pin(async { drop(limiter.reset("reset").await) })).await;
+    forgets("resume", Box::pin(async { drop(limiter.resume("resume").await) })).await;
+    forgets("plan", Box::pin(async { drop(limiter.plan("plan", "pro", None).await) })).await;
+    forgets("unplan", Box::pin(async { drop(limiter.unplan("unplan").await) })).await;
 }

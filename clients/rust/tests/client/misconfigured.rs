@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use tower_redis_ratelimit::{Outage, RateLimiter, Rules, Settlement, Source, is_outage, redis};
 
 use crate::support::app::{App, limits};
+use crate::support::cluster::Cluster;
 use crate::support::log::Log;
 use crate::support::server::Server;
 use crate::support::until;
@@ -183,4 +184,26 @@ async fn a_client_sees_nothing_of_errors() {
     let failed = log.with("a request cannot be checked");
     assert!(failed.len() == 2 && failed[0].contains("WRONGTYPE"), "{failed:?}");
     assert!(failed[1].contains("1234/fortnight"), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_redirection_without_a_client_of_a_cluster_is_no_outage() {
+    let cluster = Cluster::start("valkey-9.1");
+    let [node, _] = cluster.addresses();
+    let client = redis::Client::open(node).expect("an address");
+    let given = client.get_multiplexed_async_connection().await.expect("it runs");
+    for of in [RateLimiter::server(client), RateLimiter::on(given)] {
+        let limiter = of.outage(Outage::Allow).build().expect("options");
+        let mut redirected = 0;
+        for key in ["a", "b", "c", "d", "e", "f"] {
+            if let Err(error) = limiter.check((key, "9/h")).await {
+                assert!(
+                    !is_outage(&error) && error.to_string().contains("RateLimiter::cluster"),
+                    "{error}"
+                );
+                redirected += 1;
+            }
+        }
+        assert!(redirected > 0 && limiter.outages() == 0);
+    }
 }

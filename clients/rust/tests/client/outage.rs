@@ -264,6 +264,28 @@ async fn the_process_decides_as_the_server_does() {
     assert_eq!(limiter.peek(("b", "6/h")).await.expect("it runs").remaining, Some(6));
 }
 
+/// The first key stands for the others, and a range is granted whole or not at all.
+#[tokio::test]
+async fn the_answer_of_nobody_has_a_key_and_what_was_granted() {
+    let mut server = Server::start("redis-7.0");
+    server.kill();
+    let check = Check::new("a", "9/m").and("b", "9/m").cost(2..=7);
+    for (outage, granted) in [(Outage::Allow, 7), (Outage::Deny, 0), (Outage::Local, 7)] {
+        let limiter = server.builder().outage(outage).build().expect("options");
+        let all = limiter.check_all(check.clone()).await.expect("it answers");
+        assert_eq!(all.granted, Some(granted), "{outage:?}");
+        limiter.reset("a").await.expect_err("it is away");
+        let any = limiter.check_any(check.clone()).await.expect("it answers");
+        assert_eq!((any.key.as_deref(), any.granted), (Some(&b"a"[..]), Some(granted)));
+        assert!(any.rules.iter().all(|rule| rule.key == any.key), "{outage:?}");
+        if outage != Outage::Local {
+            assert_eq!(all.key.as_deref(), Some(&b"a"[..]), "{outage:?}");
+            let one = Check::new("a", "9/m").cost(2..=7);
+            assert_eq!(limiter.check(one).await.expect("it answers").granted, Some(granted));
+        }
+    }
+}
+
 /// A failure to connect is not remembered: the next request connects again.
 #[tokio::test]
 async fn a_server_that_is_back_decides_at_the_first_try() {
