@@ -10,30 +10,36 @@ from rl_limits._breaker import Breaker
 ERROR = ConnectionError("gone")
 
 
+def fail(breaker: Breaker, at_s: float, advice: str | None = None) -> None:
+    """A check that the server does not decide."""
+    breaker.failed(ERROR, at_s, advice)
+    breaker.count()
+
+
 def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
     told: list[OutageEvent] = []
     breaker = Breaker(told.append)
     for _ in range(2):
         assert breaker.may_ask(0)
-        breaker.failed(ERROR, 0)
+        fail(breaker, 0)
     breaker.served()
     assert not told, "a success restarts the count"
     for _ in range(3):
         assert breaker.may_ask(10)
-        breaker.failed(ERROR, 10)
+        fail(breaker, 10)
     assert told == [OutageEvent(True, ERROR, 0)]
     assert [breaker.may_ask(at) for at in (10, 10.5, 10.99)] == [False] * 3
 
     assert breaker.may_ask(11), "one request tries"
     assert not breaker.may_ask(11.1), "and others do not, until it is answered"
-    breaker.failed(ERROR, 11.2)
-    breaker.failed(ERROR, 11.9)  # a wait that began before
+    fail(breaker, 11.2)
+    fail(breaker, 11.9)  # a wait that began before
     assert not breaker.may_ask(11.95)
     assert breaker.may_ask(12)
     breaker.served()
-    assert told[1:] == [OutageEvent(False, ERROR, 8)]
+    assert told[1:] == [OutageEvent(False, ERROR, 3)]
     assert breaker.may_ask(12.2) and breaker.may_ask(12.2)
-    assert (breaker.outages, breaker.away) == (12, False)
+    assert (breaker.outages, breaker.away) == (7, False)
 
 
 def test_a_second_after_a_try_that_never_ends_another_request_tries() -> None:
@@ -58,7 +64,7 @@ def test_a_wrong_configuration_is_reported_at_once_and_then_each_minute() -> Non
     breaker = Breaker(lambda event: None, told.append)
     for at in range(130):
         assert breaker.may_ask(at)
-        breaker.failed(ERROR, at, "load the module")
+        fail(breaker, at, "load the module")
     assert [event.answered for event in told] == [0, 60, 60]
     assert {event.advice for event in told} == {"load the module"}
     breaker.failed(ERROR, 131, "give the password")
@@ -75,7 +81,7 @@ def test_without_a_listener_outages_are_logged(caplog: pytest.LogCaptureFixture)
     breaker = Breaker()
     with caplog.at_level(logging.WARNING, "rl_limits"):
         for _ in range(5):
-            breaker.failed(ERROR, 0)
+            fail(breaker, 0)
         breaker.served()
     assert [record.getMessage() for record in caplog.records] == [
         "the limiter stops asking its server for now (ConnectionError: gone)",

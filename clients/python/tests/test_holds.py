@@ -272,6 +272,19 @@ async def test_a_server_that_hangs_ends_a_wait_long_before_its_deadline(newest: 
     await async_limiter.client.aclose()
 
 
+async def test_a_wait_connects_within_the_time_out(newest: Server) -> None:
+    limiter = RateLimiter.from_url(newest.url, outage="deny")
+    async_limiter = AsyncRateLimiter.from_url(newest.url, outage="deny")
+    with newest.paused():
+        began_s = time.monotonic()
+        async with asyncio.timeout(10):
+            waits = asyncio.to_thread(limiter.wait, "k", "1/s", 12), async_limiter.wait("k", "1/s", 12)
+            answers = await asyncio.gather(*waits)
+        assert [answer.source for answer in answers] == ["outage", "outage"]
+        assert time.monotonic() - began_s < 2
+    await async_limiter.aclose()
+
+
 @pytest.mark.parametrize("outage", ["raise", "allow", "deny", "local"])
 async def test_a_hold_that_had_no_reply_is_given_back(newest: Server, outage: Any) -> None:
     """The server takes the hold late: by then the block has ended, with an answer that the server did not give."""

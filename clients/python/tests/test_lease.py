@@ -2,8 +2,10 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
+from redis.exceptions import NoPermissionError
 
 from rl_limits import AsyncLease, AsyncRateLimiter, Lease, RateLimiter, Reply
 from rl_limits.lease import Book
@@ -94,6 +96,24 @@ async def test_an_idle_lease_is_settled_before_it_ends(newest: Server) -> None:
         assert left(newest) == 90, "what was used stays counted, though the holds would have given it back"
         await async_lease.aclose()
     lease.close()
+
+
+async def test_a_refused_settlement_fails_no_take(newest: Server) -> None:
+    with newest.client() as client:
+        client.execute_command("ACL", "SETUSER", "clerk", "on", ">secret", "~*", "+@all", "-rl.settle")
+    clerk: Any = {"username": "clerk", "password": "secret"}
+    lease = Lease(newest.limiter(**clerk), "k", "100/h", most=1, ttl=0.6)
+    async with newest.async_limiter(**clerk) as limiter:
+        async_lease = AsyncLease(limiter, "k", "100/h", most=1, ttl=0.6)
+        for _ in range(4):
+            assert lease.take().allowed and (await async_lease.take()).allowed
+        await asyncio.sleep(0.5)
+        assert lease._settler and lease._settler.is_alive() and async_lease._settler and not async_lease._settler.done()
+        assert lease.take().allowed and (await async_lease.take()).allowed
+        with pytest.raises(NoPermissionError):
+            lease.close()
+        with pytest.raises(NoPermissionError):
+            await async_lease.aclose()
 
 
 def test_several_leases_keep_to_one_limit(newest: Server) -> None:

@@ -1,5 +1,7 @@
 """The commands, on every server, with RESP2 and RESP3, and in a cluster."""
 
+import threading
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -118,6 +120,7 @@ def test_keys_are_asked_for_separately_and_a_denial_gives_charges_back(cluster: 
     assert limiter.check_all(LIMITS).allowed
     denied = limiter.check_all(LIMITS)
     assert (denied.verdict, denied.key) == ("limited", "user:42")
+    assert [(rule.key, rule.denies) for rule in denied.rules] == [("ip:203.0.113.9", False), ("user:42", True)]
     assert limiter.peek("ip:203.0.113.9", "5/m").remaining == 3, "the denied request's units are back"
     limiter.call("RL.BLOCK", "user:42")
     assert limiter.check_all(LIMITS).verdict == "blocked"
@@ -125,6 +128,35 @@ def test_keys_are_asked_for_separately_and_a_denial_gives_charges_back(cluster: 
     limiter.call("RL.UNBLOCK", "user:42")
     with pytest.raises(ValueError, match="range"):
         limiter.check_all(LIMITS, cost=(1, 5))
+
+
+def outage_amid_keys(server: Server, outage: Any, **options: Any) -> None:
+    """The server decides the first of two keys, and is then silent until the check has its answer."""
+    limiter, other = server.limiter(outage=outage, **options), server.limiter(**options)
+    limiter.peek("a", "5/m")
+    send, silent, answered = limiter._sender.send, threading.Event(), threading.Event()
+
+    def hang(command: Command) -> Any:
+        if any(word in ("b", "b:script") for word in command.words):
+            silent.set()
+            raise TimeoutError
+        if silent.is_set():
+            assert answered.wait(5), "the answer does not wait for a refund"
+        return send(command)
+
+    limiter._sender.send = hang  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError) if outage == "raise" else nullcontext():
+        report = limiter.check_all([Limit("a", "5/m"), Limit("b", "5/m")])
+        assert report.source == ("local" if outage == "local" else "outage")
+        assert [rule.key for rule in report.rules] == (["a", "b"] if outage == "local" else [])
+    assert limiter.outages == 1 and other.peek("a", "5/m").remaining == 4
+    answered.set()
+    until(lambda: other.peek("a", "5/m").remaining == 5)
+
+
+@pytest.mark.parametrize("outage", ["raise", "allow", "deny", "local"])
+def test_an_outage_amid_keys_asked_separately_charges_none(newest: Server, outage: Any) -> None:
+    outage_amid_keys(newest, outage, separately=True)
 
 
 def test_a_denial_gives_back_its_own_units(newest: Server) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rl_limits import Cost, Limit, Report, Rules
+from rl_limits import Cost, Limit, Reply, Report, Rules
 from rl_limits import _local as local
 from rl_limits._commands import Held, Question
 
@@ -37,6 +37,32 @@ def test_a_bucket_refills_steadily() -> None:
     assert not ask(here, 300, rule, cost=(1, 5)).allowed
 
 
+def test_a_leaky_rule_spaces_requests_evenly() -> None:
+    here = limiter()
+    rule = "leaky:2/s,queue=10"
+    assert ask(here, 0, rule).reply() == Reply("allowed", 1, 0, 0, 500, source="local")
+    assert ask(here, 0, rule).wait_ms == 500
+    assert ask(here, 500, rule, cost=5).allowed, "any cost passes when nothing is used"
+    assert ask(here, 500, rule).wait_ms == 2500
+    assert not ask(here, 0, "leaky:0/s,name=none", cost=2).allowed
+
+
+def test_rules_of_one_algorithm_and_period_or_of_one_name_count_together() -> None:
+    here = limiter()
+    assert [ask(here, 0, rule).reply().remaining for rule in ("5/m", "10/m", "log:5/60s,cost=2")] == [4, 8, 1]
+    apart = ("window:5/m", "5/h", "5/m,name=a", "bucket:5/m", "bucket:5/m,name=a", "leaky:5/m")
+    assert [ask(here, 0, rule).reply().remaining for rule in apart] == [4, 4, 4, 4, 4, 0]
+    assert [ask(here, 0, rule).reply().remaining for rule in ("window:5/h,name=a", "bucket:9/h,name=a")] == [3, 7]
+
+
+def test_a_rule_says_when_more_will_remain() -> None:
+    here = limiter()
+    next_ms = [ask(here, 0, "bucket:10/s", cost=cost).rules[0].next_ms for cost in (0, 1, 2)]
+    assert next_ms == [0, 100, 100]
+    assert ask(here, 150, "bucket:10/s", cost=0).rules[0].next_ms == 50
+    assert ask(here, 150, "9/s").rules[0].next_ms == 1000
+
+
 def test_a_process_has_its_part_of_a_limit_and_at_least_one() -> None:
     assert [ask(limiter(4), 0, rule).reply().limit for rule in ("10/s", "3/s", "bucket:8/s,burst=40", "0/s")] == [
         2,
@@ -65,7 +91,7 @@ def test_costs_have_names() -> None:
 
 def test_rules_on_trial_deny_nobody_and_policies_have_the_given_rules() -> None:
     here = limiter(pro=["2/s"])
-    assert [ask(here, 0, ["1/s,shadow"]).allowed for _ in range(3)] == [True] * 3
+    assert [ask(here, 0, ["1/h,shadow"]).allowed for _ in range(3)] == [True] * 3
     assert [ask(here, 0, "@pro").allowed for _ in range(3)] == [True, True, False]
     assert [ask(here, 0, "@plan:pro", key="b").allowed for _ in range(3)] == [True, True, False]
     assert [ask(here, 0, "@other").allowed for _ in range(3)] == [True] * 3

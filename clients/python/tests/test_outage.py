@@ -70,6 +70,7 @@ def test_errors_are_raised_by_default_and_at_once_after_three(away: str) -> None
         with pytest.raises(type(raised.value)):
             send()
     assert time.monotonic() - began_s < 0.1
+    assert limiter.outages == 4, "only checks count"
 
 
 async def test_a_limiter_in_the_process_stands_in_with_asyncio(away: str) -> None:

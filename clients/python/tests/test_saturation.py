@@ -151,6 +151,24 @@ def test_a_command_waits_for_a_place_as_long_as_queue_timeout(newest: Server) ->
     assert (limiter.outages, limiter.away) == (0, False)
 
 
+async def test_without_a_queue_timeout_no_command_waits_for_a_place(newest: Server) -> None:
+    options: Any = {"concurrency": 1, "queue_timeout": 0, "timeout": 5}
+    with RateLimiter.from_url(newest.url, **options) as limiter:
+        async with AsyncRateLimiter.from_url(newest.url, **options) as asynchronous:
+            assert limiter.check("k", "5/m").allowed and (await asynchronous.check("k", "5/m")).allowed
+            with newest.paused():
+                first = asyncio.create_task(asyncio.to_thread(limiter.check, "k", "5/m"))
+                others = [asyncio.create_task(asynchronous.check("k", "5/m")) for _ in range(2)]
+                await asyncio.sleep(0.1)
+                began_s = time.monotonic()
+                with pytest.raises(Saturated):
+                    limiter.check("k", "5/m")
+                with pytest.raises(Saturated):
+                    await others[1]
+                assert time.monotonic() - began_s < 2
+            assert (await first).allowed and (await others[0]).allowed
+
+
 async def test_a_wait_takes_no_place(newest: Server) -> None:
     async with AsyncRateLimiter.from_url(newest.url, concurrency=1, **PATIENT) as limiter:
         await limiter.check("k", "1/h")

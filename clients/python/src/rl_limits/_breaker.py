@@ -44,9 +44,10 @@ class Breaker:
     ) -> None:
         self.on_outage = on_outage or _log_outage
         self.on_misconfigured = on_misconfigured or _log_misconfigured
+        #: How many requests got no decision from the server.
+        self.outages = 0
         #: Called when the limiter stops asking, to end the commands under way.
         self.stopped: Callable[[], object] = lambda: None
-        self.outages = 0
         self.away = False
         self.error: Exception = ConnectionError()
         self._lock = threading.Lock()
@@ -66,13 +67,12 @@ class Breaker:
             return True
         with self._lock:
             if now_s < self._until_s:
-                self.outages += 1
                 return False
             self._until_s = now_s + self.PAUSE_S  # for all requests but this one
             return True
 
-    def missed(self) -> None:
-        """A request was answered without asking."""
+    def count(self) -> None:
+        """Counts a request that got no decision from the server."""
         with self._lock:
             self.outages += 1
 
@@ -87,7 +87,6 @@ class Breaker:
                 if not self.away:  # a later failure, such as that of a wait, does not delay the next try
                     self._until_s = now_s + self.PAUSE_S
                 event = self._turn(True)
-            self.outages += 1  # an event counts the requests before this one
         if report:
             _tell(self.on_misconfigured, report)
         if event:

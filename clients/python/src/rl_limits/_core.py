@@ -20,7 +20,6 @@ from ._denials import Denials, asked, hashable, key_of, lasts
 from ._errors import (
     LOG,
     NotAsked,
-    Saturated,
     advice,
     described,
     has_too_many_holds,
@@ -32,7 +31,7 @@ from ._errors import (
 )
 from ._local import LocalLimiter
 from ._options import Settings
-from ._replies import Reply, Report, to_reply, to_report
+from ._replies import Reply, Report, RuleReport, to_reply, to_report
 
 Answer = TypeVar("Answer")
 Decided = TypeVar("Decided", Reply, Report)
@@ -162,9 +161,13 @@ class Core:
         if self.denials and isinstance(known := self.denials.get(what, asked_ms), Report):
             return known
         one_by_one = not self.has_module or (self.separately and len(limits) > 1)
-        report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta, held)
+        try:
+            report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta, held)
+        except Exception as error:
+            report = self._stand_in(Question(limits, cost, held), error)
+            yield from self._refuse_slots(report, limits, held)
         if self.denials and report.source == "server" and not report.allowed:
-            # A denial of keys that are checked one by one reports the rules of one key only.
+            # A denial of keys that are checked one by one does not report the rules of the later keys.
             shown = tuple(rule.rule for rule in report.rules)
             if all(lasts(key_of(rules)) for _, rules in limits) if one_by_one else lasts(shown):
                 follow_a_plan = any(commands.follow_a_plan(rules) for _, rules in limits)
@@ -179,20 +182,27 @@ class Core:
         return (yield from self._report(words, Question(limits[:1], cost)))
 
     def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
-        try:
+        def ask(held: Held | None) -> Flow[Report]:
             words = commands.check_all(limits, cost, meta, held)
-            report = yield from self._report(words, Question(limits, cost, held))
+            return self._by_server(words, Question(limits, cost, held), lambda sent: to_report(sent, limits[0].key))
+
+        try:
+            report = yield from ask(held)
         except Exception as error:
             if held is None or not has_too_many_holds(error):
                 raise
         else:
-            slots = next((rule.rule for rule in report.rules if rule.rule.startswith("slots:")), None)
-            if held is None or slots is None:
-                return report
+            yield from self._refuse_slots(report, limits, held)
+            return report
+        self._warn_of_holds()
+        return (yield from ask(None))
+
+    def _refuse_slots(self, report: Report, limits: Sequence[Limit], held: Held | None) -> Flow[None]:
+        """Gives back `held` and raises an error if a policy had slots."""
+        slots = next((rule.rule for rule in report.rules if rule.rule.startswith("slots:")), None)
+        if held is not None and slots is not None:
             yield from self.end_all([limit.key for limit in limits], held.id, refund=True)
             raise ValueError(f"the rules have {slots!r}, expected others: {SLOTS_ARE_HELD}")
-        self._warn_of_holds()
-        return (yield from self._report(commands.check_all(limits, cost, meta), Question(limits, cost)))
 
     def _warn_of_holds(self) -> None:
         now_s = time.monotonic()
@@ -208,46 +218,55 @@ class Core:
             raise ValueError("a key is given twice, expected each key once")
         if isinstance(cost, tuple):
             self.need_module("a range of costs")
-        own, passed = held or Held.new(SEPARATE_MS), list[Passed]()
+        own, passed, rules = held or Held.new(SEPARATE_MS), list[Passed](), tuple[RuleReport, ...]()
         for limit, own_cost in zip(limits, commands.costs_apart(cost, limits), strict=True):
             is_last = len(passed) + 1 == len(limits)  # no later key can deny
             ask = self._check_together if self.has_module else self._check_by_script
             try:
                 report = yield from ask([limit], own_cost, meta, held if is_last else own)
-            except Exception:
-                yield from self._take_back(passed, own)
+            except Exception as error:
+                if passed and is_undecided(error):  # a silent server delays no answer
+                    yield Beside(self._take_back_late(passed, own))
+                else:
+                    yield from self._take_back(passed, own)
                 raise
+            rules += report.rules
             if not report.allowed:
                 yield from self._take_back(passed, own)
-                return report
+                return replace(report, rules=rules)
             passed.append(Passed(limit, own_cost, report))
-        rules = tuple(rule for one in passed for rule in one.report.rules)
         slowest = max((one.report for one in passed), key=lambda report: report.wait_ms)
         return replace(slowest, rules=rules)
 
     def _check_by_script(
         self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None
     ) -> Flow[Report]:
-        """The script knows no holds: only a limiter that stands in for the server takes `held`."""
+        """The script knows no holds."""
         [limit] = limits
 
         def read(sent: Any) -> Report:
             return script.report(to_reply(sent), limit, cost)
 
         words = commands.check(limit.key, limit.rules, cost, meta)
-        return (yield from self._decide(words, Question(limits, cost, held), read, lambda report: report))
+        return (yield from self._by_server(words, Question(limits, cost), read))
 
-    def _take_back(self, passed: Iterable[Passed], own: Held) -> Flow[None]:
+    def _take_back(self, passed: Sequence[Passed], own: Held) -> Flow[None]:
         """Gives back what the keys that let the request pass have consumed."""
-        for limit, cost, report in passed:
-            if self.has_module or report.source == "local":
-                yield from self.end_all([limit.key], own.id, refund=True)
-            elif report.source == "server":
-                try:
-                    for units, rules in script.charges(limit.rules, cost).items():
-                        yield from self.refund(limit.key, units, rules)
-                except Exception as error:
-                    stays_charged(error)
+        if self.has_module:
+            yield from self.end_all([limit.key for limit, _, _ in passed], own.id, refund=True)
+            return
+        for limit, cost, _ in passed:
+            try:
+                for units, rules in script.charges(limit.rules, cost).items():
+                    yield from self.refund(limit.key, units, rules)
+            except Exception as error:
+                stays_charged(error)
+
+    def _take_back_late(self, passed: Sequence[Passed], own: Held) -> Flow[None]:
+        """`_take_back` while the server may be away. A refund is sent only once: a second one could give back twice."""
+        if self.has_module:
+            return self._give_back([limit.key for limit, _, _ in passed], own.id)
+        return self._take_back(passed, own)
 
     def peek_all(self, key: str, rules: Rules) -> Flow[Report]:
         if not rules:
@@ -390,7 +409,6 @@ class Core:
         try:
             sent = yield from self._ask(Command(words, always=self.breaker.away))
         except NotAsked:
-            self.breaker.missed()
             raise self.breaker.error.with_traceback(None) from None
         except Exception as error:
             if not is_refusal(error):
@@ -414,7 +432,21 @@ class Core:
         wait_s: float | None = None,
         late: Held | None = None,
     ) -> Flow[Decided]:
-        """`late`: the hold that the server may have taken without replying, if that is not the question's own hold."""
+        try:
+            return (yield from self._by_server(words, question, read, wait_s, late))
+        except Exception as error:
+            return adapt(self._stand_in(question, error))
+
+    def _by_server(
+        self,
+        words: Words,
+        question: Question,
+        read: Callable[[Any], Answer],
+        wait_s: float | None = None,
+        late: Held | None = None,
+    ) -> Flow[Answer]:
+        """The server's decision. An outage is an error. `late`: the hold that the server may have taken without
+        replying, if that is not the question's own hold."""
         words = self._for_engine(words)
         late = (late or question.held) if self.has_module else None
         until_s = time.monotonic() + (wait_s or 0)
@@ -425,21 +457,19 @@ class Core:
                     self.breaker.served()
                 sent = yield from self._ask(Command(words, wait_s, always=self.breaker.away))
             except NotAsked:
-                self.breaker.missed()
                 break
             except Exception as error:
                 left_s = until_s - time.monotonic()
                 if left_s > 0 and str(error).startswith("UNBLOCKED"):  # back into the line, for the time that is left
                     wait_s, words = left_s, (*words[:2], round(left_s * 1000), *words[3:])
                     continue
-                if not self._judge(error):
-                    raise
+                self._judge(error)
                 if late and is_away(error):
                     yield Beside(self._give_back({limit.key for limit in question.limits}, late.id))
-                break
+                raise
             self.breaker.served()
             return read(sent)
-        return adapt(self._stand_in(question))
+        raise self.breaker.error.with_traceback(None)
 
     def _for_engine(self, words: Words) -> Words:
         return words if self.has_module else script.evalsha(words)
@@ -452,18 +482,18 @@ class Core:
                 raise
         return (yield command._replace(words=script.evaluate(command.words)))
 
-    def _judge(self, error: Exception) -> bool:
-        """Whether the limiter answers in place of the server; tells the breaker."""
-        if isinstance(error, Saturated):
-            return False  # the error says nothing of the server
+    def _judge(self, error: Exception) -> None:
+        """Tells the breaker what an error says of the server."""
         if is_outage(error):
             self.breaker.failed(error, time.monotonic(), advice(error))
-            return True
-        if is_answer(error):
+        elif is_answer(error):
             self.breaker.served()  # the request was wrong
-        return False
 
-    def _stand_in(self, question: Question) -> Report:
+    def _stand_in(self, question: Question, error: Exception) -> Report:
+        """The answer to a question that the server did not decide."""
+        if not is_outage(error):
+            raise error
+        self.breaker.count()
         key = question.limits[0].key
         granted = question.cost[1] if isinstance(question.cost, tuple) else None
         if self.mode == "local":
@@ -472,7 +502,7 @@ class Core:
             return Report("allowed", 0, (), key, granted, "outage")
         if self.mode == "deny":
             return Report("limited", 1000, (), key, granted and 0, "outage")
-        raise self.breaker.error.with_traceback(None)
+        raise error
 
     def _free(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
         """Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may

@@ -34,11 +34,12 @@ def whole(name: str, given: object, least: int, most: float = math.inf) -> None:
         raise ValueError(f"{name} is {given!r}, expected {wanted}")
 
 
-def seconds(name: str, given: object, most: float = sys.float_info.max) -> None:
-    wanted = "seconds above 0" if most == sys.float_info.max else f"seconds above 0 and at most {most:,}"
+def seconds(name: str, given: object, most: float = sys.float_info.max, *, from_0: bool = False) -> None:
+    wanted = "seconds from 0" if from_0 else "seconds above 0"
+    wanted += "" if most == sys.float_info.max else f" and at most {most:,}"
     if type(given) not in (int, float):
         raise TypeError(f"{name} is {given!r}, expected {wanted}")
-    if not 0 < given <= most:  # type: ignore[operator]
+    if not (0 < given <= most or (from_0 and given == 0)):  # type: ignore[operator]
         raise ValueError(f"{name} is {given!r}, expected {wanted}")
 
 

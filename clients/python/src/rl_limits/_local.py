@@ -2,7 +2,8 @@
 
 | rules                   | become                                                      |
 |-------------------------|-------------------------------------------------------------|
-| `bucket`, `leaky`       | a token bucket; nothing queues                              |
+| `bucket`                | a token bucket                                              |
+| `leaky`                 | a token bucket of one unit; nothing queues                  |
 | `log`, `window`, `fixed`| a window that begins with its first request                 |
 | `slots`                 | a count of the holds taken here                             |
 | `@name`, `@plan:name`   | the rules given for this name, else no limit                |
@@ -38,6 +39,8 @@ WORDS = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day
 class Rule:
     text: str
     kind: str
+    identity: tuple[str, str | int]
+    """Rules of one identity count in one state."""
     limit: int
     """The most at once."""
     quota: int
@@ -45,6 +48,10 @@ class Rule:
     name: str | None
     cost: int | None
     shadow: bool
+
+    def most(self, cost: int) -> int:
+        """The most at once with a request of this cost: under `leaky` any cost passes when nothing is used."""
+        return max(self.limit, cost) if self.kind == "leaky" and self.quota else self.limit
 
 
 @functools.lru_cache(1024)
@@ -56,12 +63,17 @@ def read(text: str, processes: int) -> Rule:
     options = dict(option.partition("=")[::2] for option in found[5].split(",")[1:])
     quota = _part(int(found[2]), processes)
     limit = _part(int(options["burst"]), processes) if "burst" in options else quota
-    kind = {None: "window", "log": "window", "fixed": "window", "leaky": "bucket"}.get(found[1], found[1])
+    algorithm = found[1] or "log"
+    kind = {"log": "window", "fixed": "window"}.get(algorithm, algorithm)
+    if kind == "leaky":
+        limit = min(1, quota)
     period_ms = int(found[3] or 1) * _unit_ms(found[4]) if found[4] else 0
     if (kind == "slots") == (period_ms > 0):
         raise unreadable(text)
     cost = int(options["cost"]) if "cost" in options else None
-    return Rule(text, kind, limit, quota, period_ms, options.get("name"), cost, "shadow" in options)
+    name = options.get("name")
+    identity = (kind, name) if name else (algorithm, period_ms)
+    return Rule(text, kind, identity, limit, quota, period_ms, name, cost, "shadow" in options)
 
 
 def unreadable(text: str) -> ValueError:
@@ -125,7 +137,7 @@ class Window(State):
         return (int(self.used), self._ends_ms - now_ms) if now_ms < self._ends_ms else (0, 0.0)
 
 
-KINDS = {"bucket": Bucket, "window": Window, "slots": State}
+KINDS = {"bucket": Bucket, "leaky": Bucket, "window": Window, "slots": State}
 
 
 class Charge(NamedTuple):
@@ -144,12 +156,12 @@ class Key:
     """All that is counted under one key."""
 
     def __init__(self) -> None:
-        self.states: dict[str, State] = {}
+        self.states: dict[tuple[str, str | int], State] = {}
         self.holds: dict[str, Hold] = {}
         self.paused_until_ms = -math.inf
 
     def state(self, rule: Rule) -> State:
-        return self.states.setdefault(f"{rule.kind}:{rule.name or rule.text}", KINDS[rule.kind]())
+        return self.states.setdefault(rule.identity, KINDS[rule.kind]())
 
     def lapse(self, now_ms: float) -> None:
         for id in [id for id, hold in self.holds.items() if now_ms >= hold.ends_ms]:
@@ -240,7 +252,9 @@ class LocalLimiter:
             return 0 if again else cost if isinstance(cost, int) else cost[0]
 
         paused_ms = 0 if again else math.ceil(max(0, *(key.paused_until_ms - now_ms for key in keys.values())))
-        passes = not paused_ms and all(rule.shadow or state.used + least(rule) <= rule.limit for _, rule, state in plan)
+        passes = not paused_ms and all(
+            rule.shadow or state.used + least(rule) <= rule.most(least(rule)) for _, rule, state in plan
+        )
         granted = _granted(question.cost, plan) if passes else 0
         charges: dict[str, list[Charge]] = {key: [] for key in keys}
         rules = []
@@ -295,8 +309,10 @@ def _granted(cost: Cost, plan: list[tuple[Limit, Rule, State]]) -> int:
 def _report(
     limit: Limit, rule: Rule, state: State, units: int, next_end_ms: float, now_ms: float, consumes: bool
 ) -> RuleReport:
-    denies = state.used + units > rule.limit
+    over = state.used + units - rule.most(units)
+    denies = over > 0
     used = state.used + units if consumes and not denies else state.used
+    remaining = max(0, int(rule.limit - used))
 
     def until(over: float) -> int:
         if over <= 0:
@@ -313,9 +329,9 @@ def _report(
         limit=rule.limit,
         quota=rule.quota,
         period_ms=rule.period_ms,
-        remaining=max(0, int(rule.limit - used)),
-        wait_ms=-1 if units > rule.limit else until(state.used + units - rule.limit),
-        next_ms=until(used - math.floor(rule.limit - 1)),
+        remaining=remaining,
+        wait_ms=-1 if units > rule.most(units) else until(over),
+        next_ms=until(used + remaining + 1 - rule.limit) if used > 0 else 0,
         reset_ms=until(used),
         key=limit.key,
     )

@@ -51,7 +51,7 @@ class Options(TypedDict, total=False):
     script `check_all` asks key by key, as `separately` does; after a denial, refunds give back the newest units.
     A call that needs the module, such as `hold`, is a `ValueError`."""
     queue_timeout: float
-    """The seconds to wait for a place before `Saturated` is raised."""
+    """The seconds to wait for a place before `Saturated` is raised; 0: no command waits."""
 
 
 class UrlOptions(Options, total=False):
@@ -119,7 +119,7 @@ class Settings:
         given.yes_or_no("separately", self.separately)
         given.whole("remember_denials", self.remember_denials, 0)
         given.whole("concurrency", self.concurrency, 1)
-        given.seconds("queue_timeout", self.queue_timeout)
+        given.seconds("queue_timeout", self.queue_timeout, from_0=True)
         given.one_of("engine", self.engine, ENGINES)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -84,7 +85,8 @@ class AsyncSender:
 
     async def send(self, command: Command) -> Any:
         if command.wait_s is not None:
-            return await ask_async(self.client, command, lambda: self.send(Command(question(command), always=True)))
+            ask_else = partial(self.send, Command(question(command), always=True))
+            return await ask_async(self.client, command, ask_else, partial(Bound, self.timeout_s))
         async with self._places:
             pool = getattr(self.client, "connection_pool", None)
             if pool is not None:

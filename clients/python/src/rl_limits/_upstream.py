@@ -13,6 +13,14 @@ from typing import Protocol
 LONGEST_S = 366 * 86_400
 
 NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]*)?")
+DAY, MONTH = "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)", "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+TIME, GMT = "[0-9]{2}:[0-9]{2}:[0-9]{2}", r"(GMT|\+0000)"
+#: The forms of a date in RFC 9110, 5.6.7: the preferred one, that of RFC 850, and that of asctime in C.
+DATE = re.compile(
+    f"{DAY}, [0-9]{{2}} {MONTH} [0-9]{{4}} {TIME} {GMT}"
+    f"|(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, [0-9]{{2}}-{MONTH}-[0-9]{{2}} {TIME} {GMT}"
+    f"|{DAY} {MONTH} [ 0-9][0-9] {TIME} [0-9]{{4}}"
+)
 #: A parameter of `RateLimit: "name";r=12;t=30`: what remains, or the seconds until more does.
 PARAMETER = re.compile(r";\s*([rt])=([0-9]{1,12})(?=\s*(?:;|$))")
 
@@ -74,7 +82,6 @@ def _items(text: str) -> list[dict[str, int]]:
 
 def _date_s(text: str) -> float | None:
     try:
-        date = parsedate_to_datetime(text)
-        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
+        return parsedate_to_datetime(text).replace(tzinfo=UTC).timestamp() if DATE.fullmatch(text.strip()) else None
+    except ValueError:  # such as a 31st of February
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from ._commands import Command, Words
@@ -30,11 +31,13 @@ def ask(client: Any, command: Command, answers: Callable[[], object]) -> Any:
         client.get_node_from_key(command.words[1]).redis_connection if is_cluster(client) else client
     )
     while True:
-        connection = kind(**options, socket_timeout=(command.wait_s or 0) + MARGIN_S)
+        connection = kind(**options)
+        if connection.socket_timeout is None:
+            connection.socket_timeout = _longest_s(command)
         try:
             connection.connect()
             connection.send_command(*command.words)
-            late_s = time.monotonic() + (command.wait_s or 0) + MARGIN_S
+            late_s = time.monotonic() + _longest_s(command)
             failures = 0
             while not connection.can_read(timeout=_patience_s(failures, late_s)):
                 if time.monotonic() >= late_s:
@@ -51,6 +54,10 @@ def ask(client: Any, command: Command, answers: Callable[[], object]) -> Any:
             connection.disconnect()
 
 
+def _longest_s(command: Command) -> float:
+    return (command.wait_s or 0) + MARGIN_S
+
+
 def _patience_s(failures: int, late_s: float) -> float:
     return min(AGAIN_S if failures else ASK_S, max(0.0, late_s - time.monotonic()))
 
@@ -64,19 +71,27 @@ def _failed(failures: int, error: Exception) -> int:
     return failures + 1
 
 
-async def ask_async(client: Any, command: Command, answers: Callable[[], Awaitable[object]]) -> Any:
-    """`answers` asks the server something else."""
+async def ask_async(
+    client: Any,
+    command: Command,
+    answers: Callable[[], Awaitable[object]],
+    bound: Callable[[], AbstractAsyncContextManager[object]],
+) -> Any:
+    """`answers` asks the server something else. `bound` bounds connecting."""
     if is_cluster(client):
-        await client.initialize()
+        async with bound():
+            await client.initialize()
         node = client.get_node_from_key(command.words[1])
-        kind, options = node.connection_class, _without_timeout(node.connection_kwargs)
+        kind, options = node.connection_class, dict(node.connection_kwargs)
     else:
         kind, options = _of_pool(client)
+    options["socket_timeout"] = None
     while True:
-        connection = kind(**options, socket_timeout=None)
+        connection = kind(**options)
         try:
-            async with asyncio.timeout((command.wait_s or 0) + MARGIN_S):
+            async with bound():
                 await connection.connect()
+            async with asyncio.timeout(_longest_s(command)):
                 await connection.send_command(*command.words)
                 return await _read(connection, answers)
         except Exception as error:
@@ -114,11 +129,7 @@ def is_cluster(client: Any) -> bool:
 
 def _of_pool(client: Any) -> tuple[Any, dict[str, Any]]:
     pool = client.connection_pool
-    return pool.connection_class, _without_timeout(pool.connection_kwargs)
-
-
-def _without_timeout(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name != "socket_timeout"}
+    return pool.connection_class, dict(pool.connection_kwargs)
 
 
 def _moved_to(error: Exception) -> dict[str, Any]:

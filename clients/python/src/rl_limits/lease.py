@@ -9,6 +9,7 @@ end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import NamedTuple
@@ -106,6 +107,12 @@ class LeaseBase:
         return reply
 
     def _settle(self) -> Flow[None]:
+        """Ends the lease. After an error, its units come back when its hold ends."""
+        with contextlib.suppress(Exception):
+            yield from self._close()
+
+    def _close(self) -> Flow[None]:
+        """Ends the lease. Raises no outage."""
         closed = self._book.close(time.monotonic())
         if closed is None:
             return
@@ -139,7 +146,7 @@ class Lease(LeaseBase):
     def close(self) -> None:
         self._closed.set()
         with self._lock:
-            self._run(self._settle())
+            self._run(self._close())
 
     def __enter__(self) -> Lease:
         return self
@@ -174,7 +181,7 @@ class AsyncLease(LeaseBase):
     async def aclose(self) -> None:
         if self._settler:
             self._settler.cancel()
-        await self._limiter.finish(self._alone(self._settle()))
+        await self._limiter.finish(self._alone(self._close()))
 
     async def __aenter__(self) -> AsyncLease:
         return self

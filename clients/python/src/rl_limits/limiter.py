@@ -27,7 +27,7 @@ class Counters:
 
     @property
     def outages(self) -> int:
-        """How many requests were answered without the server, or failed because it was away."""
+        """How many requests got no decision from the server. Settlements and the like are not counted."""
         return self.core.breaker.outages
 
     @property
