@@ -1,5 +1,5 @@
 import { CheckReply, type Reply, type Report, type RuleReport } from './replies.js';
-import { type Limit, list, type Rules } from './request.js';
+import { type Cost, type Limit, list } from './request.js';
 
 /**
  * How long to remember a denial that may end at any time: a block, a pause, a wait of -1, or one under a plan, which the
@@ -17,50 +17,65 @@ interface Denied {
   rules?: readonly RuleReport[];
 }
 
-interface Denial<Asked, Answer> {
-  asked: Asked;
-  cost: number;
+interface Denial<Answer> {
+  key: string;
   since: number;
   until: number;
   answer: Answer;
 }
 
-/** The last denial of each key, until its wait is over. All times are milliseconds of one clock that never goes back. */
-class Denials<Asked, Answer extends Denied> {
+/** Denials, each until its wait is over, by what was asked. All times are milliseconds of one clock that never goes back. */
+class Denials<Answer extends Denied> {
   readonly #size: number;
-  readonly #same: (a: Asked, b: Asked) => boolean;
   readonly #age: (answer: Answer, ms: number) => Answer;
-  readonly #found = new Map<string, Denial<Asked, Answer>>();
+  readonly #found = new Map<string, Denial<Answer>>();
+  /** What was asked of each key that denies. */
+  readonly #ofKey = new Map<string, Set<string>>();
 
-  constructor(size: number, same: (a: Asked, b: Asked) => boolean, age: (answer: Answer, ms: number) => Answer) {
+  constructor(size: number, age: (answer: Answer, ms: number) => Answer) {
     this.#size = size;
-    this.#same = same;
     this.#age = age;
   }
 
   /** The remembered denial of an equal check, with the wait that is left, or nothing once the wait is over. */
-  find(now: number, key: string, asked: Asked, cost: number): Answer | undefined {
-    const denial = this.#found.get(key);
-    if (!denial || denial.cost !== cost || !this.#same(denial.asked, asked)) return undefined;
+  find(now: number, what: string): Answer | undefined {
+    const denial = this.#found.get(what);
+    if (!denial) return undefined;
     if (now < denial.until) return this.#age(denial.answer, now - denial.since);
-    this.#found.delete(key);
+    this.#drop(what);
     return undefined;
   }
 
-  /** `since` is when the server was asked. It decided after that, so no denial is remembered too long. */
-  keep(since: number, key: string, asked: Asked, cost: number, answer: Answer, followsAPlan = false): void {
-    const ms = lastsMs(answer, followsAPlan);
-    this.#found.delete(key);
-    this.#found.set(key, { asked, cost, since, until: since + ms, answer });
+  /** `key` denies. `since` is when the server was asked. It decided after that, so no denial is remembered too long. */
+  keep(since: number, what: string, key: string, answer: Answer, followsAPlan = false): void {
+    this.#drop(what);
+    this.#found.set(what, { key, since, until: since + lastsMs(answer, followsAPlan), answer });
+    this.#ofKey.set(key, (this.#ofKey.get(key) ?? new Set()).add(what));
     for (const [oldest, { until }] of this.#found) {
       if (this.#found.size <= this.#size && until > since) break;
-      this.#found.delete(oldest);
+      this.#drop(oldest);
     }
   }
 
   forget(key: string): void {
-    this.#found.delete(key);
+    for (const what of this.#ofKey.get(key) ?? []) this.#drop(what);
   }
+
+  #drop(what: string): void {
+    const { key } = this.#found.get(what) ?? {};
+    if (key === undefined) return;
+    this.#found.delete(what);
+    const others = this.#ofKey.get(key);
+    others?.delete(what);
+    if (others?.size === 0) this.#ofKey.delete(key);
+  }
+}
+
+/** What a check asks, as a text: equal checks have equal texts. */
+export function asked(limits: readonly Limit[], cost: Cost): string {
+  let text = typeof cost === 'number' ? `${cost}` : JSON.stringify(cost);
+  for (const { key, rules } of limits) text += ` ${key.length} ${key} ${typeof rules === 'string' ? rules : rules.join(' ')}`;
+  return text;
 }
 
 /** For how long a denial is remembered. */
@@ -76,15 +91,13 @@ function byRule({ limit, rules = [], waitMs }: Denied): boolean {
 }
 
 /** Denials of one key, with short replies. */
-export function denialsOfChecks(size: number): Denials<Rules, Reply> {
-  return new Denials(size, sameRules, aged);
+export function denialsOfChecks(size: number): Denials<Reply> {
+  return new Denials(size, aged);
 }
 
-/** Denials of checks with reports, each under the key that denied. */
-export function denialsOfReports(size: number): Denials<readonly Limit[], Report> {
-  const same = (a: readonly Limit[], b: readonly Limit[]): boolean =>
-    a.length === b.length && a.every(({ key, rules }, i) => key === b[i]!.key && sameRules(rules, b[i]!.rules));
-  return new Denials(size, same, (report, ms) => ({
+/** Denials of checks with reports. */
+export function denialsOfReports(size: number): Denials<Report> {
+  return new Denials(size, (report, ms) => ({
     ...report,
     waitMs: later(report.waitMs, ms),
     rules: report.rules.map((rule) => ({ ...rule, ...times(rule, ms), nextMs: later(rule.nextMs, ms) })),
@@ -97,15 +110,9 @@ export function lasts(rules: readonly string[]): boolean {
   return !rules.some((rule) => NEVER.test(rule));
 }
 
-function sameRules(a: Rules, b: Rules): boolean {
-  if (a === b) return true;
-  const [first, second] = [list(a), list(b)];
-  return first.length === second.length && first.every((rule, i) => rule === second[i]);
-}
-
 function aged(reply: Reply, ms: number): Reply {
-  const { verdict, limit, remaining, waitMs, resetMs } = reply;
-  return new CheckReply(verdict, [limit, remaining, later(waitMs, ms), later(resetMs, ms)], 'denial');
+  const { verdict, limit, remaining, waitMs, resetMs, granted } = reply;
+  return new CheckReply(verdict, [limit, remaining, later(waitMs, ms), later(resetMs, ms)], 'denial', granted);
 }
 
 function times({ waitMs, resetMs }: { waitMs: number; resetMs: number }, ms: number) {

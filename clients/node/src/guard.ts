@@ -27,7 +27,7 @@ export interface GuardOptions<Request> {
   cost?: (request: Request) => Cost | Promise<Cost>;
   /** Requests that are not limited. */
   skip?: (request: Request) => boolean | Promise<boolean>;
-  /** Which requests count: the others get their cost back after the response. A status from 400 on is a failure. */
+  /** Which requests count: the others get their cost back when the response ends, whole or not. A status from 400 on, or none, is a failure. */
   count?: 'all' | 'failed' | 'successful';
   headers?: Headers;
 }
@@ -73,8 +73,9 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
     tell(fields(report, headers));
     if (report.verdict !== 'allowed') return report;
     if (hold && report.source !== 'outage') {
-      finished(response, (cut) => {
-        const outcome = !cut && response.statusCode < 400 ? 'successful' : 'failed';
+      // Not at the head of the response: Node has no public event for that.
+      finished(response, () => {
+        const outcome = response.headersSent && response.statusCode < 400 ? 'successful' : 'failed';
         void settled(limiter, wanted, hold.id, outcome !== count);
       });
     }

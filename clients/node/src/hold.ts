@@ -1,5 +1,7 @@
+import { FLAG, type Forms, inOrder } from './options.js';
 import { ignoreOutage } from './outage.js';
 import type { Reply } from './replies.js';
+import { COST } from './request.js';
 
 /** A hold was denied. */
 export class Denied extends Error {
@@ -18,6 +20,8 @@ export interface SettleOptions {
   cost?: number | Readonly<Record<string, number>>;
   refund?: boolean;
 }
+
+export const SETTLE: Forms<SettleOptions> = { cost: COST, refund: FLAG };
 
 /** The longest that a timer can wait. */
 const LONGEST_MS = 2 ** 31 - 1;
@@ -59,7 +63,8 @@ export class Hold implements AsyncDisposable {
   }
 
   /** Ends the hold; `false` if it had ended before. Charges stand, or are corrected to `cost`; slots become free. */
-  settle(options: SettleOptions = {}): Promise<boolean> {
+  async settle(options: SettleOptions = {}): Promise<boolean> {
+    inOrder('settle', options, SETTLE);
     this.#stop();
     this.#settled = true;
     return this.#keeper.settle(options);

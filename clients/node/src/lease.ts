@@ -92,16 +92,18 @@ export class Lease implements AsyncDisposable {
     const id = randomUUID();
     const asked = performance.now();
     const hold = { id, ttlMs: this.#ttlMs, refund: true };
-    const reply = await this.#limiter.lease(this.#key, this.#rules, units, Math.max(units, this.#ask), hold);
-    if (reply.source !== 'server') return reply;
-    if (reply.verdict !== 'allowed') {
-      const until = asked + lastsMs(reply, followAPlan(this.#rules));
-      this.#denied = { until, units, verdict: reply.verdict };
-      return reply;
+    const report = await this.#limiter.lease(this.#key, this.#rules, units, Math.max(units, this.#ask), hold);
+    const { verdict, waitMs, source, granted = units, rules } = report;
+    const answer = { verdict, waitMs, source };
+    if (source !== 'server') return answer;
+    if (verdict !== 'allowed') {
+      const until = asked + lastsMs(report, followAPlan(this.#rules));
+      this.#denied = { until, units, verdict };
+      return answer;
     }
-    if (reply.limit === -1) return reply; // an exempt key has no holds
+    if (rules.length === 0) return answer; // an exempt key has no holds
     this.#id = id;
-    this.#granted = this.#left = reply.granted ?? units;
+    this.#granted = this.#left = granted;
     this.#since = asked;
     this.#settling = setTimeout(() => void this.#settle()?.catch(() => false), this.#ttlMs / 2).unref();
     this.#left -= units;

@@ -2,14 +2,14 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { Asking, type AskingOptions } from './asking.js';
-import { denialsOfChecks, denialsOfReports, lasts } from './denials.js';
-import { Denied, Hold, type Keeper, type SettleOptions } from './hold.js';
+import { asked, denialsOfChecks, denialsOfReports, lasts } from './denials.js';
+import { Denied, Hold, type Keeper, SETTLE, type SettleOptions } from './hold.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
 import { type NoticeOptions, Notices } from './notices.js';
-import { CALLBACK, FLAG, type Form, inOrder, integer, oneOf, TIME } from './options.js';
+import { CALLBACK, FLAG, type Form, type Forms, inOrder, integer, oneOf, SPAN, TEXT, TIME } from './options.js';
 import { ignoreOutage, isOutage, isUnblocked, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
-import { type CheckOptions, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, type Limit, list, type Rules, type Turn, words } from './request.js';
+import { CHECK, type CheckOptions, COST, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, type Limit, list, type Rules, TURN, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
 import { looksLikeRules, namesNoPolicy, noSlots } from './rule.js';
 import { charges, needsModule, reportOf, scriptKnows } from './script.js';
@@ -36,7 +36,7 @@ export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptio
   rememberDenials?: number;
 }
 
-const FORMS: Readonly<Record<keyof LimiterOptions, Form>> = {
+const FORMS: Forms<LimiterOptions> = {
   outage: oneOf('raise', 'allow', 'deny', 'local'),
   timeoutMs: TIME,
   queueTimeoutMs: TIME,
@@ -72,6 +72,12 @@ export interface AnyOptions extends Pick<CheckOptions, 'cost' | 'meta'> {
   /** Takes the key that has the most left afterwards. */
   most?: boolean;
 }
+
+const SIGNAL: Form = ['an AbortSignal', (value) => typeof (value as AbortSignal | null)?.aborted === 'boolean'];
+const PEEK: Forms<Pick<CheckOptions, 'cost'>> = { cost: COST };
+const ANY: Forms<AnyOptions> = { cost: COST, meta: TEXT, most: FLAG };
+const WAIT: Forms<WaitOptions> = { ...CHECK, ...TURN, signal: SIGNAL };
+const TAKE: Forms<TakeOptions> = { cost: COST, meta: TEXT, ...TURN, ttlMs: SPAN, refund: FLAG, id: TEXT, waitMs: SPAN, signal: SIGNAL };
 
 /** A wait's reply comes at most this long after its deadline. */
 const LATE_MS = 1000;
@@ -123,34 +129,38 @@ export class RateLimiter {
 
   /** Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`. */
   async check(key: string, rules: Rules, options: CheckOptions = NONE): Promise<Reply> {
+    inOrder('check', options, CHECK);
     const { cost = 1, hold } = options;
-    const denials = remembers(cost, hold) ? this.#denials : undefined;
+    const denials = remembers(hold) ? this.#denials : undefined;
     const now = denials ? performance.now() : 0;
-    const denial = denials?.find(now, key, rules, cost as number);
+    const what = denials ? asked([{ key, rules }], cost) : '';
+    const denial = denials?.find(now, what);
     if (denial) return denial;
     const reply = await this.#reply('RL.CHECK', key, rules, options);
     if (denials && reply.verdict !== 'allowed' && reply.source === 'server' && lasts(list(rules))) {
-      denials.keep(now, key, rules, cost as number, reply);
+      denials.keep(now, what, key, reply);
     }
     return reply;
   }
 
   /** Decides without consuming: `RL.PEEK`. */
-  peek(key: string, rules: Rules, { cost = 1 }: Pick<CheckOptions, 'cost'> = NONE): Promise<Reply> {
+  async peek(key: string, rules: Rules, options: Pick<CheckOptions, 'cost'> = NONE): Promise<Reply> {
+    inOrder('peek', options, PEEK);
+    const { cost = 1 } = options;
     return this.#reply('RL.PEEK', key, rules, { cost });
   }
 
   /** Decides on one or several keys, consumes from all or from none, and reports on each rule: `FULL`. */
   async checkAll(limits: readonly Limit[], options: CheckOptions = NONE): Promise<Report> {
+    inOrder('checkAll', options, CHECK);
     const some = withRules(limits);
     if (some.length === 0) return { ...PASSED, source: 'local' };
     const { cost = 1, hold } = options;
-    const denials = remembers(cost, hold) ? this.#reports : undefined;
+    const denials = remembers(hold) ? this.#reports : undefined;
     const now = performance.now();
-    for (const { key } of denials ? some : []) {
-      const denial = denials?.find(now, key, some, cost as number);
-      if (denial) return denial;
-    }
+    const what = denials ? asked(some, cost) : '';
+    const denial = denials?.find(now, what);
+    if (denial) return denial;
     const apart = this.#options.separately && some.length > 1;
     const ask = () =>
       this.#byScript ? this.#checkByScript(some, options)
@@ -160,7 +170,7 @@ export class RateLimiter {
     const shown = this.#byScript ? some.flatMap(({ rules }) => list(rules)) : report.rules.map(({ rule }) => rule);
     if (denials && report.verdict !== 'allowed' && report.source === 'server' && lasts(shown)) {
       const plans = some.some(({ rules }) => followAPlan(rules));
-      denials.keep(now, report.key ?? some[0]!.key, some, cost as number, report, plans);
+      denials.keep(now, what, report.key ?? some[0]!.key, report, plans);
     }
     return report;
   }
@@ -170,7 +180,9 @@ export class RateLimiter {
    * afterwards, and from no other: `ANY`. The report has that key, or after a denial the key with the shortest wait.
    * Without the server the first key decides.
    */
-  async checkAny(limits: readonly Limit[], { most = false, ...options }: AnyOptions = NONE): Promise<Report> {
+  async checkAny(limits: readonly Limit[], given: AnyOptions = NONE): Promise<Report> {
+    inOrder('checkAny', given, ANY);
+    const { most = false, ...options } = given;
     if (limits.length === 0) throw new TypeError('a pool has no key, expected at least one');
     const some = withRules(limits);
     const [first] = some;
@@ -195,7 +207,9 @@ export class RateLimiter {
    * Waits in line until the request passes, for at most `timeoutMs`: `RL.WAIT`, on a connection for this call. While the server is
    * away nobody waits: the reply is that of `check`.
    */
-  async wait(key: string, rules: Rules, timeoutMs: number, { signal, ...options }: WaitOptions = NONE): Promise<Reply> {
+  async wait(key: string, rules: Rules, timeoutMs: number, given: WaitOptions = NONE): Promise<Reply> {
+    inOrder('wait', given, WAIT);
+    const { signal, ...options } = given;
     this.needModule('wait');
     if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
     signal?.throwIfAborted();
@@ -226,14 +240,16 @@ export class RateLimiter {
   }
 
   /** Takes a hold that renews itself until it is settled; throws {@link Denied}. */
-  async hold(key: string, rules: Rules, { ttlMs: lifeMs, id = randomUUID(), refund = false, waitMs, signal, ...options }: TakeOptions): Promise<Hold> {
+  async hold(key: string, rules: Rules, given: TakeOptions): Promise<Hold> {
+    inOrder('hold', given, TAKE);
+    const { ttlMs: lifeMs, id = randomUUID(), refund = false, waitMs, signal, ...options } = given;
     this.needModule('hold');
     signal?.throwIfAborted();
     const ttlMs = Math.ceil(lifeMs);
     const asked = performance.now();
     const taking = { ...options, hold: { id, ttlMs, refund } };
     const reply = await (waitMs === undefined
-      ? this.check(key, rules, taking)
+      ? this.#reply('RL.CHECK', key, rules, taking)
       : this.wait(key, rules, waitMs, { ...taking, ...(signal && { signal }) }));
     if (reply.verdict !== 'allowed') throw new Denied(reply);
     const sinceMs = waitMs === undefined && reply.source === 'server' ? performance.now() - asked : 0;
@@ -250,19 +266,19 @@ export class RateLimiter {
   }
 
   /** @internal Takes up to `most` units ahead, or, while the server is away, decides on `units` only. */
-  async lease(key: string, rules: Rules, units: number, most: number, hold: HoldOptions): Promise<Reply> {
-    if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
-    const late = this.#late([key], hold);
-    try {
-      return readReply(await this.#asking.ask([['RL.CHECK'], [key], [...words({ cost: [units, most], hold }), ...list(rules)]]));
-    } catch (error) {
-      late(error);
-      return shorten(this.#without(error, [{ key, rules }], { cost: units }));
-    }
+  async lease(key: string, rules: Rules, units: number, most: number, hold: HoldOptions): Promise<Report> {
+    const limits = withRules([{ key, rules }]);
+    if (limits.length === 0) return { ...PASSED, source: 'local' };
+    return this.#orWithout(
+      () => this.#checkTogether(limits, { cost: [units, most], hold }),
+      (error) => this.#without(error, limits, { cost: units }),
+    );
   }
 
   /** Ends a hold, in this process or on the server, wherever it was taken: `RL.SETTLE`; `false` if there was none. */
-  async settle(key: string, id: string, { cost, refund = false }: SettleOptions = {}): Promise<boolean> {
+  async settle(key: string, id: string, options: SettleOptions = {}): Promise<boolean> {
+    inOrder('settle', options, SETTLE);
+    const { cost, refund = false } = options;
     if (this.#local.settle(key, id, { ...(cost !== undefined && { cost }), refund })) return true;
     if (refund) return this.#takeBack(key, id);
     const command: Command = [['RL.SETTLE'], [key], [id, ...(cost === undefined ? [] : words({ cost }))]];
@@ -552,9 +568,9 @@ function eachKeyOnce(limits: readonly Limit[]): void {
   if (new Set(limits.map(({ key }) => key)).size < limits.length) throw new TypeError('a key is given twice, expected each key once');
 }
 
-/** Whether a remembered denial may answer. Not for costs by name or ranges, nor for a check that may repeat a live hold. */
-function remembers(cost: Cost, hold: HoldOptions | undefined): boolean {
-  return typeof cost === 'number' && (!hold || hold.fresh === true);
+/** Whether a remembered denial may answer: not for a check that may repeat a live hold. */
+function remembers(hold: HoldOptions | undefined): boolean {
+  return !hold || hold.fresh === true;
 }
 
 const PASSED: Omit<Report, 'source'> = { verdict: 'allowed', waitMs: 0, rules: [] };

@@ -3,6 +3,9 @@
 /** What an option may be: in words, and as a test. */
 export type Form = readonly [expected: string, fits: (value: unknown) => boolean];
 
+/** The form of each option. */
+export type Forms<Options> = Readonly<Record<keyof Options, Form>>;
+
 export const FLAG: Form = ['true or false', (value) => typeof value === 'boolean'];
 export const TEXT: Form = ['a string', (value) => typeof value === 'string'];
 export const CALLBACK: Form = ['a function', (value) => typeof value === 'function'];
@@ -19,13 +22,17 @@ export function integer(least: number, most = Number.MAX_SAFE_INTEGER): Form {
 /** A time in milliseconds that a timer can keep. */
 export const TIME: Form = ['milliseconds above 0, below 2^31', (value) => typeof value === 'number' && value > 0 && value < 2 ** 31];
 
+/** A time in milliseconds for the server, which tests it. */
+export const SPAN: Form = ['milliseconds', (value) => typeof value === 'number'];
+
 /** Throws a TypeError for an option that `owner` does not know, or whose value has another form. */
 export function inOrder(owner: string, given: object, forms: Readonly<Record<string, Form>>): void {
   if (typeof given !== 'object' || given === null) throw new TypeError(`${owner}: the options are ${show(given)}, expected an object`);
-  for (const [name, value] of Object.entries(given)) {
+  for (const name of Object.keys(given)) {
     const form = Object.hasOwn(forms, name) ? forms[name] : undefined;
     if (!form) throw new TypeError(`${owner}: unknown option '${name}', expected ${Object.keys(forms).join(', ')}`);
     const [expected, fits] = form;
+    const value = (given as Record<string, unknown>)[name];
     if (value !== undefined && !fits(value)) throw new TypeError(`${owner}: ${name} is ${show(value)}, expected ${expected}`);
   }
 }

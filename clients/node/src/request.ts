@@ -1,3 +1,5 @@
+import { FLAG, type Form, type Forms, inOrder, integer, SPAN, TEXT } from './options.js';
+
 /** One text for each rule, `['5/15m', '20/h']`, a policy, `'@free'`, or the policy of the key's plan, `'@plan:free'`. */
 export type Rules = string | readonly string[];
 
@@ -40,6 +42,11 @@ export interface Turn {
   /** 0 to 9, 0 by default: callers of a higher priority go first. */
   priority?: number;
 }
+
+export const COST: Form = ['units, a range of units or units by name', (value) => typeof value === 'number' || (typeof value === 'object' && value !== null)];
+const HOLD: Forms<HoldOptions> = { id: TEXT, ttlMs: SPAN, refund: FLAG, fresh: FLAG };
+export const CHECK: Forms<CheckOptions> = { cost: COST, meta: TEXT, hold: ['a hold', (value) => (inOrder('hold', value as object, HOLD), true)] };
+export const TURN: Forms<Turn> = { flow: TEXT, weight: integer(1, 1000), priority: integer(0, 9) };
 
 export function list(rules: Rules): readonly string[] {
   return typeof rules === 'string' ? [rules] : rules;

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Breaker } from '../dist/breaker.js';
-import { denialsOfChecks, denialsOfReports, lasts } from '../dist/denials.js';
+import { asked, denialsOfChecks, denialsOfReports, lasts } from '../dist/denials.js';
 import { LocalLimiter } from '../dist/local.js';
 import { kindOf } from '../dist/outage.js';
 import { shorten } from '../dist/replies.js';
@@ -169,33 +169,49 @@ test('rules are read as the server reads them', () => {
   for (const text of ['5', 'slots:5/s', '5/', '5/5', 'x:5/s', '5/sx', '']) assert.throws(() => readRule(text, 1), SyntaxError, text);
 });
 
+const ask = (key, rules = '5/s', cost = 1) => asked([{ key, rules }], cost);
+
 test('a denial is remembered until its wait is over', () => {
   const denials = denialsOfChecks(2);
   const denied = { verdict: 'limited', limit: 5, remaining: 0, waitMs: 100, resetMs: 500, source: 'server' };
-  denials.keep(0, 'k', '5/s', 1, denied);
-  assert.deepEqual({ ...denials.find(30, 'k', '5/s', 1) }, { ...denied, waitMs: 70, resetMs: 470, source: 'denial' });
-  assert.deepEqual(denials.find(30, 'k', ['5/s'], 1).waitMs, 70);
-  for (const other of [['k', '6/s', 1], ['k', '5/s', 2], ['l', '5/s', 1]]) assert.equal(denials.find(30, ...other), undefined);
-  assert.equal(denials.find(100, 'k', '5/s', 1), undefined);
+  denials.keep(0, ask('k'), 'k', denied);
+  assert.deepEqual({ ...denials.find(30, ask('k')) }, { ...denied, waitMs: 70, resetMs: 470, source: 'denial' });
+  assert.deepEqual(denials.find(30, ask('k', ['5/s'])).waitMs, 70);
+  for (const other of [ask('k', '6/s'), ask('k', '5/s', 2), ask('l'), ask('k', '5/s', { in: 1 })]) assert.equal(denials.find(30, other), undefined);
+  assert.equal(denials.find(100, ask('k')), undefined);
 
-  denials.keep(0, 'never', '5/s', 6, { ...denied, waitMs: -1 });
-  assert.deepEqual([denials.find(999, 'never', '5/s', 6).waitMs, denials.find(1000, 'never', '5/s', 6)], [-1, undefined]);
-  denials.keep(0, 'blocked', '5/s', 1, { ...denied, verdict: 'blocked', waitMs: 60_000 });
-  assert.deepEqual([denials.find(999, 'blocked', '5/s', 1).waitMs, denials.find(1000, 'blocked', '5/s', 1)], [59_001, undefined]);
+  denials.keep(0, ask('never'), 'never', { ...denied, waitMs: -1 });
+  assert.deepEqual([denials.find(999, ask('never')).waitMs, denials.find(1000, ask('never'))], [-1, undefined]);
+  denials.keep(0, ask('blocked'), 'blocked', { ...denied, verdict: 'blocked', waitMs: 60_000 });
+  assert.deepEqual([denials.find(999, ask('blocked')).waitMs, denials.find(1000, ask('blocked'))], [59_001, undefined]);
 
-  for (const key of ['a', 'b', 'c']) denials.keep(0, key, '5/s', 1, denied);
-  assert.deepEqual(['a', 'b', 'c'].map((key) => denials.find(1, key, '5/s', 1) !== undefined), [false, true, true]);
+  for (const key of ['a', 'b', 'c']) denials.keep(0, ask(key), key, denied);
+  assert.deepEqual(['a', 'b', 'c'].map((key) => denials.find(1, ask(key)) !== undefined), [false, true, true]);
   denials.forget('c');
-  assert.equal(denials.find(1, 'c', '5/s', 1), undefined);
+  assert.equal(denials.find(1, ask('c')), undefined);
   assert.deepEqual(['5/s', 'slots:5', '5/s,count=all', '5/s,ban=1m', '@free', '5/s,name=a'].map((rule) => lasts([rule])), [true, false, false, false, false, true]);
+});
+
+test('one key has a denial for each cost and each list of rules', () => {
+  const denials = denialsOfChecks(4);
+  const denied = { verdict: 'limited', limit: 5, remaining: 0, waitMs: 100, resetMs: 500, granted: 0, source: 'server' };
+  const asks = [ask('k'), ask('k', ['5/s', '9/m']), ask('k', '5/s', { in: 2, out: 3 }), ask('k', '5/s', [2, 9])];
+  const known = () => asks.filter((what) => denials.find(1, what)?.granted === 0).length;
+  for (const what of asks) for (let i = 0; i < 2; i++) denials.keep(0, what, 'k', denied);
+  assert.equal(known(), 4);
+  denials.keep(0, ask('l'), 'l', denied);
+  assert.equal(known(), 3, 'the oldest is forgotten');
+  denials.forget('k');
+  assert.deepEqual([known(), denials.find(1, ask('l')) !== undefined], [0, true]);
+  assert.notEqual(ask('k 3', '5/s'), ask('k', '3 5/s'));
 });
 
 test('a report of a denial counts down in all its rules', () => {
   const denials = denialsOfReports(9);
   const limits = [{ key: 'a', rules: '5/s' }, { key: 'b', rules: ['1/s'] }];
   const rule = { waitMs: 100, nextMs: 0, resetMs: -1 };
-  denials.keep(0, 'b', limits, 1, { verdict: 'limited', waitMs: 100, rules: [rule], source: 'server' });
-  const found = denials.find(40, 'b', [{ key: 'a', rules: ['5/s'] }, { key: 'b', rules: '1/s' }], 1);
+  denials.keep(0, asked(limits, 1), 'b', { verdict: 'limited', waitMs: 100, rules: [rule], source: 'server' });
+  const found = denials.find(40, asked([{ key: 'a', rules: ['5/s'] }, { key: 'b', rules: '1/s' }], 1));
   assert.deepEqual(found, { verdict: 'limited', waitMs: 60, rules: [{ waitMs: 60, nextMs: 0, resetMs: -1 }], source: 'denial' });
-  assert.equal(denials.find(40, 'b', limits.slice(1), 1), undefined);
+  assert.equal(denials.find(40, asked(limits.slice(1), 1)), undefined);
 });

@@ -291,6 +291,8 @@ onEachServer(test, 'denials are remembered, but not those of slots', async (t, n
     const { verdict, key, waitMs } = await all();
     assert.deepEqual([verdict, key, waitMs > 3_500_000], ['limited', `one:${rules}`, true]);
   }
+  const several = [3, 4, [2, 9], { in: 2 }].map((cost) => () => limiter.check('several', '1/h,name=in', { cost }));
+  assert.equal(await sources(...several, ...several), 'server server server server denial denial denial denial');
   await limiter.check('slots', 'slots:1', { hold: { id: 'a', ttlMs: 9000 } });
   const slots = () => limiter.check('slots', 'slots:1', { hold: { id: 'b', ttlMs: 9000 } });
   assert.equal(await sources(slots, slots), 'server server');
@@ -323,6 +325,29 @@ onEachServer(test, 'leases hand out what the limit allows, and give back the res
   await slow.close();
   assert.equal((await limiter.peek('slow', '1000/h')).remaining, 975);
   assert.equal((await slow.take(2000)).waitMs, -1);
+});
+
+onEachServer(test, 'units under shadow rules are leased and settled, and an exempt key has no lease', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const admin = connect(t, port);
+  const limiter = ioredis(connect(t, port));
+  const checks = async () => Number(/cmdstat_rl\.check:calls=(\d+)/i.exec(await admin.info('commandstats'))[1]);
+  const take = async (lease, times) => {
+    for (let i = 0; i < times; i++) assert.equal((await lease.take()).verdict, 'allowed');
+  };
+  const shadow = new Lease(limiter, 'k', 'bucket:100/d,shadow', { ttlMs: 600_000, most: 50 });
+  await take(shadow, 20);
+  assert.ok((await checks()) < 20, 'the lease takes units ahead');
+  await shadow.close();
+  assert.equal((await limiter.peekAll('k', 'bucket:100/d,shadow')).rules[0].remaining, 80);
+  assert.match((await limiter.call('RL.INFO', 'k')).join(), /holds,0,/);
+
+  await admin.call('RL.EXEMPT', 'friend');
+  const exempt = new Lease(limiter, 'friend', '0/s');
+  await take(exempt, 4);
+  await admin.call('RL.UNEXEMPT', 'friend');
+  assert.equal((await exempt.take()).verdict, 'limited', 'the lease took nothing ahead');
+  await exempt.close();
 });
 
 test('a lease without rules passes', async () => {

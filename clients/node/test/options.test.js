@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import rateLimitPlugin from '@fastify/rate-limit';
 import { rateLimit as expressRateLimit } from 'express-rate-limit';
 import Fastify from 'fastify';
-import { Lease } from 'redis-ratelimit';
+import { Hold, Lease } from 'redis-ratelimit';
 import { rateLimit } from 'redis-ratelimit/express';
 import { RateLimitStore } from 'redis-ratelimit/express-rate-limit';
 import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
@@ -17,6 +17,7 @@ import { iovalkey } from 'redis-ratelimit/iovalkey';
 import { nodeRedis } from 'redis-ratelimit/node-redis';
 
 import { counter } from '../dist/hits.js';
+import { RateLimiter } from '../dist/limiter.js';
 import { connect, startServer } from './support/servers.js';
 
 const CLIENT = { options: {}, duplicate() {}, isOpen: true };
@@ -52,6 +53,29 @@ for (const [owner, [makers, ...wrong]] of Object.entries(WRONG)) {
     }
   });
 }
+
+test('wrong options of methods are errors before anything is sent', async () => {
+  const bare = new RateLimiter({ send: () => assert.fail('something is sent') });
+  const held = new Hold('id', {}, { settle: () => assert.fail('it is settled') }, 9000, 9000);
+  const limits = [{ key: 'k', rules: '5/m' }];
+  const id = { id: 'a', ttlMs: 9000 };
+  const turn = [{ flow: 7 }, { weight: 0 }, { weight: 1001 }, { priority: 10 }, { priority: '1' }, { signal: {} }];
+  const wrong = {
+    check: [(options) => bare.check('k', '5/m', options), { costs: 2 }, { cost: '2' }, { meta: 3 }, { hold: 'a' }, { hold: { ...id, refunds: true } }, { flow: 'a' }],
+    checkAll: [(options) => bare.checkAll(limits, options), { costs: 2 }, { cost: null }, { hold: { ...id, ttlMs: '9' } }],
+    checkAny: [(options) => bare.checkAny(limits, options), { mosst: true }, { most: 1 }, { hold: id }],
+    peek: [(options) => bare.peek('k', '5/m', options), { costs: 2 }, { hold: id }],
+    wait: [(options) => bare.wait('k', '5/m', 9, options), { flows: 'a' }, { waitMs: 5 }, ...turn],
+    hold: [(options) => bare.hold('k', '5/m', options), { ttl: 5 }, { ttlMs: '5' }, { refund: 'yes' }, { hold: id }, { waitMs: true }, ...turn],
+    settle: [(options) => bare.settle('k', 'id', options), { costs: 2 }, { cost: '2' }, { refund: 1 }],
+    'settle of a hold': [(options) => held.settle(options), { costs: 2 }, { refunds: true }],
+  };
+  for (const [method, [call, ...all]] of Object.entries(wrong)) {
+    for (const options of all) await assert.rejects(call(options), { name: 'TypeError', message: /expected/ }, `${method} ${JSON.stringify(options)}`);
+    await assert.rejects(call(null), TypeError, method);
+  }
+  assert.equal(held.lost.aborted, false);
+});
 
 test('middlewares refuse slots, since a crash would keep one for an hour', () => {
   for (const make of [rateLimit, fastifyHook]) {

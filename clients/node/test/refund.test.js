@@ -6,6 +6,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { test } from 'node:test';
 
 import express from 'express';
@@ -81,7 +82,7 @@ test('a key without room for holds keeps the charges of all requests', async (t)
   assert.equal(console.warn.mock.callCount(), 1, 'the log has one warning a minute');
 });
 
-test('Fastify gives charges back as Express does, and a request whose client leaves has failed', async (t) => {
+test('Fastify gives charges back as Express does, and a request whose client leaves before the status has failed', async (t) => {
   const { port } = await startServer(t);
   const limiter = ioredis(connect(t, port));
   const app = Fastify();
@@ -89,6 +90,7 @@ test('Fastify gives charges back as Express does, and a request whose client lea
   for (const count of ['failed', 'successful']) {
     app.get(`/${count}/:status`, { onRequest: fastifyHook(limiter, () => ({ key: count, rules: '9/h' }), { count }) }, async (request, reply) => {
       if (request.params.status === 'never') await once(request.raw.socket, 'close');
+      if (request.params.status === 'part') return Readable.from(part());
       return reply.code(Number(request.params.status)).send('here');
     });
   }
@@ -106,7 +108,18 @@ test('Fastify gives charges back as Express does, and a request whose client lea
   leaving.abort();
   await gone;
   await until(async () => (await left('successful')) === 8);
+
+  const reading = request(`${url}/failed/part`).end();
+  const [{ statusCode }] = await once(reading, 'response');
+  assert.deepEqual([statusCode, await left('failed')], [200, 7]);
+  reading.destroy();
+  await until(async () => (await left('failed')) === 8); // the status decides
 });
+
+async function* part() {
+  yield 'part';
+  await new Promise(() => {});
+}
 
 test('requests that do not count get their units back also while the process decides alone', async (t) => {
   t.mock.method(console, 'warn', () => {});

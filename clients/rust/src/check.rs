@@ -10,7 +10,7 @@ use crate::rules::Rules;
 
 /// What a request costs: `3`; as much of a range as passes, `1..=100`; or units for the rules with
 /// these names, `[("in", 3000), ("out", 1000)]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cost {
     /// For every rule without a `cost=` in its text.
     Units(u64),
@@ -59,7 +59,7 @@ impl Cost {
 }
 
 /// A key, and the rules that apply to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Limit {
     pub key: Vec<u8>,
     pub rules: Rules,

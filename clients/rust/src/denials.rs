@@ -1,6 +1,7 @@
 //! Denials that the limiter remembers and answers until their wait is over.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -13,14 +14,25 @@ use crate::reply::{Answer, Source, Verdict};
 /// or one under a plan, which the customer may change.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// The last denial of each key.
+/// Denials, by the hash of what was asked.
 #[derive(Debug)]
-pub struct Denials<A>(Mutex<Bounded<Vec<u8>, Denial<A>>>);
+pub struct Denials<A> {
+    hasher: RandomState,
+    found: Mutex<Found<A>>,
+}
+
+#[derive(Debug)]
+struct Found<A> {
+    denials: Bounded<u64, Denial<A>>,
+    /// The keys that deny. Their denials are valid until the key is dropped here.
+    keys: Bounded<Vec<u8>, Arc<()>>,
+}
 
 #[derive(Debug)]
 struct Denial<A> {
+    key: Weak<()>,
     limits: Vec<Limit>,
-    units: u64,
+    cost: Cost,
     since: Instant,
     until: Instant,
     answer: A,
@@ -28,23 +40,21 @@ struct Denial<A> {
 
 impl<A: Answer> Denials<A> {
     pub fn new(most: usize) -> Self {
-        Self(Mutex::new(Bounded::new(most)))
+        let found = Found { denials: Bounded::new(most), keys: Bounded::new(most) };
+        Self { hasher: RandomState::new(), found: Mutex::new(found) }
     }
 
     /// The server's answer, if it has denied this check before.
     pub fn find(&self, now: Instant, check: &Check) -> Option<A> {
-        let units = units(check)?;
-        let mut found = self.map();
-        for Limit { key, .. } in &check.limits {
-            let Some(denial) = found.get(key) else { continue };
-            if now >= denial.until {
-                found.take(key);
-            } else if denial.units == units && are(&denial.limits, &check.limits) {
-                let by = now.saturating_duration_since(denial.since);
-                return Some(denial.answer.later(by).by(Source::Denial));
-            }
+        let what = self.what(check)?;
+        let mut found = self.found();
+        let denial = found.denials.get(&what).filter(|denial| denial.is_of(check))?;
+        if now >= denial.until {
+            found.denials.take(&what);
+            return None;
         }
-        None
+        let by = now.saturating_duration_since(denial.since);
+        Some(denial.answer.later(by).by(Source::Denial))
     }
 
     /// Remembers a denial of a key by these rules. `since` is when the server was asked. The
@@ -59,24 +69,37 @@ impl<A: Answer> Denials<A> {
     ) {
         let (verdict, _, source) = answer.head();
         let denied = verdict != Verdict::Allowed && source == Source::Server;
-        let Some(units) = units(check).filter(|_| denied) else { return };
+        let Some(what) = self.what(check).filter(|_| denied) else { return };
         if !rules.into_iter().all(lasts) {
             return;
         }
         let Some(until) = since.checked_add(lasting(answer, follow_a_plan(check))) else { return };
-        let limits = check.limits.clone();
-        let denial = Denial { limits, units, since, until, answer: answer.clone() };
-        let mut map = self.map();
-        map.take(key);
-        map.put(key.to_vec(), denial);
+        let (limits, cost, answer) = (check.limits.clone(), check.cost.clone(), answer.clone());
+        let mut found = self.found();
+        let valid = found.keys.take(key).unwrap_or_default();
+        let denial = Denial { key: Arc::downgrade(&valid), limits, cost, since, until, answer };
+        found.keys.put(key.to_vec(), valid);
+        found.denials.take(&what);
+        found.denials.put(what, denial);
     }
 
     pub fn forget(&self, key: &[u8]) {
-        self.map().take(key);
+        self.found().keys.take(key);
     }
 
-    fn map(&self) -> MutexGuard<'_, Bounded<Vec<u8>, Denial<A>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The hash of what a check asks, unless it may repeat a hold.
+    fn what(&self, check: &Check) -> Option<u64> {
+        check.hold.is_none().then(|| self.hasher.hash_one((&check.limits, &check.cost)))
+    }
+
+    fn found(&self) -> MutexGuard<'_, Found<A>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<A> Denial<A> {
+    fn is_of(&self, check: &Check) -> bool {
+        self.key.strong_count() > 0 && self.cost == check.cost && self.limits == check.limits
     }
 }
 
@@ -85,14 +108,6 @@ pub fn lasting(answer: &impl Answer, follows_a_plan: bool) -> Duration {
     match answer.head() {
         (Verdict::Limited, Some(wait), _) if answer.is_by_rule() && !follows_a_plan => wait,
         (_, wait, _) => wait.unwrap_or(SHORT).min(SHORT),
-    }
-}
-
-/// The cost of a check whose denial may be remembered.
-fn units(check: &Check) -> Option<u64> {
-    match check.cost {
-        Cost::Units(units) if check.hold.is_none() => Some(units),
-        _ => None,
     }
 }
 
@@ -105,11 +120,6 @@ fn follow_a_plan(check: &Check) -> bool {
 fn lasts(rule: &str) -> bool {
     let never = rule.starts_with("slots:") || rule.starts_with('@');
     !never && !rule.contains(",count=all") && !rule.contains(",ban=")
-}
-
-fn are(some: &[Limit], others: &[Limit]) -> bool {
-    some.len() == others.len()
-        && some.iter().zip(others).all(|(a, b)| a.key == b.key && a.rules.are(&b.rules))
 }
 
 #[cfg(test)]
@@ -131,8 +141,10 @@ mod tests {
         assert!(keep(&check, &denied));
         let later = denials.find(start + Duration::from_secs(20), &check).unwrap();
         assert_eq!((later.wait, later.source), (Some(Duration::from_secs(40)), Source::Denial));
-        for other in [check.clone().cost(2), check.clone().cost(1..=2), Check::new("a", "1/m")] {
-            assert!(denials.find(start, &other).is_none(), "{other:?}");
+        let named = check.clone().cost([("in", 1)]);
+        let others = [check.clone().cost(2), check.clone().cost(1..=2), named];
+        for other in others.iter().chain([&Check::new("a", "1/m")]) {
+            assert!(denials.find(start, other).is_none(), "{other:?}");
         }
         assert!(denials.find(start + Duration::from_secs(60), &check).is_none());
         assert!(denials.find(start, &check).is_none(), "the denial was dropped");
@@ -155,7 +167,31 @@ mod tests {
         denials.keep(start, &planned, b"a", ["1/m"], &denied);
         assert!(denials.find(start, &planned).is_some());
         assert!(denials.find(start + SHORT, &planned).is_none());
+    }
+
+    #[test]
+    fn one_key_has_a_denial_for_each_cost_and_each_list_of_rules() {
+        let (denials, start) = (Denials::new(8), Instant::now());
+        let denied = Reply::bare(Verdict::Limited, SHORT, Source::Server);
+        let (one, other) = (Check::new("a", "1/m"), Check::new("b", "1/m"));
+        let by_name = one.clone().cost([("in", 2), ("out", 3)]);
+        let checks =
+            [one.clone(), one.clone().cost(2..=9), by_name, Check::new("a", ["1/m", "9/h"])];
+        let known = || checks.iter().filter(|check| denials.find(start, check).is_some()).count();
+        for check in checks.iter().chain([&other]).flat_map(|check| [check, check]) {
+            denials.keep(start, check, &check.limits[0].key, ["1/m"], &denied);
+        }
+        assert_eq!(known(), 4);
         denials.forget(b"a");
-        assert!(denials.find(start, &check).is_none());
+        assert_eq!(known(), 0);
+        assert!(denials.find(start, &other).is_some());
+        denials.keep(start, &one, b"a", ["1/m"], &denied);
+        assert_eq!(known(), 1, "the others stay forgotten");
+        for units in 0..100 {
+            denials.keep(start, &other.clone().cost(units), b"b", ["1/m"], &denied);
+        }
+        let left =
+            (0..100).filter(|&units| denials.find(start, &other.clone().cost(units)).is_some());
+        assert!((4..=8).contains(&left.count()));
     }
 }

@@ -15,7 +15,7 @@ use crate::check::Check;
 use crate::denials::lasting;
 use crate::limiter::RateLimiter;
 use crate::receipt::Receipt;
-use crate::reply::{Reply, Source, Verdict};
+use crate::reply::{Report, Source, Verdict};
 use crate::rules::Rules;
 use crate::settlement::Settlement;
 
@@ -241,10 +241,10 @@ impl Shared {
         let one = Check::new(&self.key[..], &self.rules).cost(units);
         let leased = one.clone().cost(units..=most).with_hold(&id, self.ttl).refunding();
         let asked = Instant::now();
-        let (_, reply) = tokio::join!(self.settle(ended), self.lease(&leased, &one));
-        receipt.give_back_unanswered(reply.as_ref().map(|reply| reply.source));
+        let (_, report) = tokio::join!(self.settle(ended), self.lease(&leased, &one));
+        receipt.give_back_unanswered(report.as_ref().map(|report| report.source));
         receipt.settlement = None;
-        let taken = reply.map(|reply| self.note(&reply, id, units, asked));
+        let taken = report.map(|report| self.note(&report, id, units, asked));
         let unheard = answer.send(taken).is_err();
         if unheard {
             self.give_back(units);
@@ -254,25 +254,25 @@ impl Shared {
     }
 
     /// Asks for a lease. While the server is away, the limiter answers the check of `one` instead.
-    async fn lease(&self, leased: &Check, one: &Check) -> RedisResult<Reply> {
+    async fn lease(&self, leased: &Check, one: &Check) -> RedisResult<Report> {
         let asker = self.limiter.asker();
-        let asked = asker.ask(&leased.command(false), &self.key).await;
-        asker.or_without(asked, one, &one.command(false))
+        let asked = asker.ask(&leased.command(true), &self.key).await;
+        asker.or_without(asked, one, &one.command(true))
     }
 
-    /// Notes the server's reply. `asked` is when the server was asked.
-    fn note(self: &Arc<Self>, reply: &Reply, id: String, units: u64, asked: Instant) -> Taken {
-        let Reply { verdict, wait, source, .. } = *reply;
+    /// Notes the server's report. `asked` is when the server was asked.
+    fn note(self: &Arc<Self>, report: &Report, id: String, units: u64, asked: Instant) -> Taken {
+        let Report { verdict, wait, source, .. } = *report;
         let taken = Taken { verdict, wait, source };
         if source != Source::Server {
             return taken;
         }
         let mut state = self.state();
         if !taken.is_allowed() {
-            let until = asked.checked_add(lasting(reply, self.rules.follow_a_plan()));
+            let until = asked.checked_add(lasting(report, self.rules.follow_a_plan()));
             state.denied = until.map(|until| (until, units, verdict));
-        } else if let Some(granted) = reply.granted.filter(|_| reply.limit.is_some()) {
-            // An exempt key has no holds.
+        } else if let Some(granted) = report.granted.filter(|_| !report.rules.is_empty()) {
+            // The report on an exempt key, which has no holds, has no rules.
             let shared = Arc::clone(self);
             let settling = tokio::spawn(async move {
                 sleep(shared.ttl.checked_div(2).unwrap_or_default()).await;

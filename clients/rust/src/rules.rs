@@ -7,18 +7,13 @@ use redis::{ErrorKind, RedisError, RedisResult, make_extension_error};
 
 /// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]`, the policy `"@free"`, or `"@plan:free"`:
 /// the policy of the key's plan, or `free` without a plan. A clone is cheap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules(Arc<[String]>);
 
 impl Rules {
     /// The text of each rule.
     pub fn texts(&self) -> &[String] {
         &self.0
-    }
-
-    /// Whether both are the same list, or equal lists.
-    pub(crate) fn are(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self == other
     }
 
     /// Whether they depend on the key's plan.

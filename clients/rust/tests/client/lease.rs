@@ -1,5 +1,6 @@
 //! Leases, on real servers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -226,6 +227,26 @@ async fn exempt_keys_and_keys_without_rules_pass() {
     }
     server.send("RL.UNEXEMPT friend");
     assert!(!lease.take(1).await.expect("it runs").is_allowed(), "the lease took nothing ahead");
+}
+
+#[tokio::test]
+async fn units_under_shadow_rules_are_leased_and_settled() {
+    for name in ALL {
+        let (server, rule) = (Server::start(name), "bucket:100/d,shadow");
+        let limiter = server.limiter();
+        let lease = within(limiter.clone(), "k", rule, Duration::from_secs(600), 50);
+        let lease = lease.expect("options");
+        for _ in 0..20 {
+            assert!(lease.take(1).await.expect("it runs").is_allowed(), "{name}");
+        }
+        assert!(server.calls("rl.check") < 20, "{name}: the lease takes units ahead");
+        lease.close().await.expect("it runs");
+        let report = limiter.peek_all(("k", rule)).await.expect("it runs");
+        assert_eq!(report.rules[0].remaining, 80, "{name}");
+        let info: HashMap<String, redis::Value> =
+            limiter.call(redis::cmd("RL.INFO").arg("k"), "k").await.expect("it runs");
+        assert_eq!(info["holds"], redis::Value::Int(0), "{name}: no hold stays");
+    }
 }
 
 #[tokio::test]
