@@ -11,6 +11,7 @@
 //! exact_numbers    `remaining`, `reset_ms` and `next_ms` are exact
 //! refund           a refund restores what was consumed
 //! mcheck           the laws hold over several keys at once
+//! pools            which key a check through one of several keys takes, and what it answers
 //! everything       groups of all rules share a key, with holds, refunds and a clock that steps
 //! holds            holds change no decision, settle as if the check had cost less, and return
 //!                  no unit twice
@@ -43,6 +44,7 @@ mod max_states;
 mod mcheck;
 mod meters;
 pub mod models;
+mod pools;
 mod refund;
 mod replica;
 pub mod rules;
