@@ -12,7 +12,7 @@ export interface AskingOptions {
   timeoutMs?: number;
   /** How many commands are under way at once: 1000 by default. Further ones wait in line. */
   concurrency?: number;
-  /** How long a command waits in line, until {@link Saturated} is thrown: 5000 ms by default. */
+  /** How long a command waits in line, until {@link Saturated} is thrown: 5000 ms by default. With 0 it does not wait. */
   queueTimeoutMs?: number;
   /**
    * Who decides: the `module` (the default), or the `script`, for servers that load no module. Each has its own counts.

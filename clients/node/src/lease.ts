@@ -42,7 +42,7 @@ export class Lease implements AsyncDisposable {
   #left = 0;
   #since = 0;
   #denied: { until: number; units: number; verdict: Verdict } = { until: 0, units: 0, verdict: 'limited' };
-  #asking: Promise<Taken | undefined> | undefined;
+  #asking: Promise<Taken> | undefined;
   #settling: NodeJS.Timeout | undefined;
 
   constructor(limiter: RateLimiter, key: string, rules: Rules, options: LeaseOptions = {}) {
@@ -68,10 +68,7 @@ export class Lease implements AsyncDisposable {
       const waitMs = Math.ceil(this.#denied.until - now);
       if (waitMs > 0 && units >= this.#denied.units) return { verdict: this.#denied.verdict, waitMs, source: 'denial' };
       if (this.#asking) await this.#asking; // one request is enough
-      else {
-        const answer = await (this.#asking = this.#renew(units).finally(() => (this.#asking = undefined)));
-        if (answer) return answer;
-      }
+      else return (this.#asking = this.#renew(units).finally(() => (this.#asking = undefined)));
     }
   }
 
@@ -85,8 +82,8 @@ export class Lease implements AsyncDisposable {
     return this.close();
   }
 
-  /** Settles this lease and takes the next, in one round trip. Returns the server's answer, or nothing if the new lease has units. */
-  async #renew(units: number): Promise<Taken | undefined> {
+  /** Settles this lease and takes the next, in one round trip. */
+  async #renew(units: number): Promise<Taken> {
     const ended = this.#settle();
     ended?.catch(() => false); // the check reports the error, too
     const id = randomUUID();
@@ -107,7 +104,7 @@ export class Lease implements AsyncDisposable {
     this.#since = asked;
     this.#settling = setTimeout(() => void this.#settle()?.catch(() => false), this.#ttlMs / 2).unref();
     this.#left -= units;
-    return TAKEN;
+    return answer;
   }
 
   /** Settles the lease, if there is one, and adapts how many units the next one asks for. */

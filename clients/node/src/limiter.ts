@@ -6,8 +6,8 @@ import { asked, denialsOfChecks, denialsOfReports, lasts } from './denials.js';
 import { Denied, Hold, type Keeper, SETTLE, type SettleOptions } from './hold.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
 import { type NoticeOptions, Notices } from './notices.js';
-import { CALLBACK, FLAG, type Form, type Forms, inOrder, integer, oneOf, SPAN, TEXT, TIME } from './options.js';
-import { ignoreOutage, isOutage, isUnblocked, kindOf } from './outage.js';
+import { CALLBACK, FLAG, type Form, type Forms, inOrder, integer, oneOf, SPAN, TEXT, TIME, TIME_OR_0 } from './options.js';
+import { ignoreOutage, isOutage, isUnblocked, isUndecided, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { CHECK, type CheckOptions, COST, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, type Limit, list, type Rules, TURN, type Turn, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
@@ -39,7 +39,7 @@ export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptio
 const FORMS: Forms<LimiterOptions> = {
   outage: oneOf('raise', 'allow', 'deny', 'local'),
   timeoutMs: TIME,
-  queueTimeoutMs: TIME,
+  queueTimeoutMs: TIME_OR_0,
   concurrency: integer(1),
   onOutage: CALLBACK,
   onMisconfigured: CALLBACK,
@@ -421,7 +421,8 @@ export class RateLimiter {
         if (hold === own) noSlots(report.rules.map(({ rule }) => rule)); // of a policy
         return report;
       }).catch(async (error: unknown) => {
-        await this.#undo(held);
+        if (isUndecided(error)) for (const { key, id } of held) void this.#cancel(key, id); // a silent server delays no answer
+        else await this.#undo(held);
         throw error;
       });
       const reports = [...all.rules, ...one.rules.map((rule) => ({ ...rule, key }))];
@@ -451,7 +452,8 @@ export class RateLimiter {
     let all: Report = { ...PASSED, source: 'server' };
     for (const [i, limit] of limits.entries()) {
       const one = await this.#askScript(limit, { ...options, cost: costs[i]! }).catch(async (error: unknown) => {
-        await undo(i);
+        const undone = undo(i);
+        if (!isUndecided(error)) await undone; // a silent server delays no answer
         throw error;
       });
       const rules = [...all.rules, ...one.rules];

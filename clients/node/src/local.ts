@@ -5,8 +5,8 @@
 
 import type { SettleOptions } from './hold.js';
 import { deciding, type Report, type RuleReport } from './replies.js';
-import { type CheckOptions, type Cost, isRange, type Limit, list, type Rules } from './request.js';
-import { readRule, type Rule } from './rule.js';
+import { type CheckOptions, isRange, type Limit, list, type Rules } from './request.js';
+import { ownCost, readRule, type Rule } from './rule.js';
 
 const MOST_KEYS = 10_000;
 
@@ -147,17 +147,11 @@ function newest<T>(keys: Map<string, T>, key: string, entry: T): void {
   if (keys.size > MOST_KEYS) keys.delete(keys.keys().next().value!);
 }
 
-/** What a check costs a rule, unless that is the cost of all: its own cost, or the one by its name. */
-function ownCost(rule: Rule, cost: Cost): number | undefined {
-  if (typeof cost === 'number' || isRange(cost)) return rule.cost;
-  return rule.cost ?? cost[rule.name ?? ''] ?? 1;
-}
-
 /** Ends a hold. What it took comes back with `refund`, or becomes `cost`. */
 function end(state: State, id: string, { cost, refund }: SettleOptions): void {
   const { rule, units, since } = state.holds.get(id)!;
   state.holds.delete(id);
-  const real = cost === undefined ? units : (ownCost(rule, cost) ?? (cost as number));
+  const real = cost === undefined ? units : (ownCost(rule, typeof cost === 'number' ? cost : { '': units, ...cost }) ?? (cost as number));
   const more = refund ? -units : real - units;
   if (more > 0 || state.opened <= since) state.used = Math.max(0, state.used + more);
 }

@@ -22,6 +22,9 @@ export function integer(least: number, most = Number.MAX_SAFE_INTEGER): Form {
 /** A time in milliseconds that a timer can keep. */
 export const TIME: Form = ['milliseconds above 0, below 2^31', (value) => typeof value === 'number' && value > 0 && value < 2 ** 31];
 
+/** Such a time, or 0. */
+export const TIME_OR_0: Form = ['milliseconds from 0, below 2^31', (value) => value === 0 || TIME[1](value)];
+
 /** A time in milliseconds for the server, which tests it. */
 export const SPAN: Form = ['milliseconds', (value) => typeof value === 'number'];
 

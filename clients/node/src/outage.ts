@@ -62,6 +62,11 @@ export function isOutage(error: unknown): boolean {
   return kindOf(error) !== 'mistake';
 }
 
+/** Whether the request was right, but got no decision. */
+export function isUndecided(error: unknown): boolean {
+  return error instanceof Saturated || isOutage(error);
+}
+
 /** Whether the server ended the wait of a client in line, because an operator asked for it or it cannot serve the key any more. */
 export function isUnblocked(error: unknown): boolean {
   return error instanceof Error && codeOf(error) === 'UNBLOCKED';

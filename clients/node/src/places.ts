@@ -31,10 +31,12 @@ export class Places {
       this.#free -= 1;
       return undefined;
     }
+    const saturated = () => new Saturated(`no place for the command within ${this.#queueMs} ms`);
+    if (this.#queueMs === 0) throw saturated();
     return new Promise((resolve, reject) => {
       const stop = patience(this.#queueMs, () => {
         waiter.gone = true;
-        reject(new Saturated(`no place for the command within ${this.#queueMs} ms`));
+        reject(saturated());
       });
       const enter = () => {
         stop();

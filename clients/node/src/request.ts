@@ -11,7 +11,7 @@ export interface Limit {
 
 /**
  * The units that a check consumes: 1 by default. A range `[a, b]` takes as much as passes. `{ in: 3000, out: 1000 }` are the
- * costs of the rules with these names.
+ * costs of the rules with these names, and `''` is that of all others.
  */
 export type Cost = number | readonly [least: number, most: number] | Readonly<Record<string, number>>;
 
@@ -72,8 +72,8 @@ export function costsApart(cost: Cost, limits: readonly Limit[]): Cost[] {
   const takes = (name: string, { rules }: Limit): boolean =>
     list(rules).some((rule) => rule.startsWith('@') || rule.split(',').includes(`name=${name}`));
   const entries = Object.entries(cost);
-  const strays = entries.filter(([name]) => !limits.some((limit) => takes(name, limit)));
-  return limits.map((limit) => Object.fromEntries([...strays, ...entries.filter(([name]) => takes(name, limit))]));
+  const everywhere = entries.filter(([name]) => !name || !limits.some((limit) => takes(name, limit)));
+  return limits.map((limit) => Object.fromEntries([...everywhere, ...entries.filter(([name]) => takes(name, limit))]));
 }
 
 /** The options as the server's commands take them. */
@@ -90,7 +90,7 @@ export function words({ cost, meta, hold, flow, weight, priority }: CheckOptions
 function costs(cost: Cost): string[] {
   if (typeof cost === 'number') return ['COST', String(cost)];
   if (isRange(cost)) return ['COST', cost.join('..')];
-  return Object.entries(cost).flatMap(([name, units]) => ['COST', `${name}=${units}`]);
+  return Object.entries(cost).flatMap(([name, units]) => ['COST', name ? `${name}=${units}` : String(units)]);
 }
 
 export function isRange(cost: Cost): cost is readonly [number, number] {

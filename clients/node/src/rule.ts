@@ -1,4 +1,4 @@
-import { list, type Rules } from './request.js';
+import { type Cost, isRange, list, type Rules } from './request.js';
 
 const RULE = /^(?:(log|window|fixed|bucket|leaky|slots):)?(\d+)(?:\/(\d*)([a-z]+))?((?:,[^,]+)*)$/;
 /** `[algorithm:]limit/period[,option=value]*`, or a policy. */
@@ -77,4 +77,11 @@ export function readRule(text: string, processes: number): Rule {
   const capacity = kind === 'leaky' ? Math.min(1, quota) : part(number('burst') ?? Number(limit));
   const identity = name ?? `${algorithm}/${periodMs}`;
   return { text, kind, identity, name, capacity, quota, periodMs, cost: number('cost'), shadow: given.has('shadow') };
+}
+
+/** What a check costs a rule by its name, else by its text; if the check names costs, else what all others cost. */
+export function ownCost({ name, cost: own }: Rule, cost: Cost): number | undefined {
+  if (typeof cost === 'number' || isRange(cost)) return own;
+  const named = (name: string | null): number | undefined => (name !== null && Object.hasOwn(cost, name) ? cost[name] : undefined);
+  return named(name) ?? own ?? named('') ?? 1;
 }

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { codeOf } from './outage.js';
 import type { Reply, Report, RuleReport } from './replies.js';
 import { type Cost, isRange, type Limit, list, type Rules } from './request.js';
-import { readRule, type Rule } from './rule.js';
+import { ownCost, readRule, type Rule } from './rule.js';
 import type { Command } from './server.js';
 
 /** Who decides. */
@@ -109,9 +109,6 @@ function capacityOf({ text, quota, capacity }: Rule): number {
   return text.startsWith('leaky:') ? 1 + Number(/,queue=(\d+)/.exec(text)?.[1] ?? quota) : capacity;
 }
 
-function costOf({ name, cost: own }: Rule, cost: Cost): number {
-  if (typeof cost === 'number') return own ?? cost;
-  if (isRange(cost)) return cost[0];
-  if (name && Object.hasOwn(cost, name)) return cost[name]!;
-  return own ?? 1;
+function costOf(rule: Rule, cost: Cost): number {
+  return ownCost(rule, cost) ?? (isRange(cost) ? cost[0] : (cost as number));
 }

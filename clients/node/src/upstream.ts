@@ -13,7 +13,7 @@ const NUMBER = /^\s*\d{1,12}(\.\d*)?\s*$/;
 const DAY = '(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)';
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 const MONTH = `(?<month>${MONTHS.join('|')})`;
-const TIME = '(?<hour>[01]\\d|2[0-3]):(?<minute>[0-5]\\d):(?<second>[0-5]\\d|60)';
+const TIME = '(?<hour>[01]\\d|2[0-3]):(?<minute>[0-5]\\d):(?<second>[0-5]\\d)';
 /** The forms of a date in RFC 9110, 5.6.7: the preferred one, that of RFC 850, and that of asctime in C. */
 const DATES = [
   `${DAY}, (?<day>\\d\\d) ${MONTH} (?<year>\\d{4}) ${TIME} (?:GMT|\\+0000)`,

@@ -110,12 +110,22 @@ test('settling a hold of the local limiter corrects its charge', () => {
   assert.deepEqual(left(), [47, 40, 20, 50], 'costs by name');
   spend({ in: 10 }, {});
   assert.deepEqual(left(), [46, 30, 19, 50], 'charges stand');
+  spend({ in: 9, out: 8 }, { cost: { in: 4 } });
+  assert.deepEqual(left(), [45, 26, 11, 50], 'the charges of other rules stand');
+  spend({ in: 9, '': 5 }, { cost: { in: 1, '': 2 } });
+  assert.deepEqual(left(), [44, 25, 9, 50], 'all others');
 
   const slow = (now, options) => limiter.decide(now, [{ key: 'slow', rules: '9/m' }], options, !options).rules[0].remaining;
   slow(0, { cost: 3, hold: { id: 'a', ttlMs: 3_600_000 } });
   slow(60_000, { cost: 1 });
   limiter.settle('slow', 'a', { cost: 5 });
   assert.equal(slow(60_000), 6, 'more is charged to the new window');
+});
+
+test('a cost by name comes before that of the text, and that of the text before that of all others', () => {
+  const rules = ['90/h,cost=1,name=requests', '90/h,cost=4,name=pages', '90/h,name=in', '90/h,name=out', 'bucket:90/h'];
+  const { rules: found } = new LocalLimiter().decide(0, [{ key: 'k', rules }], { cost: { requests: 2, in: 30, '': 3 } });
+  assert.deepEqual(found.map(({ cost }) => cost), [2, 4, 30, 3, 3]);
 });
 
 test('a hold of the local limiter that ends by its time gives its charge back if it was taken so', () => {

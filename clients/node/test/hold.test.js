@@ -350,6 +350,14 @@ onEachServer(test, 'units under shadow rules are leased and settled, and an exem
   await exempt.close();
 });
 
+onEachServer(test, 'units of a leaky rule say how long to wait', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const lease = new Lease(ioredis(connect(t, port)), 'k', 'leaky:1/h,queue=9', { most: 1 });
+  const waits = [await lease.take(), await lease.take()].map(({ waitMs }) => waitMs);
+  assert.ok(waits[0] === 0 && waits[1] > 3_500_000, waits.join());
+  await lease.close();
+});
+
 test('a lease without rules passes', async () => {
   const limiter = new RateLimiter({ send: () => assert.fail('nothing is sent') });
   const { verdict, source } = await new Lease(limiter, 'k', []).take();

@@ -101,8 +101,9 @@ test('costs by name are the same for keys that are asked separately', async (t) 
       (await limiter.checkAll(limits.map(([key, rules]) => ({ key, rules })), { cost })).rules.map((rule) => rule.cost);
     const both = [['a', '9/h,name=in'], ['b', ['9/h,name=out', 'bucket:9/m,name=inner']]];
     assert.deepEqual(await check({ in: 5, out: 2 }, ...both), [5, 2, 1]);
-    assert.deepEqual(await check({ in: 3 }, ...both), [3, 1, 1]);
+    assert.deepEqual(await check({ in: 3, '': 2 }, ...both), [3, 2, 2]);
     assert.deepEqual(await check({ in: 2, out: 3, other: 4 }, ['c', '9/h,name=in'], ['d', '@plan']), [2, 3, 1]);
+    assert.deepEqual(await check({ out: 3, '': 2 }, ['c', '9/h,name=in'], ['d', '@plan']), [2, 3, 2]);
     await assert.rejects(check({ typo: 1, in: 1 }, ...both), /COST typo= is for no rule here/);
     await assert.rejects(check(1, both[0], ['b', '5/x']), /5\/x/);
     assert.equal((await limiter.peek('a', '9/h,name=in')).remaining, 1, 'an error charges no key');

@@ -27,7 +27,7 @@ const WRONG = {
   limiter: [
     [(options) => ioredis(CLIENT, options), (options) => iovalkey(CLIENT, options), (options) => nodeRedis(CLIENT, options)],
     { outage: 'locl' }, { outage: null }, { outagee: 'local' }, { share: 0.25 }, { toString: 1 }, { timeoutMs: 0 }, { timeoutMs: '250' }, { timeoutMs: 2 ** 31 },
-    { queueTimeoutMs: NaN }, { concurrency: 0 }, { concurrency: 1.5 }, { processes: 0 }, { processes: 0.25 }, { rememberDenials: -1 },
+    { queueTimeoutMs: NaN }, { queueTimeoutMs: -1 }, { concurrency: 0 }, { concurrency: 1.5 }, { processes: 0 }, { processes: 0.25 }, { rememberDenials: -1 },
     { rememberDenials: 1.5 }, { rememberDenials: true }, { separately: 'yes' }, { onOutage: 'console.log' }, { onMisconfigured: {} }, { policies: 'free' },
   ],
   rateLimit: [

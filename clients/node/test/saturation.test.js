@@ -107,6 +107,18 @@ test('a request that gets no place in time fails, and is no outage', async (t) =
   assert.deepEqual([limiter.away, limiter.outages], [false, 0]);
 });
 
+test('without a queue time-out no command waits for a place', async () => {
+  let answer;
+  const send = () => new Promise((resolve) => (answer = resolve));
+  const limiter = new RateLimiter({ send, ended: () => false }, { concurrency: 1, queueTimeoutMs: 0, timeoutMs: 20_000 });
+  for (let i = 0; i < 2; i++) {
+    const first = limiter.check('k', '9/h');
+    await assert.rejects(Promise.race([limiter.check('k', '9/h'), new Promise((resolve) => setImmediate(resolve))]), Saturated);
+    answer([0, 9, 8, 0, 1000]);
+    assert.equal((await first).source, 'server', 'a command with a free place passes');
+  }
+});
+
 test('a full queue of node-redis is no outage', async (t) => {
   const { port } = await startServer(t);
   const limiter = nodeRedis(await connectNodeRedis(t, port, { commandsQueueMaxLength: 10 }), { outage: 'allow' });

@@ -20,7 +20,7 @@ import { RateLimitThrottlerStorage } from 'redis-ratelimit/nestjs';
 import { charges, loaded, reportOf } from '../dist/script.js';
 import { readReply } from '../dist/replies.js';
 import { startCluster } from './support/cluster.js';
-import { ioredis, iovalkey, nodeRedis } from './support/limiters.js';
+import { ioredis, iovalkey, nodeRedis, outageAmidKeys } from './support/limiters.js';
 import { connect, connectNodeRedis, freePort, NAMES, onEachServer, serve, startServer, until } from './support/servers.js';
 
 const read = (path) => readFile(resolve(import.meta.dirname, '../..', path), 'utf8');
@@ -145,6 +145,10 @@ test('outages are answered as chosen', async (t) => {
   for (let i = 0; i < 4; i++) assert.equal((await limiter.check('a', '9/m')).source, 'local');
   resume();
   await until(async () => (await limiter.check('a', '9000/m')).source === 'server');
+});
+
+test('an outage amid a check of several keys charges none, and delays no answer', async (t) => {
+  await outageAmidKeys(t, (await plainServer(t)).port, SCRIPT);
 });
 
 test('calls that need the module are refused at once', async () => {

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from redis.exceptions import NoPermissionError
 
-from rl_limits import AsyncLease, AsyncRateLimiter, Lease, RateLimiter, Reply
+from rl_limits import AsyncLease, AsyncRateLimiter, Lease, RateLimiter, Reply, Report, RuleReport, Verdict
+from rl_limits._replies import record
 from rl_limits.lease import Book
 from servers import Server, until
 from test_holds import settled
@@ -15,8 +16,13 @@ from test_holds import settled
 RULE = "bucket:1000/s,burst=150"
 
 
-def granted(units: int) -> Reply:
-    return Reply("allowed", 150, 150 - units, 0, 100, units)
+def rule(*, remaining: int = 0, wait_ms: int = 0, reset_ms: int = 100) -> RuleReport:
+    denies = wait_ms > 0
+    return RuleReport(RULE, None, 1, denies, False, 150, 1000, 1000, remaining, wait_ms, wait_ms, reset_ms, "k")
+
+
+def granted(units: int) -> Report:
+    return Report("allowed", 0, (rule(remaining=150 - units),), "k", units)
 
 
 def test_units_are_handed_out_until_they_are_used_up_or_half_the_time_is_over() -> None:
@@ -33,9 +39,15 @@ def test_units_are_handed_out_until_they_are_used_up_or_half_the_time_is_over() 
 
 
 def test_a_block_is_remembered_for_a_second_and_a_denial_until_it_is_over() -> None:
-    for verdict, limit, forgotten_s in [("blocked", 0, 1), ("limited", 0, 1), ("limited", 150, 60)]:
+    by_a_rule = (rule(wait_ms=60_000),)
+    cases: list[tuple[Verdict, tuple[RuleReport, ...], int]] = [
+        ("blocked", (), 1),
+        ("limited", (), 1),
+        ("limited", by_a_rule, 60),
+    ]
+    for verdict, rules, forgotten_s in cases:
         book = Book(2, 100)
-        book.open("a", 1, Reply(verdict, limit, 0, 60_000, 60_000), 0)
+        book.open("a", 1, Report(verdict, 60_000, rules), 0)
         assert book.hand_out(1, forgotten_s - 0.1) and not book.hand_out(1, forgotten_s), verdict
 
 
@@ -53,7 +65,7 @@ def test_the_size_adapts(units: int, used: int, lasted_s: float, then: int) -> N
 
 def test_a_denial_holds_until_its_wait_is_over() -> None:
     book = Book(2, 100)
-    book.open("a", 5, Reply("limited", 150, 0, 300, 900, 0), 0)
+    book.open("a", 5, Report("limited", 300, (rule(wait_ms=300, reset_ms=900),), "k", 0), 0)
     assert book.hand_out(5, 0.1) == Reply("limited", 150, 0, 200, 800, 0, "denial")
     assert book.hand_out(4, 0.1) is None, "a lower cost may pass"
     assert book.hand_out(5, 0.3) is None
@@ -73,6 +85,35 @@ def test_unused_units_of_a_lease_come_back(server: Server) -> None:
         assert sum(lease.take().allowed for _ in range(200)) == 80
         assert lease.take().source == "denial" and lease.take().wait_ms > 3_000_000
     assert left(server) == 0
+
+
+def test_units_under_shadow_rules_are_leased_and_settled(server: Server) -> None:
+    limiter, rules = server.limiter(), "bucket:100/d,shadow"
+    with server.client() as client:
+        client.config_resetstat()
+        with Lease(limiter, "k", rules, ttl=600, most=50) as lease:
+            assert all(lease.take().allowed for _ in range(20))
+            assert client.info("commandstats")["cmdstat_rl.check"]["calls"] < 20, "the lease takes units ahead"
+    assert limiter.peek_all("k", rules).rules[0].remaining == 80
+    assert record(limiter.call("RL.INFO", "k"))["holds"] == 0
+
+
+async def test_an_exempt_key_has_no_lease(server: Server) -> None:
+    limiter = server.limiter()
+    limiter.call("RL.EXEMPT", "k")
+    async with server.async_limiter() as asynchronous:
+        lease, async_lease = Lease(limiter, "k", "0/s"), AsyncLease(asynchronous, "k", "0/s")
+        for _ in range(4):
+            assert lease.take().allowed and (await async_lease.take()).allowed
+        limiter.call("RL.UNEXEMPT", "k")
+        assert not lease.take().allowed and not (await async_lease.take()).allowed, "no lease took anything ahead"
+        await async_lease.aclose()
+        lease.close()
+
+
+def test_a_lease_without_rules_passes(stopped: Server) -> None:
+    with Lease(RateLimiter.from_url(stopped.url), "k", []) as lease:
+        assert lease.take().allowed and lease.take().source == "local"
 
 
 async def test_leases_with_asyncio(server: Server) -> None:

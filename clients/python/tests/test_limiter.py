@@ -210,6 +210,7 @@ def test_costs_by_name_are_the_same_for_keys_asked_separately(newest: Server, se
     assert costs({"in": 5, "out": 2}, *both) == [5, 2, 1]
     assert costs({"in": 3, "": 2}, *both) == [3, 2, 2]
     assert costs({"in": 2, "out": 3, "other": 4}, Limit("c", "9/h,name=in"), Limit("d", "@plan")) == [2, 3, 1]
+    assert costs({"out": 3, "": 2}, Limit("c", "9/h,name=in"), Limit("d", "@plan")) == [2, 3, 2]
     with pytest.raises(RedisError, match="COST typo= is for no rule here"):
         costs({"typo": 1, "in": 1}, *both)
     with pytest.raises(RedisError, match="5/x"):

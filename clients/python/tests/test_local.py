@@ -87,6 +87,13 @@ def test_costs_have_names() -> None:
     rules = ["5/m,cost=1", "bucket:100/m,name=in", "bucket:100/m,name=out", "50/m"]
     report = ask(here, 0, rules, {"in": 30, "out": 4, "": 2})
     assert [rule.cost for rule in report.rules] == [1, 30, 4, 2]
+    rules = ["90/h,cost=1,name=requests", "90/h,cost=4,name=pages", "90/h,name=in", "90/h,name=out", "bucket:90/h"]
+    limits, cost = [Limit("b", rules)], {"requests": 2, "in": 30, "": 3}
+    held = here.decide(Question(limits, cost, Held("a", 1000)), 0)
+    assert [rule.cost for rule in held.rules] == [2, 4, 30, 3, 3], "a name, else the text, else all others"
+    assert here.settle("b", "a", {"in": 8}, False)
+    left = here.decide(Question(limits, consumes=False), 0).rules
+    assert [90 - rule.remaining for rule in left] == [2, 4, 8, 3, 3], "the charges of other rules stand"
 
 
 def test_rules_on_trial_deny_nobody_and_policies_have_the_given_rules() -> None:

@@ -9,14 +9,14 @@ use redis::{Cmd, ErrorKind, RedisResult};
 use crate::rules::Rules;
 
 /// What a request costs: `3`; as much of a range as passes, `1..=100`; or units for the rules with
-/// these names, `[("in", 3000), ("out", 1000)]`.
+/// these names, `[("in", 3000), ("out", 1000)]`, where `""` stands for all others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cost {
     /// For every rule without a `cost=` in its text.
     Units(u64),
     /// At least the first, at most the second: the reply says what was granted.
     Range(u64, u64),
-    /// For the rules with these names.
+    /// For the rules with these names; under `""` for every other rule without a `cost=`.
     Named(Vec<(String, u64)>),
 }
 
@@ -51,7 +51,8 @@ impl Cost {
             }
             Self::Named(costs) => {
                 for (name, units) in costs {
-                    command.arg("COST").arg(format!("{name}={units}"));
+                    let named = if name.is_empty() { String::new() } else { format!("{name}=") };
+                    command.arg("COST").arg(format!("{named}{units}"));
                 }
             }
         }
@@ -217,7 +218,9 @@ impl Check {
         let of = |limit: &Limit| match &self.cost {
             Cost::Named(costs) => {
                 let is_stray = |name: &str| !self.limits.iter().any(|limit| takes(limit, name));
-                let is_here = |(name, _): &&(String, u64)| takes(limit, name) || is_stray(name);
+                let is_here = |(name, _): &&(String, u64)| {
+                    name.is_empty() || takes(limit, name) || is_stray(name)
+                };
                 Cost::Named(costs.iter().filter(is_here).cloned().collect())
             }
             cost => cost.clone(),

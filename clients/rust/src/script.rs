@@ -158,9 +158,11 @@ fn cost_of(rule: &Rule, cost: &Cost) -> u64 {
     match cost {
         Cost::Units(units) | Cost::Range(units, _) => written.unwrap_or(*units),
         Cost::Named(costs) => {
-            let is_its =
-                |(name, _): &&(String, u64)| rule.name().is_some_and(|own| own.as_str() == name);
-            costs.iter().find(is_its).map(|(_, units)| *units).or(written).unwrap_or(1)
+            let named = |wanted: &str| {
+                costs.iter().find(|(name, _)| name == wanted).map(|(_, units)| *units)
+            };
+            let by_name = rule.name().and_then(|name| named(name.as_str()));
+            by_name.or(written).or_else(|| named("")).unwrap_or(1)
         }
     }
 }

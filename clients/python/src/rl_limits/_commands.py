@@ -107,10 +107,6 @@ def hold(key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> Words:
     return (*turn.command(key), *costs(cost), *_hold(held), "FULL", *texts(rules))
 
 
-def lease(key: str, rules: Rules, cost: Cost, held: Held) -> Words:
-    return ("RL.CHECK", key, *costs(cost), *_hold(held), *texts(rules))
-
-
 def peek_all(key: str, rules: Rules) -> Words:
     return ("RL.PEEK", key, "FULL", *texts(rules))
 

@@ -277,11 +277,13 @@ class Core:
         words = commands.hold(key, rules, cost, held, turn)
         return (yield from self._report(words, Question([Limit(key, rules)], cost, held), turn.wait_s))
 
-    def lease(self, key: str, rules: Rules, units: int, most: int, held: Held) -> Flow[Reply]:
+    def lease(self, key: str, rules: Rules, units: int, most: int, held: Held) -> Flow[Report]:
         """Takes up to `most` units ahead, or decides over the `units` alone if the server is away."""
-        words = commands.lease(key, rules, (units, max(units, most)), held)
-        question = Question([Limit(key, rules)], units)
-        return (yield from self._decide(words, question, to_reply, Report.reply, late=held))
+        if not rules:
+            return UNLIMITED
+        limits = [Limit(key, rules)]
+        words = commands.check_all(limits, (units, max(units, most)), None, held)
+        return (yield from self._report(words, Question(limits, units), late=held))
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
         if self.local.settle(key, id, cost, refund):
@@ -417,11 +419,13 @@ class Core:
         self.breaker.served()
         return read(sent)
 
-    def _report(self, words: Words, question: Question, wait_s: float | None = None) -> Flow[Report]:
+    def _report(
+        self, words: Words, question: Question, wait_s: float | None = None, late: Held | None = None
+    ) -> Flow[Report]:
         def read(sent: Any) -> Report:
             return to_report(sent, question.limits[0].key)
 
-        return (yield from self._decide(words, question, read, lambda report: report, wait_s))
+        return (yield from self._decide(words, question, read, lambda report: report, wait_s, late))
 
     def _decide(
         self,

@@ -171,8 +171,8 @@ class Key:
         for rule, state, units in self.holds.pop(id).charges:
             if rule.kind == "slots" or refund:
                 state.used = max(0, state.used - units)
-            elif cost is not None and rule.cost is None and isinstance(real := _cost(rule, cost), int):
-                state.used = max(0, state.used + real - units)
+            elif cost is not None:
+                state.used = max(0, state.used + _real_cost(rule, cost, units) - units)
 
     def next_end_ms(self) -> float:
         return min((hold.ends_ms for hold in self.holds.values()), default=math.inf)
@@ -292,11 +292,19 @@ class LocalLimiter:
 
 
 def _cost(rule: Rule, cost: Cost) -> int | tuple[int, int]:
+    if isinstance(cost, Mapping) and rule.name and rule.name in cost:
+        return cost[rule.name]
     if rule.cost is not None:
         return rule.cost
-    if isinstance(cost, Mapping):
-        return cost.get(rule.name or "", cost.get("", 1))
-    return cost
+    return cost.get("", 1) if isinstance(cost, Mapping) else cost
+
+
+def _real_cost(rule: Rule, cost: Cost, units: int) -> int:
+    """What a settlement makes of the `units` that a check took."""
+    named = cost if isinstance(cost, Mapping) else {"": cost if isinstance(cost, int) else units}
+    if rule.name and rule.name in named:
+        return named[rule.name]
+    return units if rule.cost is not None else named.get("", units)
 
 
 def _granted(cost: Cost, plan: list[tuple[Limit, Rule, State]]) -> int:

@@ -19,7 +19,7 @@ from ._commands import LONGEST_S, Held, Rules, follow_a_plan, to_ms
 from ._core import Answer, AsyncRunner, Flow, Runner
 from ._denials import lasts_ms
 from ._errors import is_undecided
-from ._replies import Reply
+from ._replies import Reply, Report
 
 #: A lease that lasts less than SHORT_S is too small, one that lasts more than LONG_S too large.
 SHORT_S = 0.05
@@ -45,7 +45,7 @@ class Book:
         self.next_units = 1
         self.taken: Taken | None = None
         self.used = 0
-        self._denial: tuple[Reply, int, float] | None = None
+        self._denial: tuple[Reply, int, float, int] | None = None
 
     def hand_out(self, units: int, now_s: float) -> Reply | None:
         """An answer from what is known here, or None if the server must be asked."""
@@ -54,9 +54,9 @@ class Book:
             self.used += units
             return Reply("allowed", taken.reply.limit, taken.units - self.used, 0, taken.reply.reset_ms)
         if self._denial:
-            reply, least, at_s = self._denial
+            reply, least, at_s, lasts = self._denial
             ago_ms = int((now_s - at_s) * 1000)
-            if units >= least and ago_ms < lasts_ms(reply, self._follows_a_plan):
+            if units >= least and ago_ms < lasts:
                 return reply.later(ago_ms)
         return None
 
@@ -77,12 +77,14 @@ class Book:
             self.next_units = min(self.most, taken.units * 2)
         return taken.id, used
 
-    def open(self, id: str, units: int, reply: Reply, at_s: float) -> None:
+    def open(self, id: str, units: int, report: Report, at_s: float) -> None:
         """Notes the server's answer to a request for at least `units`."""
-        if reply.allowed and reply.source == "server":
-            self.taken, self.used = Taken(id, reply, reply.granted or 0, at_s), units
-        elif reply.source == "server":
-            self._denial = reply, units, at_s
+        if report.source != "server":
+            return
+        if not report.allowed:
+            self._denial = report.reply(), units, at_s, lasts_ms(report, self._follows_a_plan)
+        elif report.rules:  # the report on an exempt key, which has no holds, has no rules
+            self.taken, self.used = Taken(id, report.reply(), report.granted or 0, at_s), units
 
 
 class LeaseBase:
@@ -102,9 +104,9 @@ class LeaseBase:
             return known
         yield from self._settle()
         at_s, held = time.monotonic(), Held.new(to_ms(self._book.ttl_s), True)
-        reply = yield from self._core.lease(self.key, self._rules, units, self._book.next_units, held)
-        self._book.open(held.id, units, reply, at_s)
-        return reply
+        report = yield from self._core.lease(self.key, self._rules, units, self._book.next_units, held)
+        self._book.open(held.id, units, report, at_s)
+        return report.reply()
 
     def _settle(self) -> Flow[None]:
         """Ends the lease. After an error, its units come back when its hold ends."""

@@ -153,10 +153,11 @@ async fn costs_by_name_are_the_same_for_keys_asked_separately() {
         let both =
             Check::new("a", "9/h,name=in").and("b", ["9/h,name=out", "bucket:9/m,name=inner"]);
         assert_eq!(costs(both.clone().cost([("in", 5), ("out", 2)])).await, Ok(vec![5, 2, 1]));
-        assert_eq!(costs(both.clone().cost([("in", 3)])).await, Ok(vec![3, 1, 1]));
+        assert_eq!(costs(both.clone().cost([("in", 3), ("", 2)])).await, Ok(vec![3, 2, 2]));
         let policy = Check::new("c", "9/h,name=in").and("d", "@plan");
         let policy = policy.cost([("in", 2), ("out", 3), ("other", 4)]);
-        assert_eq!(costs(policy).await, Ok(vec![2, 3, 1]));
+        assert_eq!(costs(policy.clone()).await, Ok(vec![2, 3, 1]));
+        assert_eq!(costs(policy.cost([("out", 3), ("", 2)])).await, Ok(vec![2, 3, 2]));
         let typo = costs(both.clone().cost([("typo", 1), ("in", 1)])).await.expect_err("no rule");
         assert!(typo.to_string().contains("COST typo= is for no rule here"), "{typo}");
         let range = costs(both.cost(1..=2)).await;
