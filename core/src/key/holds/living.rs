@@ -74,7 +74,7 @@ impl Holds {
     /// True if any hold has lapsed because the clock stepped back.
     #[inline]
     pub(super) fn any_ahead(&self, now_us: u64) -> bool {
-        now_us < self.none_ahead_us && self.ahead(now_us).next().is_some()
+        self.ahead(now_us).next().is_some()
     }
 
     /// The holds that have reached their ends, in the order of their ends.
