@@ -174,8 +174,14 @@ impl Cluster {
 
     /// Whether this node is the master of all of these slots.
     pub fn owns(&self, node: &Node, slots: &[u16]) -> bool {
+        let now = self.slots_of(node);
+        slots.iter().all(|slot| now.binary_search(slot).is_ok())
+    }
+
+    /// The slots that this node serves now.
+    fn slots_of(&self, node: &Node) -> Vec<u16> {
         let now = self.masters().into_iter().find(|master| master.id == node.id);
-        now.is_some_and(|now| slots.iter().all(|slot| now.slots.binary_search(slot).is_ok()))
+        now.map(|now| now.slots).unwrap_or_default()
     }
 
     /// Moves the first `count` slots of a master to another with redis-cli, which uses `MIGRATE`.
@@ -183,10 +189,7 @@ impl Cluster {
     /// repairs that slot, and moves the others.
     pub fn reshard(&self, from: &Node, to: &Node, count: usize) {
         let entry = self.address(from);
-        let has = || {
-            let now = self.masters().into_iter().find(|master| master.id == from.id);
-            now.map_or(0, |now| now.slots.len())
-        };
+        let has = || self.slots_of(from).len();
         let (start, keeps) = (Instant::now(), has().saturating_sub(count));
         while let left @ 1.. = has().saturating_sub(keeps) {
             let left = left.to_string();
@@ -302,9 +305,7 @@ impl Cluster {
 
     /// Runs `redis-cli --cluster`. If it fails, the panic shows its output.
     pub fn redis_cli(&self, args: &[&str]) {
-        if let Err(said) = self.try_redis_cli(args) {
-            panic!("{said}");
-        }
+        self.try_redis_cli(args).unwrap_or_else(|said| panic!("{said}"));
     }
 
     /// Runs `redis-cli --cluster`. The error is its output.
