@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import _commands as commands
@@ -184,7 +185,7 @@ class Core:
     def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         def ask(held: Held | None) -> Flow[Report]:
             words = commands.check_all(limits, cost, meta, held)
-            return self._by_server(words, Question(limits, cost, held), lambda sent: to_report(sent, limits[0].key))
+            return self._by_server(words, Question(limits, cost, held), partial(to_report, key=limits[0].key))
 
         try:
             report = yield from ask(held)
@@ -422,9 +423,7 @@ class Core:
     def _report(
         self, words: Words, question: Question, wait_s: float | None = None, late: Held | None = None
     ) -> Flow[Report]:
-        def read(sent: Any) -> Report:
-            return to_report(sent, question.limits[0].key)
-
+        read = partial(to_report, key=question.limits[0].key)
         return (yield from self._decide(words, question, read, lambda report: report, wait_s, late))
 
     def _decide(
