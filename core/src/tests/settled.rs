@@ -272,9 +272,14 @@ proptest! {
         let capacity = if rate == 0 { 0 } else { u128::from(rule.capacity()) * period };
         let owed = if capped { full.min(drained.max(capacity)) } else { full };
         prop_assert_eq!((debt.owed(), debt.last_us), (owed, at_us));
-        // The debt ends no sooner than it would at either rule's limit.
-        let slower = if rate == 0 { before.limit } else { before.limit.min(rate) };
-        prop_assert_eq!((debt.limit, debt.burst_or_queue), (slower, before.burst_or_queue));
+        // The debt ends no sooner than it would at either rule's limit. One that had drained leaves
+        // no limit behind.
+        let limit = match (drained, rate) {
+            (0, _) => rate.max(1),
+            (_, 0) => before.limit,
+            (_, _) => before.limit.min(rate),
+        };
+        prop_assert_eq!((debt.limit, debt.burst_or_queue), (limit, before.burst_or_queue));
         debt.take_off(taken.into());
         prop_assert_eq!(debt.owed(), owed.saturating_sub(taken.into()));
     }

@@ -163,12 +163,16 @@ impl Debt {
         Reading { at_us, remaining, admits, turn_us }
     }
 
-    /// Drains the debt at `limit`, then adds `units` up to `capacity`. Does not change the
-    /// stored limit and burst or queue: when a rule consumes, the caller stores those of the rule.
-    /// Saturates at 2^32 - 1 units, more than four times the largest burst.
+    /// Drains the debt at `limit`, then adds `units` up to `capacity`. A debt that had drained begins
+    /// anew with this limit; otherwise the stored limit and burst or queue stay: when a rule
+    /// consumes, the caller stores those of the rule. Saturates at 2^32 - 1 units, more than four
+    /// times the largest burst.
     #[inline(always)]
     pub fn add(&mut self, limit: u32, at_us: u64, units: u32, capacity: u64) {
         let owed = self.owed_at(limit, at_us);
+        if owed == 0 {
+            self.limit = limit.max(1);
+        }
         let free = product(capacity, self.period_us()).saturating_sub(owed);
         self.set(owed.wrapping_add(product(u64::from(units), self.period_us()).min(free)));
         self.last_us = at_us;

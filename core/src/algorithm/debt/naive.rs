@@ -50,9 +50,18 @@ impl NaiveDebt {
         self.owed == 0
     }
 
+    /// The debt drained at this rule's limit. One that has drained to 0 begins anew with that limit.
+    fn drained(&mut self, rule: &Rule, last: Micros, at: Micros) -> i128 {
+        let owed = self.owed_at(rule.limit().into(), last, at);
+        if owed == 0 {
+            self.limit = i128::from(rule.limit()).max(1);
+        }
+        owed
+    }
+
     /// A debt above the capacity grows no further.
     pub fn take(&mut self, rule: &Rule, last: Micros, at: Micros, cost: i128) {
-        let owed = self.owed_at(rule.limit().into(), last, at);
+        let owed = self.drained(rule, last, at);
         let full = capacity(rule) * self.period;
         self.owed = if owed > full { owed } else { full.min(owed + cost * self.period) };
         if rule.limit() > 0 {
@@ -63,7 +72,7 @@ impl NaiveDebt {
     /// Takes units even above the capacity. From then on the debt drains no faster than at this
     /// rule's limit.
     pub fn take_excess(&mut self, rule: &Rule, last: Micros, at: Micros, units: i128) {
-        self.owed = self.owed_at(rule.limit().into(), last, at) + units * self.period;
+        self.owed = self.drained(rule, last, at) + units * self.period;
         if rule.limit() > 0 {
             self.limit = self.limit.min(rule.limit().into());
         }
