@@ -279,7 +279,7 @@ export class RateLimiter {
   async settle(key: string, id: string, options: SettleOptions = {}): Promise<boolean> {
     inOrder('settle', options, SETTLE);
     const { cost, refund = false } = options;
-    if (this.#local.settle(key, id, { ...(cost !== undefined && { cost }), refund })) return true;
+    if (this.#local.settle(performance.now(), key, id, { ...(cost !== undefined && { cost }), refund })) return true;
     if (refund) return this.#takeBack(key, id);
     const command: Command = [['RL.SETTLE'], [key], [id, ...(cost === undefined ? [] : words({ cost }))]];
     return Number(await (cost === undefined ? this.#asking.ask(command) : this.#free(command))) === 1;
@@ -546,7 +546,7 @@ export class RateLimiter {
     }
     return {
       renew: async () => this.#local.renew(performance.now(), key, id, ttlMs) || limit === -1, // without a limit no hold is kept here
-      settle: async (options) => this.#local.settle(key, id, options),
+      settle: async (options) => this.#local.settle(performance.now(), key, id, options),
     };
   }
 

@@ -6,16 +6,16 @@
 import type { SettleOptions } from './hold.js';
 import { deciding, type Report, type RuleReport } from './replies.js';
 import { type CheckOptions, isRange, type Limit, list, type Rules } from './request.js';
-import { ownCost, readRule, type Rule } from './rule.js';
+import { defaultCost, ownCost, readRule, type Rule } from './rule.js';
 
 const MOST_KEYS = 10_000;
 
 interface State {
-  /** When the window opened, or when the bucket was last filled. */
-  at: number;
   /** When the window opened, or when the bucket was last full: units consumed earlier no longer count. */
   opened: number;
-  /** The units used in the window, or missing from the bucket. */
+  /** When `used` was set. */
+  at: number;
+  /** The units used in the window, or missing from the bucket then. */
   used: number;
   holds: Map<string, Held>;
 }
@@ -24,6 +24,8 @@ interface Held {
   until: number;
   since: number;
   units: number;
+  /** Whether the rule took the default cost, which a settlement may replace. */
+  byDefault: boolean;
   rule: Rule;
   refund: boolean;
 }
@@ -52,43 +54,55 @@ export class LocalLimiter {
   }
 
   decide(now: number, limits: readonly Limit[], { cost = 1, hold }: CheckOptions = {}, peek = false): Report {
+    for (const { key } of limits) this.#lapse(now, key);
     const found = limits.flatMap(({ key, rules }) =>
-      this.#rules(rules).map((rule) => ({ key, rule, state: this.#state(now, key, rule) })),
+      this.#rules(rules).map((rule) => ({ key, rule, state: this.#state(key, rule) })),
     );
-    const lives = hold && found.some(({ state }) => state.holds.has(hold.id));
+    const repeats = limits.flatMap(({ key }) => this.#holds(key, hold?.id).map((held) => ({ key, ...held })));
+    const repeated = new Set(repeats.map(({ key }) => key));
     const range = isRange(cost) ? cost : undefined;
+    const before = repeats.find(({ rule, byDefault }) => byDefault && !rule.shadow);
     const open = found.filter(({ rule }) => !rule.shadow && ownCost(rule, cost) === undefined);
     const left = open.map(({ rule, state }) => rule.capacity - usedOf(now, rule, state));
-    const units = range ? Math.max(range[0], Math.floor(Math.min(range[1], ...left))) : (cost as number);
+    const granted = before?.units ?? Math.floor(Math.min(range?.[1] ?? 0, ...left));
+    const ask = (units: number): { units: number; waitMs: number }[] =>
+      found.map(({ key, rule, state }) => {
+        if (repeated.has(key)) return { units: 0, waitMs: 0 };
+        const own = ownCost(rule, cost) ?? units;
+        return { units: own, waitMs: waitOf(now, rule, state, own) };
+      });
 
-    const costOf = ({ rule }: { rule: Rule }): number => (lives ? 0 : (ownCost(rule, cost) ?? units));
-    const waits = found.map((one) => waitOf(now, one.rule, one.state, costOf(one)));
-    const pausedMs = lives ? 0 : Math.ceil(Math.max(0, ...limits.map(({ key }) => (this.#pauses.get(key) ?? now) - now)));
-    const denied = pausedMs > 0 || found.some(({ rule }, i) => !rule.shadow && waits[i] !== 0);
-    const rules = found.map((one, i): RuleReport => {
-      const { key, rule, state } = one;
-      if (!denied && !peek && !lives) consume(now, rule, state, costOf(one), hold);
+    let asked = ask(defaultCost(cost));
+    const pauses = limits.map(({ key }) => (repeated.has(key) ? 0 : (this.#pauses.get(key) ?? now) - now));
+    const pausedMs = Math.ceil(Math.max(0, ...pauses));
+    const denied = pausedMs > 0 || found.some(({ rule }, i) => !rule.shadow && asked[i]!.waitMs !== 0);
+    if (range && !denied) asked = ask(granted);
+    if (!denied && !peek) {
+      for (const { key } of limits) if (hold && repeated.has(key)) this.renew(now, key, hold.id, hold.ttlMs);
+      found.forEach(({ key, rule, state }, i) => repeated.has(key) || consume(now, rule, state, asked[i]!.units, ownCost(rule, cost) === undefined, hold));
+    }
+    const rules = found.map(({ key, rule, state }, i): RuleReport => {
       const used = usedOf(now, rule, state);
+      const remaining = Math.max(0, Math.floor(rule.capacity - used));
       return {
         rule: rule.text,
         name: rule.name,
         ...(limits.length > 1 && { key }),
-        cost: costOf(one),
-        denies: waits[i] !== 0,
+        cost: asked[i]!.units,
+        denies: asked[i]!.waitMs !== 0,
         shadow: rule.shadow,
         limit: rule.capacity,
         quota: rule.quota,
         periodMs: rule.periodMs,
-        remaining: Math.max(0, Math.floor(rule.capacity - used)),
-        waitMs: waits[i]!,
-        nextMs: used > 0 ? waitOf(now, rule, state, Math.floor(rule.capacity - used) + 1) : 0,
-        resetMs: resetOf(now, rule, state, used),
+        remaining,
+        waitMs: asked[i]!.waitMs,
+        nextMs: rule.capacity === 0 ? -1 : used > 0 ? until(now, rule, state, used + remaining + 1 - rule.capacity) : 0,
+        resetMs: until(now, rule, state, used),
       };
     });
     const waiting = rules.filter(({ denies, shadow }) => denies && !shadow).map(({ waitMs }) => waitMs);
     const waitMs = waiting.includes(-1) ? -1 : Math.max(pausedMs, ...waiting);
-    const granted = range && { granted: denied ? 0 : units };
-    const report: Report = { verdict: denied ? 'limited' : 'allowed', waitMs, ...granted, rules, source: 'local' };
+    const report: Report = { verdict: denied ? 'limited' : 'allowed', waitMs, ...(range && { granted: denied ? 0 : granted }), rules, source: 'local' };
     if (limits.length > 1) report.key = (denied ? deciding(report)?.key : undefined) ?? limits[0]!.key;
     return report;
   }
@@ -111,17 +125,34 @@ export class LocalLimiter {
 
   /** Moves the end of a hold; `false` without such a hold. */
   renew(now: number, key: string, id: string, ttlMs: number): boolean {
-    const found = [...(this.#keys.get(key)?.values() ?? [])].flatMap((state) => state.holds.get(id) ?? []);
-    const holds = found.filter(({ until }) => now < until);
+    this.#lapse(now, key);
+    const holds = this.#holds(key, id);
     for (const hold of holds) hold.until = now + ttlMs;
     return holds.length > 0;
   }
 
   /** Ends a hold, which frees its slots; its other units come back with `refund`, or become `cost`. `false` without such a hold. */
-  settle(key: string, id: string, options: SettleOptions = {}): boolean {
-    const states = [...(this.#keys.get(key)?.values() ?? [])].filter(({ holds }) => holds.has(id));
-    for (const state of states) end(state, id, options);
+  settle(now: number, key: string, id: string, options: SettleOptions = {}): boolean {
+    this.#lapse(now, key);
+    const states = this.#states(key).filter(({ holds }) => holds.has(id));
+    for (const state of states) end(now, state, id, options);
     return states.length > 0;
+  }
+
+  #states(key: string): State[] {
+    return [...(this.#keys.get(key)?.values() ?? [])];
+  }
+
+  /** What a hold has taken of each state. */
+  #holds(key: string, id: string | undefined): Held[] {
+    return id === undefined ? [] : this.#states(key).flatMap(({ holds }) => holds.get(id) ?? []);
+  }
+
+  #lapse(now: number, key: string): void {
+    for (const state of this.#states(key)) {
+      const lapsed = [...state.holds].filter(([, { until }]) => until <= now).sort(([, one], [, other]) => one.until - other.until);
+      for (const [id, { until, refund }] of lapsed) end(until, state, id, { refund });
+    }
   }
 
   #rules(rules: Rules): Rule[] {
@@ -130,12 +161,11 @@ export class LocalLimiter {
     );
   }
 
-  #state(now: number, key: string, { identity }: Rule): State {
+  #state(key: string, { identity }: Rule): State {
     const states = this.#keys.get(key) ?? new Map<string, State>();
     newest(this.#keys, key, states);
     let state = states.get(identity);
-    if (!state) states.set(identity, (state = { at: now, opened: now, used: 0, holds: new Map() }));
-    for (const [id, { until, refund }] of state.holds) if (until <= now) end(state, id, { refund });
+    if (!state) states.set(identity, (state = { at: 0, opened: 0, used: 0, holds: new Map() }));
     return state;
   }
 }
@@ -148,42 +178,66 @@ function newest<T>(keys: Map<string, T>, key: string, entry: T): void {
 }
 
 /** Ends a hold. What it took comes back with `refund`, or becomes `cost`. */
-function end(state: State, id: string, { cost, refund }: SettleOptions): void {
-  const { rule, units, since } = state.holds.get(id)!;
+function end(now: number, state: State, id: string, { cost, refund }: SettleOptions): void {
+  const held = state.holds.get(id)!;
+  const { rule, units, since } = held;
   state.holds.delete(id);
-  const real = cost === undefined ? units : (ownCost(rule, typeof cost === 'number' ? cost : { '': units, ...cost }) ?? (cost as number));
-  const more = refund ? -units : real - units;
-  if (more > 0 || state.opened <= since) state.used = Math.max(0, state.used + more);
+  if (rule.kind === 'slots') return;
+  const more = refund ? -units : settled(held, cost) - units;
+  if (more > 0) take(now, rule, state, more);
+  else if (state.opened <= since) set(now, state, Math.max(0, usedOf(now, rule, state) + more));
 }
 
-function usedOf(now: number, { kind, quota, periodMs }: Rule, { at, used, holds }: State): number {
+function settled({ rule: { name }, units, byDefault }: Held, cost: SettleOptions['cost'] = {}): number {
+  const named = typeof cost === 'number' ? { '': cost } : cost;
+  if (name !== null && Object.hasOwn(named, name)) return named[name]!;
+  return byDefault ? (named[''] ?? units) : units;
+}
+
+function usedOf(now: number, { kind, quota, periodMs }: Rule, { at, opened, used, holds }: State): number {
   if (kind === 'slots') return [...holds.values()].reduce((sum, { units }) => sum + units, 0);
-  if (kind === 'window') return now < at + periodMs ? used : 0;
+  if (kind === 'window') return now < opened + periodMs ? used : 0;
   return Math.max(0, used - ((now - at) * quota) / periodMs);
 }
 
 /** How long until a check of this cost passes: 0 now, -1 never. */
 function waitOf(now: number, rule: Rule, state: State, cost: number): number {
-  const { kind, quota, periodMs } = rule;
-  const capacity = kind === 'leaky' && quota > 0 ? Math.max(rule.capacity, cost) : rule.capacity;
-  const missing = usedOf(now, rule, state) + cost - capacity;
-  if (missing <= 0) return 0;
-  if (cost > capacity) return -1;
-  if (kind === 'slots') return Math.ceil(Math.min(...[...state.holds.values()].map(({ until }) => until)) - now);
-  return Math.ceil(kind === 'window' ? state.at + periodMs - now : (missing * periodMs) / quota);
+  if (cost === 0 && rule.capacity === 0) return 0;
+  const capacity = rule.kind === 'leaky' && rule.quota > 0 ? Math.max(rule.capacity, cost) : rule.capacity;
+  return cost > capacity ? -1 : until(now, rule, state, usedOf(now, rule, state) + cost - capacity);
 }
 
-function resetOf(now: number, { kind, quota, periodMs }: Rule, { at, holds }: State, used: number): number {
-  if (used <= 0) return 0;
-  if (kind === 'slots') return Math.ceil(Math.max(...[...holds.values()].map(({ until }) => until)) - now);
-  return Math.ceil(kind === 'window' ? at + periodMs - now : (used * periodMs) / quota);
+/** How long until `over` of the used units no longer count: 0 now, -1 never. */
+function until(now: number, { kind, quota, periodMs }: Rule, { opened, holds }: State, over: number): number {
+  if (over <= 0) return 0;
+  if (kind === 'bucket' || kind === 'leaky') return quota > 0 ? wholeMs((over * periodMs) / quota) : -1;
+  if (kind === 'window') return wholeMs(opened + periodMs - now);
+  const ends = [...holds.values()].sort((one, other) => one.until - other.until);
+  const last = ends.find(({ units }) => (over -= units) <= 0);
+  return last ? wholeMs(last.until - now) : -1;
 }
 
-function consume(now: number, rule: Rule, state: State, cost: number, hold: CheckOptions['hold']): void {
-  if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, since: now, units: cost, rule, refund: hold.refund === true });
-  if (rule.kind === 'slots') return;
+/** A rounding error is no millisecond. */
+function wholeMs(ms: number): number {
+  return Math.max(1, Math.ceil(ms - 1e-6));
+}
+
+function consume(now: number, rule: Rule, state: State, cost: number, byDefault: boolean, hold: CheckOptions['hold']): void {
+  const isBucket = rule.kind === 'bucket' || rule.kind === 'leaky';
+  const units = rule.kind === 'slots' ? cost : take(now, rule, state, cost, rule.shadow && isBucket ? rule.capacity : Infinity);
+  if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, since: now, units: Math.floor(units), byDefault, rule, refund: hold.refund === true });
+}
+
+/** Adds units while no more than `most` are used, and returns how many. */
+function take(now: number, rule: Rule, state: State, units: number, most = Infinity): number {
   const used = usedOf(now, rule, state);
-  if (rule.kind !== 'window' || used === 0) state.at = now;
   if (used === 0) state.opened = now;
-  state.used = used + cost;
+  const taken = Math.max(0, Math.min(units, most - used));
+  set(now, state, used + taken);
+  return taken;
+}
+
+function set(now: number, state: State, used: number): void {
+  state.used = used;
+  state.at = now;
 }

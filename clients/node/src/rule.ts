@@ -74,14 +74,19 @@ export function readRule(text: string, processes: number): Rule {
   const periodMs = (unitMs ?? 0) * Number(count || 1);
   const name = given.get('name') ?? null;
   const kind = algorithm === 'bucket' || algorithm === 'leaky' || algorithm === 'slots' ? algorithm : 'window';
-  const capacity = kind === 'leaky' ? Math.min(1, quota) : part(number('burst') ?? Number(limit));
-  const identity = name ?? `${algorithm}/${periodMs}`;
+  const capacity = kind === 'leaky' ? Math.min(1, quota) : quota && part(number('burst') ?? Number(limit));
+  const identity = name === null ? `${algorithm}/${periodMs}` : `${kind} ${name}`;
   return { text, kind, identity, name, capacity, quota, periodMs, cost: number('cost'), shadow: given.has('shadow') };
 }
 
-/** What a check costs a rule by its name, else by its text; if the check names costs, else what all others cost. */
+/** What a check costs a rule by its name, else by its text; `undefined` if the rule takes the default cost. */
 export function ownCost({ name, cost: own }: Rule, cost: Cost): number | undefined {
-  if (typeof cost === 'number' || isRange(cost)) return own;
-  const named = (name: string | null): number | undefined => (name !== null && Object.hasOwn(cost, name) ? cost[name] : undefined);
-  return named(name) ?? own ?? named('') ?? 1;
+  const named = typeof cost === 'object' && !isRange(cost) && name !== null && Object.hasOwn(cost, name);
+  return named ? cost[name] : own;
+}
+
+/** What a check costs the rules without a cost of their own; of a range, the least. */
+export function defaultCost(cost: Cost): number {
+  if (typeof cost === 'number') return cost;
+  return isRange(cost) ? cost[0] : (cost[''] ?? 1);
 }

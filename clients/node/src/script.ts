@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { codeOf } from './outage.js';
 import type { Reply, Report, RuleReport } from './replies.js';
 import { type Cost, isRange, type Limit, list, type Rules } from './request.js';
-import { ownCost, readRule, type Rule } from './rule.js';
+import { defaultCost, ownCost, readRule, type Rule } from './rule.js';
 import type { Command } from './server.js';
 
 /** Who decides. */
@@ -110,5 +110,5 @@ function capacityOf({ text, quota, capacity }: Rule): number {
 }
 
 function costOf(rule: Rule, cost: Cost): number {
-  return ownCost(rule, cost) ?? (isRange(cost) ? cost[0] : (cost as number));
+  return ownCost(rule, cost) ?? defaultCost(cost);
 }

@@ -1,7 +1,11 @@
 """The limiter that stands in for a server, at given times."""
 
+import json
+from typing import Any
+
 import pytest
 
+import servers
 from rl_limits import Cost, Limit, Reply, Report, Rules
 from rl_limits import _local as local
 from rl_limits._commands import Held, Question
@@ -13,6 +17,31 @@ def limiter(processes: int = 1, **policies: Rules) -> local.LocalLimiter:
 
 def ask(here: local.LocalLimiter, at_ms: float, rules: Rules, cost: Cost = 1, key: str = "k") -> Report:
     return here.decide(Question([Limit(key, rules)], cost), at_ms)
+
+
+def answer(here: local.LocalLimiter, call: Any) -> object:
+    at_ms = call["at_ms"]
+    if "settle" in call:
+        return here.settle(call["settle"], call["id"], call.get("cost"), call.get("refund", False), at_ms)
+    if "renew" in call:
+        return here.renew(call["renew"], call["id"], call["ttl_ms"], at_ms)
+    limits = [Limit(key, rules) for key, rules in (call.get("check") or call["peek"]).items()]
+    cost = call.get("cost", 1)
+    held = Held(**call["hold"]) if "hold" in call else None
+    question = Question(limits, tuple(cost) if isinstance(cost, list) else cost, held, "check" in call)
+    report = here.decide(question, at_ms)
+    rules = [[rule.denies, rule.remaining, rule.wait_ms, rule.next_ms, rule.reset_ms] for rule in report.rules]
+    return [report.allowed, report.wait_ms, report.granted, rules]
+
+
+CASES = json.loads((servers.ROOT / "clients/cases/local.json").read_text())["cases"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["about"]))
+def test_limiters_in_processes_answer_alike_in_all_languages(case: Any) -> None:
+    here = limiter()
+    for call in case["calls"]:
+        assert answer(here, call) == call["is"], call
 
 
 @pytest.mark.parametrize("rule", ["2/s", "log:2/s", "window:2/1sec", "fixed:2/1000ms,align=first,name=x"])
@@ -91,7 +120,7 @@ def test_costs_have_names() -> None:
     limits, cost = [Limit("b", rules)], {"requests": 2, "in": 30, "": 3}
     held = here.decide(Question(limits, cost, Held("a", 1000)), 0)
     assert [rule.cost for rule in held.rules] == [2, 4, 30, 3, 3], "a name, else the text, else all others"
-    assert here.settle("b", "a", {"in": 8}, False)
+    assert here.settle("b", "a", {"in": 8}, False, 0)
     left = here.decide(Question(limits, consumes=False), 0).rules
     assert [90 - rule.remaining for rule in left] == [2, 4, 8, 3, 3], "the charges of other rules stand"
 
@@ -124,9 +153,9 @@ def test_slots_are_free_when_holds_end() -> None:
     assert here.renew("k", "a", 1000, 900) and not here.renew("k", "x", 1000, 900)
     assert hold("c", 1300).allowed, "b has lapsed, and its units are back"
     assert hold("c", 1300).rules[1].remaining == 89
-    assert here.settle("k", "a", 4, False) and not here.settle("k", "a", None, False)
+    assert here.settle("k", "a", 4, False, 1300) and not here.settle("k", "a", None, False, 1300)
     assert hold("d", 1400, 0).rules[1].remaining == 95
-    assert here.settle("k", "c", None, True)
+    assert here.settle("k", "c", None, True, 1400)
     assert hold("e", 1400, 0).rules[1].remaining == 96
 
 

@@ -51,9 +51,11 @@ impl Local {
             Arg::Simple(bytes) => bytes,
             _ => &[],
         });
-        let words = words.collect::<Vec<_>>();
-        let now_us = now_us();
-        match &words[..] {
+        self.answer_at(&words.collect::<Vec<_>>(), now_us())
+    }
+
+    fn answer_at(&self, words: &[&[u8]], now_us: u64) -> RedisResult<Value> {
+        match words {
             [b"RL.CHECK", key, check @ ..] => {
                 self.check(&[&[b"1", *key][..], check].concat(), false, now_us)
             }
@@ -284,6 +286,8 @@ mod tests {
     use super::*;
     use crate::reply::{Reply, Report, Verdict};
     use redis::FromRedisValue;
+    use serde_json::{Value as Json, json};
+    use std::time::Duration;
 
     fn local(processes: u32) -> Local {
         let policies = HashMap::from([("free".to_string(), Rules::from("8/m"))]);
@@ -299,6 +303,74 @@ mod tests {
 
     fn reply(local: &Local, line: &str) -> Reply {
         Reply::from_redis_value(send(local, line).unwrap()).unwrap()
+    }
+
+    /// The command of a call of `cases/local.json`.
+    fn words(call: &Json) -> String {
+        let texts = |rules: &Json| {
+            let texts = rules.as_array().unwrap().iter().map(|rule| rule.as_str().unwrap());
+            texts.collect::<Vec<_>>().join(" ")
+        };
+        let cost = match &call["cost"] {
+            Json::Null => String::new(),
+            Json::Array(range) => format!(" COST {}..{}", range[0], range[1]),
+            Json::Object(named) => {
+                named.iter().fold(String::new(), |words, (name, cost)| match &name[..] {
+                    "" => format!("{words} COST {cost}"),
+                    name => format!("{words} COST {name}={cost}"),
+                })
+            }
+            cost => format!(" COST {cost}"),
+        };
+        let hold = &call["hold"];
+        let id = call["id"].as_str().or(hold["id"].as_str()).unwrap_or_default();
+        let refund = if hold["refund"] == true || call["refund"] == true { " REFUND" } else { "" };
+        let held = hold["ttl_ms"].as_u64().map(|ms| format!(" HOLD {id} PX {ms}{refund}"));
+        let held = held.unwrap_or_default();
+        if let Some(key) = call["settle"].as_str() {
+            return format!("RL.SETTLE {key} {id}{cost}{refund}");
+        }
+        if let Some(key) = call["renew"].as_str() {
+            return format!("RL.RENEW {key} {id} PX {}", call["ttl_ms"]);
+        }
+        if let Some((key, rules)) = call["peek"].as_object().and_then(|keys| keys.iter().next()) {
+            return format!("RL.PEEK {key}{cost}{held} FULL {}", texts(rules));
+        }
+        let keys = call["check"].as_object().unwrap();
+        let names = keys.keys().map(String::as_str).collect::<Vec<_>>().join(" ");
+        let rules = keys.values().map(texts).collect::<Vec<_>>().join(" NEXT ");
+        if keys.len() == 1 {
+            return format!("RL.CHECK {names}{cost}{held} FULL {rules}");
+        }
+        format!("RL.MCHECK {} {names}{cost}{held} FULL {rules}", keys.len())
+    }
+
+    /// A reply as `cases/local.json` writes it.
+    fn shown(reply: Value) -> Json {
+        if let Value::Int(done) = reply {
+            return json!(done == 1);
+        }
+        let report = Report::from_redis_value(reply).unwrap();
+        let ms = |time: Option<Duration>| time.map_or(-1, |time| time.as_millis() as i64);
+        let rules = report.rules.iter().map(|rule| {
+            json!([rule.denies, rule.remaining, ms(rule.wait), ms(rule.next), ms(rule.reset)])
+        });
+        json!([report.is_allowed(), ms(report.wait), report.granted, rules.collect::<Vec<_>>()])
+    }
+
+    #[test]
+    fn limiters_in_processes_answer_alike_in_all_languages() {
+        let all: Json = serde_json::from_str(include_str!("../../cases/local.json")).unwrap();
+        for case in all["cases"].as_array().unwrap() {
+            let local = local(1);
+            for call in case["calls"].as_array().unwrap() {
+                let at_us = (784_111_777_000 + call["at_ms"].as_u64().unwrap()) * 1000;
+                let line = words(call);
+                let words = line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
+                let reply = shown(local.answer_at(&words, at_us).unwrap());
+                assert_eq!(reply, call["is"], "{}: {line}", case["about"]);
+            }
+        }
     }
 
     #[test]

@@ -287,14 +287,14 @@ class Core:
         return (yield from self._report(words, Question(limits, units), late=held))
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
-        if self.local.settle(key, id, cost, refund):
+        if self.local.settle(key, id, cost, refund, _now_ms()):
             return True
         send = self._free if refund or cost is not None else self.send
         return (yield from send(commands.settle(key, id, cost, refund), bool))
 
     def renew(self, key: str, id: str, ttl_ms: int) -> Flow[bool]:
-        if self.local.holds(key, id):
-            return self.local.renew(key, id, ttl_ms, _now_ms())
+        if self.local.renew(key, id, ttl_ms, _now_ms()):
+            return True
         return (yield from self.send(commands.renew(key, id, ttl_ms), bool))
 
     def keep_renewing(self, key: str, held: Held, since_s: float) -> Flow[None]:

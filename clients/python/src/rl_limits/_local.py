@@ -15,6 +15,7 @@ rules of all keys consume, or none. Counts stay from one outage to the next.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 import threading
@@ -30,6 +31,9 @@ from ._replies import Report, RuleReport
 MOST_KEYS = 10_000
 
 RULE = re.compile(r"(?:(log|window|fixed|bucket|leaky|slots):)?(\d+)(?:/(\d*)([a-z]+))?((?:,[^,]+)*)")
+#: When holds end, in order, and the units that they use.
+Ends = list[tuple[float, int]]
+
 DAY_MS = 86_400_000
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 WORDS = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d", "week": "w"}
@@ -62,7 +66,7 @@ def read(text: str, processes: int) -> Rule:
         raise unreadable(text)
     options = dict(option.partition("=")[::2] for option in found[5].split(",")[1:])
     quota = _part(int(found[2]), processes)
-    limit = _part(int(options["burst"]), processes) if "burst" in options else quota
+    limit = _part(int(options["burst"]), processes) if "burst" in options and quota else quota
     algorithm = found[1] or "log"
     kind = {"log": "window", "fixed": "window"}.get(algorithm, algorithm)
     if kind == "leaky":
@@ -94,16 +98,28 @@ class State:
     """What a rule has counted. The rule passes its limit to each call, because the limit may have changed."""
 
     used = 0.0
+    opened_ms = -math.inf
+    """When it began to count: units of an earlier time no longer count."""
 
     def pass_time(self, rule: Rule, now_ms: float) -> None:
         """Forgets what no longer counts. Slots forget nothing here: they become free when their holds end."""
 
-    def begin(self, now_ms: float) -> None:
-        """Called before units are added."""
+    def take(self, now_ms: float, units: float, most: float = math.inf) -> float:
+        """Adds units while no more than `most` are used, and returns how many."""
+        if not self.used:
+            self.opened_ms = now_ms
+        taken = max(0, min(units, most - self.used))
+        self.used += taken
+        return taken
 
-    def free_at_ms(self, rule: Rule, over: float, next_end_ms: float) -> float:
-        """When `over` of the used units no longer count."""
-        return next_end_ms
+    def give_back(self, since_ms: float, units: float) -> None:
+        if since_ms >= self.opened_ms:
+            self.used = max(0, self.used - units)
+
+    def free_at_ms(self, rule: Rule, over: float, ends: Ends) -> float:
+        """When `over` of the used units no longer count. `ends` has the units that holds use, ordered by their ends."""
+        freed = itertools.accumulate(units for _, units in ends)
+        return next((ends_ms for (ends_ms, _), units in zip(ends, freed, strict=True) if units >= over), math.inf)
 
 
 class Bucket(State):
@@ -113,12 +129,11 @@ class Bucket(State):
         self.used = max(0.0, self.used - (now_ms - self._at_ms) * rule.quota / rule.period_ms)
         self._at_ms = now_ms
 
-    def free_at_ms(self, rule: Rule, over: float, next_end_ms: float) -> float:
+    def free_at_ms(self, rule: Rule, over: float, ends: Ends) -> float:
         return self._at_ms + over * rule.period_ms / rule.quota if rule.quota else math.inf
 
 
 class Window(State):
-    _ends_ms = 0.0
     _period_ms = 0
 
     def pass_time(self, rule: Rule, now_ms: float) -> None:
@@ -126,12 +141,12 @@ class Window(State):
         if now_ms >= self._ends_ms:
             self.used = 0
 
-    def begin(self, now_ms: float) -> None:
-        if not self.used:
-            self._ends_ms = now_ms + self._period_ms
-
-    def free_at_ms(self, rule: Rule, over: float, next_end_ms: float) -> float:
+    def free_at_ms(self, rule: Rule, over: float, ends: Ends) -> float:
         return self._ends_ms
+
+    @property
+    def _ends_ms(self) -> float:
+        return self.opened_ms + self._period_ms
 
     def counted(self, now_ms: float) -> tuple[int, float]:
         return (int(self.used), self._ends_ms - now_ms) if now_ms < self._ends_ms else (0, 0.0)
@@ -144,12 +159,26 @@ class Charge(NamedTuple):
     rule: Rule
     state: State
     units: int
+    by_default: bool
+    """Whether the rule took the default cost, which a settlement may replace."""
+
+    def settled(self, cost: Cost) -> int:
+        named = cost if isinstance(cost, Mapping) else {"": cost if isinstance(cost, int) else self.units}
+        if self.rule.name and self.rule.name in named:
+            return named[self.rule.name]
+        return named.get("", self.units) if self.by_default else self.units
 
 
 class Hold(NamedTuple):
+    since_ms: float
     ends_ms: float
     refund: bool
     charges: list[Charge]
+
+    @property
+    def granted(self) -> int | None:
+        """The default cost that it took; `None` if each rule had its own."""
+        return next((charge.units for charge in self.charges if charge.by_default and not charge.rule.shadow), None)
 
 
 class Key:
@@ -164,18 +193,37 @@ class Key:
         return self.states.setdefault(rule.identity, KINDS[rule.kind]())
 
     def lapse(self, now_ms: float) -> None:
-        for id in [id for id, hold in self.holds.items() if now_ms >= hold.ends_ms]:
-            self.settle(id, None, self.holds[id].refund)
+        for id, hold in sorted(self.holds.items(), key=lambda held: held[1].ends_ms):
+            if now_ms >= hold.ends_ms:
+                self.settle(id, None, hold.refund, hold.ends_ms)
 
-    def settle(self, id: str, cost: Cost | None, refund: bool) -> None:
-        for rule, state, units in self.holds.pop(id).charges:
-            if rule.kind == "slots" or refund:
-                state.used = max(0, state.used - units)
-            elif cost is not None:
-                state.used = max(0, state.used + _real_cost(rule, cost, units) - units)
+    def settle(self, id: str, cost: Cost | None, refund: bool, now_ms: float) -> None:
+        hold = self.holds.pop(id)
+        for charge in hold.charges:
+            rule, state, units, _ = charge
+            state.pass_time(rule, now_ms)
+            free = rule.kind == "slots" or refund
+            more = -units if free else 0 if cost is None else charge.settled(cost) - units
+            if more > 0:
+                state.take(now_ms, more)
+            else:
+                state.give_back(hold.since_ms, -more)
 
-    def next_end_ms(self) -> float:
-        return min((hold.ends_ms for hold in self.holds.values()), default=math.inf)
+    def ends(self, state: State) -> Ends:
+        """When holds end, and what they use of a state."""
+        held = ((hold.ends_ms, charge) for hold in self.holds.values() for charge in hold.charges)
+        return sorted((ends_ms, charge.units) for ends_ms, charge in held if charge.state is state and charge.units)
+
+
+class Asked(NamedTuple):
+    """A rule of a check, before the check."""
+
+    limit: Limit
+    rule: Rule
+    state: State
+    units: int
+    denies: bool
+    wait_ms: int
 
 
 class LocalLimiter:
@@ -189,22 +237,25 @@ class LocalLimiter:
         with self._lock:
             return self._decide(question, now_ms)
 
-    def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> bool:
+    def settle(self, key: str, id: str, cost: Cost | None, refund: bool, now_ms: float) -> bool:
         with self._lock:
-            if not self.holds(key, id):
-                return False
-            self._keys[key].settle(id, cost, refund)
-            return True
+            found = self._holding(key, id, now_ms)
+            if found:
+                found.settle(id, cost, refund, now_ms)
+            return found is not None
 
     def renew(self, key: str, id: str, ttl_ms: int, now_ms: float) -> bool:
         with self._lock:
-            if not self.holds(key, id) or now_ms >= self._keys[key].holds[id].ends_ms:
-                return False
-            self._keys[key].holds[id] = self._keys[key].holds[id]._replace(ends_ms=now_ms + ttl_ms)
-            return True
+            found = self._holding(key, id, now_ms)
+            if found:
+                found.holds[id] = found.holds[id]._replace(ends_ms=now_ms + ttl_ms)
+            return found is not None
 
-    def holds(self, key: str, id: str) -> bool:
-        return key in self._keys and id in self._keys[key].holds
+    def _holding(self, key: str, id: str, now_ms: float) -> Key | None:
+        found = self._keys.get(key)
+        if found:
+            found.lapse(now_ms)
+        return found if found and id in found.holds else None
 
     def reset(self, key: str) -> None:
         with self._lock:
@@ -245,42 +296,53 @@ class LocalLimiter:
         for _, rule, state in plan:
             state.pass_time(rule, now_ms)
         held = question.held
-        again = held is not None and any(held.id in key.holds for key in keys.values())
+        repeated = {name for name, key in keys.items() if held and held.id in key.holds}
+        held_units = (keys[name].holds[held.id].granted for name in repeated) if held else ()
+        granted = next((units for units in held_units if units is not None), None) or _granted(question.cost, plan)
 
-        def least(rule: Rule) -> int:
-            cost = _cost(rule, question.cost)
-            return 0 if again else cost if isinstance(cost, int) else cost[0]
+        def asked(limit: Limit, rule: Rule, state: State, ranged: int) -> Asked:
+            units = 0 if limit.key in repeated else _cost(rule, question.cost, ranged)
+            if limit.key in repeated or not (units or rule.limit):
+                return Asked(limit, rule, state, units, False, 0)
+            most = rule.most(units)
+            over = state.used + units - most
+            wait_ms = -1 if units > most else _until(rule, state, over, keys[limit.key].ends(state), now_ms)
+            return Asked(limit, rule, state, units, over > 0, wait_ms)
 
-        paused_ms = 0 if again else math.ceil(max(0, *(key.paused_until_ms - now_ms for key in keys.values())))
-        passes = not paused_ms and all(
-            rule.shadow or state.used + least(rule) <= rule.most(least(rule)) for _, rule, state in plan
-        )
-        granted = _granted(question.cost, plan) if passes else 0
-        charges: dict[str, list[Charge]] = {key: [] for key in keys}
-        rules = []
-        for limit, rule, state in plan:
-            units = granted if passes and isinstance(_cost(rule, question.cost), tuple) else least(rule)
-            next_end_ms = keys[limit.key].next_end_ms()
-            takes = passes and question.consumes and (rule.kind != "slots" or held is not None)
-            if takes:
-                state.begin(now_ms)
-            rules.append(_report(limit, rule, state, units, next_end_ms, now_ms, takes))
-            if takes:
-                state.used += units
-                charges[limit.key].append(Charge(rule, state, units))
-        if passes and held and question.consumes and not again:
+        least = question.cost[0] if isinstance(question.cost, tuple) else 0
+        asking = [asked(*each, least) for each in plan]
+        pauses = [key.paused_until_ms - now_ms for name, key in keys.items() if name not in repeated]
+        paused_ms = math.ceil(max([0, *pauses]))
+        waits = [ask for ask in asking if ask.denies and not ask.rule.shadow]
+        passes = not paused_ms and not waits
+        if passes:
+            asking = [asked(*each, granted) for each in plan]
+        if passes and question.consumes:
             for name, key in keys.items():
-                key.holds[held.id] = Hold(now_ms + held.ttl_ms, held.refund, charges[name])
-        waits = [rule for rule in rules if rule.denies and not rule.shadow]
-        last = max(waits, key=lambda rule: math.inf if rule.wait_ms < 0 else rule.wait_ms, default=None)
+                self._take(key, question, name in repeated, [ask for ask in asking if ask.limit.key == name], now_ms)
+        last = max(waits, key=lambda ask: math.inf if ask.wait_ms < 0 else ask.wait_ms, default=None)
         return Report(
-            "limited" if last or paused_ms else "allowed",
+            "allowed" if passes else "limited",
             last.wait_ms if last and not 0 <= last.wait_ms < paused_ms else paused_ms,
-            tuple(rules),
-            last.key if last else question.limits[0].key,
-            granted if isinstance(question.cost, tuple) else None,
+            tuple(_report(ask, keys[ask.limit.key].ends(ask.state), now_ms) for ask in asking),
+            last.limit.key if last else question.limits[0].key,
+            (granted if passes else 0) if isinstance(question.cost, tuple) else None,
             "local",
         )
+
+    def _take(self, key: Key, question: Question, repeated: bool, asking: list[Asked], now_ms: float) -> None:
+        """Consumes what was asked, and takes the hold; a repeated hold only lasts longer."""
+        held = question.held
+        if held and repeated:
+            key.holds[held.id] = key.holds[held.id]._replace(ends_ms=now_ms + held.ttl_ms)
+            return
+        charges = []
+        for _, rule, state, units, _, _ in asking:
+            if rule.kind != "slots" or held:
+                taken = state.take(now_ms, units, rule.limit if rule.shadow and isinstance(state, Bucket) else math.inf)
+                charges.append(Charge(rule, state, int(taken), _own_cost(rule, question.cost) is None))
+        if held:
+            key.holds[held.id] = Hold(now_ms, now_ms + held.ttl_ms, held.refund, charges)
 
     def _key(self, name: str, now_ms: float) -> Key:
         key = self._keys.setdefault(name, Key())
@@ -291,43 +353,40 @@ class LocalLimiter:
         return key
 
 
-def _cost(rule: Rule, cost: Cost) -> int | tuple[int, int]:
-    if isinstance(cost, Mapping) and rule.name and rule.name in cost:
-        return cost[rule.name]
-    if rule.cost is not None:
-        return rule.cost
-    return cost.get("", 1) if isinstance(cost, Mapping) else cost
+def _own_cost(rule: Rule, cost: Cost) -> int | None:
+    """What a check costs this rule by its name, else by its text; `None` if it takes the default cost."""
+    named = cost.get(rule.name) if isinstance(cost, Mapping) and rule.name else None
+    return rule.cost if named is None else named
 
 
-def _real_cost(rule: Rule, cost: Cost, units: int) -> int:
-    """What a settlement makes of the `units` that a check took."""
-    named = cost if isinstance(cost, Mapping) else {"": cost if isinstance(cost, int) else units}
-    if rule.name and rule.name in named:
-        return named[rule.name]
-    return units if rule.cost is not None else named.get("", units)
+def _cost(rule: Rule, cost: Cost, ranged: int) -> int:
+    own = _own_cost(rule, cost)
+    if own is not None:
+        return own
+    return cost if isinstance(cost, int) else ranged if isinstance(cost, tuple) else cost.get("", 1)
 
 
 def _granted(cost: Cost, plan: list[tuple[Limit, Rule, State]]) -> int:
+    """The most of a range that passes, if its least does."""
     if not isinstance(cost, tuple):
         return 0
-    free = [int(rule.limit - state.used) for _, rule, state in plan if rule.cost is None and not rule.shadow]
-    return min([cost[1], *free])
+    return min(
+        [cost[1], *(int(rule.limit - state.used) for _, rule, state in plan if rule.cost is None and not rule.shadow)]
+    )
 
 
-def _report(
-    limit: Limit, rule: Rule, state: State, units: int, next_end_ms: float, now_ms: float, consumes: bool
-) -> RuleReport:
-    over = state.used + units - rule.most(units)
-    denies = over > 0
-    used = state.used + units if consumes and not denies else state.used
-    remaining = max(0, int(rule.limit - used))
+def _until(rule: Rule, state: State, over: float, ends: Ends, now_ms: float) -> int:
+    if over <= 0:
+        return 0
+    at_ms = state.free_at_ms(rule, over, ends)
+    # A rounding error is no millisecond.
+    return -1 if at_ms == math.inf else max(1, math.ceil(at_ms - now_ms - 1e-6))
 
-    def until(over: float) -> int:
-        if over <= 0:
-            return 0
-        at_ms = state.free_at_ms(rule, over, next_end_ms)
-        return -1 if at_ms == math.inf else max(1, math.ceil(at_ms - now_ms))
 
+def _report(ask: Asked, ends: Ends, now_ms: float) -> RuleReport:
+    limit, rule, state, units, denies, wait_ms = ask
+    remaining = max(0, int(rule.limit - state.used))
+    one_more = state.used + remaining + 1 - rule.limit if state.used else 0
     return RuleReport(
         rule=rule.text,
         name=rule.name,
@@ -338,8 +397,8 @@ def _report(
         quota=rule.quota,
         period_ms=rule.period_ms,
         remaining=remaining,
-        wait_ms=-1 if units > rule.most(units) else until(over),
-        next_ms=until(used + remaining + 1 - rule.limit) if used > 0 else 0,
-        reset_ms=until(used),
+        wait_ms=wait_ms,
+        next_ms=_until(rule, state, one_more, ends, now_ms) if rule.limit else -1,
+        reset_ms=_until(rule, state, state.used, ends, now_ms),
         key=limit.key,
     )
