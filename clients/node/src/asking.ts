@@ -86,7 +86,6 @@ export class Asking {
       const says = !signal?.aborted && !(error instanceof Saturated) && (isCheck || !isRefusal(error));
       if (says && kind === 'mistake') this.#back();
       else if (says && (tries || !this.away)) this.#failed(error as Error);
-      else if (tries) this.#breaker.left();
       throw error;
     }
   }

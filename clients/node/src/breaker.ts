@@ -1,6 +1,6 @@
 /** How many outages in a row open the breaker. */
 const FAILURES = 3;
-/** How long the breaker stays open before one request tries the server. */
+/** How long the breaker stays open before one request tries the server, and how long until the next tries. */
 const PAUSE_MS = 1000;
 
 /** Decides whether to ask the server. All times are milliseconds of one clock that never goes back. */
@@ -9,7 +9,6 @@ export class Breaker {
   error: unknown;
   #failures = 0;
   #retryAt = 0;
-  #trying = false;
 
   get open(): boolean {
     return this.#failures >= FAILURES;
@@ -17,13 +16,13 @@ export class Breaker {
 
   /** Whether no request may ask the server now. */
   shut(now: number): boolean {
-    return this.open && (this.#trying || now < this.#retryAt);
+    return this.open && now < this.#retryAt;
   }
 
-  /** Whether a request may ask the server; it must then say `succeeded`, `failed` or `left`. */
+  /** Whether a request may ask the server. */
   asks(now: number): boolean {
     if (this.shut(now)) return false;
-    this.#trying = this.open;
+    this.#retryAt = now + PAUSE_MS; // for all requests but this one
     return true;
   }
 
@@ -31,24 +30,15 @@ export class Breaker {
   succeeded(): boolean {
     const closed = this.open;
     this.#failures = 0;
-    this.#trying = false;
     return closed;
   }
 
-  /** An outage. Returns whether that opened the breaker. */
+  /** An outage. Returns whether that opened the breaker; a later outage does not delay the next try. */
   failed(now: number, error: unknown): boolean {
     this.error = error;
     this.#failures += 1;
-    this.#trying = false;
-    this.#retryAt = now + PAUSE_MS;
-    return this.#failures === FAILURES;
-  }
-
-  /**
-   * The request ended without telling whether the server checks: it was aborted or got no place, or the server refused a command
-   * other than a check.
-   */
-  left(): void {
-    this.#trying = false;
+    const opens = this.#failures === FAILURES;
+    if (opens) this.#retryAt = now + PAUSE_MS;
+    return opens;
   }
 }

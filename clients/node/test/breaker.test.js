@@ -1,6 +1,8 @@
 // The breaker and the remembered denials, with times as arguments and without a server.
 
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { test } from 'node:test';
 
 import { Breaker } from '../dist/breaker.js';
@@ -8,24 +10,23 @@ import { asked, denialsOfChecks, denialsOfReports, lasts } from '../dist/denials
 import { kindOf } from '../dist/outage.js';
 import { readRule } from '../dist/rule.js';
 
-test('the breaker opens after three outages in a row, and lets one request a second try', () => {
-  const breaker = new Breaker();
-  const failed = (now) => {
-    assert.equal(breaker.asks(now), true);
-    return breaker.failed(now, new Error('down'));
-  };
-  assert.deepEqual([failed(0), failed(1)], [false, false]);
-  assert.equal(breaker.succeeded(), false);
-  assert.deepEqual([failed(2), failed(3), failed(4)], [false, false, true]);
-  assert.equal(breaker.open, true);
-  assert.equal(breaker.asks(1003), false);
-  assert.deepEqual([breaker.asks(1004), breaker.asks(1004), breaker.asks(5000)], [true, false, false]);
-  assert.equal(breaker.failed(5000, new Error('still')), false);
-  assert.equal(breaker.error.message, 'still');
-  assert.deepEqual([breaker.asks(5999), breaker.asks(6000)], [false, true]);
-  assert.equal(breaker.succeeded(), true);
-  assert.deepEqual([breaker.open, breaker.asks(6000)], [false, true]);
-});
+const { cases } = JSON.parse(await readFile(resolve(import.meta.dirname, '../../cases/breaker.json'), 'utf8'));
+
+for (const { about, calls } of cases) {
+  test(`limiters stop asking alike in all languages: ${about}`, () => {
+    const breaker = new Breaker();
+    const error = new Error('down');
+    for (const { at_ms: now, asks, failed, served } of calls) {
+      if (asks !== undefined) assert.equal(breaker.asks(now), asks, `${now}`);
+      const was = breaker.open;
+      if (failed !== undefined) {
+        assert.equal(breaker.failed(now, error), failed && !was);
+        assert.deepEqual([breaker.open, breaker.error], [failed, error], `${now}`);
+      }
+      if (served !== undefined) assert.deepEqual([breaker.succeeded(), breaker.open], [was, served], `${now}`);
+    }
+  });
+}
 
 test('outages, misconfigured servers and wrong requests are distinguished', () => {
   const kinds = {

@@ -1,9 +1,12 @@
 """When the limiter stops asking, at given times."""
 
+import json
 import logging
+from typing import Any
 
 import pytest
 
+import servers
 from rl_limits import MisconfiguredEvent, OutageEvent
 from rl_limits._breaker import Breaker
 
@@ -42,11 +45,22 @@ def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
     assert (breaker.outages, breaker.away) == (7, False)
 
 
-def test_a_second_after_a_try_that_never_ends_another_request_tries() -> None:
+CASES = json.loads((servers.ROOT / "clients/cases/breaker.json").read_text())["cases"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["about"]))
+def test_limiters_stop_asking_alike_in_all_languages(case: Any) -> None:
     breaker = Breaker()
-    for _ in range(3):
-        breaker.failed(ERROR, 0)
-    assert breaker.may_ask(1) and not breaker.may_ask(1.9) and breaker.may_ask(2)
+    for call in case["calls"]:
+        now_s = call["at_ms"] / 1000
+        if "asks" in call:
+            assert breaker.may_ask(now_s) == call["asks"], call
+        elif "failed" in call:
+            breaker.failed(ERROR, now_s)
+            assert breaker.away == call["failed"], call
+        else:
+            breaker.served()
+            assert breaker.away == call["served"], call
 
 
 def test_a_callback_that_fails_harms_nobody() -> None:

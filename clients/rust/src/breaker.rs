@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// After this number of outages in a row no request asks the server ...
 const FAILURES: u32 = 3;
-/// ... for this long; then one request tries.
+/// ... for this long; then one request tries in each such time.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -22,9 +22,9 @@ pub struct Breaker {
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
-    /// The last outage, and when to try again.
-    last: Option<(RedisError, Instant)>,
-    trying: bool,
+    /// The last outage.
+    error: Option<RedisError>,
+    retry_at: Option<Instant>,
 }
 
 impl State {
@@ -34,8 +34,8 @@ impl State {
 
     /// The last outage, if no request may ask the server now.
     fn rest(&self, now: Instant) -> Option<&RedisError> {
-        let (error, retry_at) = self.last.as_ref()?;
-        (self.is_open() && (self.trying || now < *retry_at)).then_some(error)
+        let rests = self.is_open() && self.retry_at.is_some_and(|at| now < at);
+        self.error.as_ref().filter(|_| rests)
     }
 }
 
@@ -46,7 +46,7 @@ pub enum Change {
     Closed(RedisError),
 }
 
-/// The right to ask. Dropped without an answer, it leaves the try to the next request.
+/// The right to ask.
 #[derive(Debug)]
 pub struct Try<'a> {
     breaker: &'a Breaker,
@@ -69,9 +69,8 @@ impl Breaker {
         if let Some(error) = state.rest(now) {
             return Err(error.clone());
         }
-        let is_only = state.is_open();
-        state.trying |= is_only;
-        Ok(Try { breaker: self, is_only })
+        state.retry_at = now.checked_add(PAUSE); // for all requests but this one
+        Ok(Try { breaker: self, is_only: state.is_open() })
     }
 
     /// Ends when the breaker opens, even if it opens before the first poll.
@@ -81,7 +80,7 @@ impl Breaker {
 
     /// The last outage.
     pub fn last(&self) -> Option<RedisError> {
-        self.state().last.as_ref().map(|(error, _)| error.clone())
+        self.state().error.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -100,19 +99,19 @@ impl Try<'_> {
         let mut state = self.breaker.state();
         let was_open = state.is_open();
         state.failures = 0;
-        let (error, _) = state.last.take()?;
+        let error = state.error.take()?;
         was_open.then_some(Change::Closed(error))
     }
 
-    /// An outage.
+    /// An outage. After the breaker has opened, an outage does not delay the next try.
     pub fn failed(self, now: Instant, error: &RedisError) -> Option<Change> {
         let mut state = self.breaker.state();
-        // A later failure, such as that of a wait, does not delay the next try.
-        if self.is_only || !state.is_open() {
-            state.last = now.checked_add(PAUSE).map(|retry_at| (error.clone(), retry_at));
-        }
+        state.error = Some(error.clone());
         state.failures = state.failures.saturating_add(1);
         let opens = state.failures == FAILURES;
+        if opens {
+            state.retry_at = now.checked_add(PAUSE);
+        }
         drop(state);
         opens.then(|| {
             self.breaker.opens.notify_waiters();
@@ -121,57 +120,38 @@ impl Try<'_> {
     }
 }
 
-impl Drop for Try<'_> {
-    fn drop(&mut self) {
-        if self.is_only {
-            self.breaker.state().trying = false;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value as Json, json};
 
     fn error() -> RedisError {
         std::io::Error::from(std::io::ErrorKind::TimedOut).into()
     }
 
     #[test]
-    fn three_outages_stop_the_requests_for_a_second_and_then_one_tries() {
-        let (breaker, start) = (Breaker::default(), Instant::now());
-        let fail = |at| breaker.enter(at).unwrap().failed(at, &error());
-        assert!(fail(start).is_none() && fail(start).is_none());
-        assert!(breaker.enter(start).unwrap().succeeded().is_none(), "not in a row");
-        assert!(fail(start).is_none() && fail(start).is_none() && !breaker.is_open());
-        assert!(matches!(fail(start), Some(Change::Opened(_))));
-        let later = start + PAUSE;
-        assert!(breaker.enter(later - Duration::from_millis(1)).is_err());
-        let only = breaker.enter(later).unwrap();
-        assert!(breaker.enter(later).is_err(), "one request tries");
-        drop(only);
-        assert!(breaker.enter(later).unwrap().failed(later, &error()).is_none());
-        assert!(breaker.enter(later).is_err(), "for another second");
-        let only = breaker.enter(later + PAUSE).unwrap();
-        assert!(matches!(only.succeeded(), Some(Change::Closed(_))));
-        assert!(breaker.enter(later).is_ok() && !breaker.is_open());
-    }
-
-    #[test]
-    fn failures_after_the_third_outage_do_not_delay_the_next_try() {
-        let (breaker, start) = (Breaker::default(), Instant::now());
-        let [first, second, third, wait, other] = [(); 5].map(|()| breaker.enter(start).unwrap());
-        for one in [first, second, third] {
-            one.failed(start, &error());
+    fn limiters_stop_asking_alike_in_all_languages() {
+        let all: Json = serde_json::from_str(include_str!("../../cases/breaker.json")).unwrap();
+        for case in all["cases"].as_array().unwrap() {
+            let (breaker, start) = (Breaker::default(), Instant::now());
+            let asking = || Try { breaker: &breaker, is_only: false };
+            for call in case["calls"].as_array().unwrap() {
+                let now = start + Duration::from_millis(call["at_ms"].as_u64().unwrap());
+                let was_open = breaker.is_open();
+                if let Some(asks) = call["asks"].as_bool() {
+                    let asking = breaker.enter(now);
+                    assert_eq!(asking.is_ok(), asks, "{call}");
+                    assert!(asking.map_or(true, |asking| asking.is_only() == was_open), "{call}");
+                } else if let Some(open) = call["failed"].as_bool() {
+                    let change = asking().failed(now, &error());
+                    assert_eq!(matches!(change, Some(Change::Opened(_))), open && !was_open);
+                    assert_eq!(breaker.is_open(), open, "{call}");
+                } else {
+                    let change = asking().succeeded();
+                    assert_eq!(matches!(change, Some(Change::Closed(_))), was_open);
+                    assert_eq!(json!(breaker.is_open()), call["served"], "{call}");
+                }
+            }
         }
-        let late = start + PAUSE - Duration::from_millis(1);
-        assert!(wait.failed(late, &error()).is_none());
-        let only = breaker.enter(start + PAUSE).unwrap();
-        assert!(only.is_only());
-        assert!(other.failed(start + PAUSE, &error()).is_none());
-        assert!(breaker.enter(start + PAUSE).is_err(), "one request tries");
-        only.failed(start + PAUSE, &error());
-        assert!(breaker.enter(late + PAUSE).is_err(), "for another second");
-        assert!(breaker.enter(start + PAUSE + PAUSE).is_ok());
     }
 }

@@ -351,7 +351,9 @@ mod tests {
             return json!(done == 1);
         }
         let report = Report::from_redis_value(reply).unwrap();
-        let ms = |time: Option<Duration>| time.map_or(-1, |time| time.as_millis() as i64);
+        let ms = |time: Option<Duration>| {
+            time.map_or(-1, |time| i64::try_from(time.as_millis()).unwrap())
+        };
         let rules = report.rules.iter().map(|rule| {
             json!([rule.denies, rule.remaining, ms(rule.wait), ms(rule.next), ms(rule.reset)])
         });
