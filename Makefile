@@ -33,11 +33,11 @@ install: ## copy the built module to PREFIX/lib/redis/modules (PREFIX=/usr/local
 	install -d "$(DESTDIR)$(MODULEDIR)"
 	install -m 755 $(BUILT) "$(DESTDIR)$(MODULEDIR)"
 
-gateway: build ### serve a gateway that limits a model's requests, tokens and slots, until Ctrl-C (PORT=8080, REDIS_URL)
+gateway: build ### serve a gateway that limits a model's requests, tokens and slots, until Ctrl-C (PORT, REDIS_URL)
 	$(FETCH) redis-7.0 redis-py
 	@examples/gateway/demo.py
 
-pool: build ### serve a page of workers that wait in line for a limited service, and kill one, until Ctrl-C (PORT=8081, REDIS_URL)
+pool: build ### serve a page of workers that wait in line for a limited service, and kill one, until Ctrl-C (PORT, REDIS_URL)
 	$(FETCH) redis-7.0 redis-py
 	@examples/pool/demo.py
 

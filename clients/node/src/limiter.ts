@@ -209,6 +209,7 @@ export class RateLimiter {
    */
   async wait(key: string, rules: Rules, timeoutMs: number, given: WaitOptions = NONE): Promise<Reply> {
     inOrder('wait', given, WAIT);
+    inOrder('wait', { timeoutMs }, { timeoutMs: TIME_OR_0 });
     const { signal, ...options } = given;
     this.needModule('wait');
     if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });

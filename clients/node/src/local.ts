@@ -9,9 +9,13 @@ import { type CheckOptions, isRange, type Limit, list, type Rules } from './requ
 import { defaultCost, ownCost, readRule, type Rule } from './rule.js';
 
 const MOST_KEYS = 10_000;
+/** Of a key, as on the server. */
+const MOST_HOLDS = 10_000;
+/** Less than any unit: what rounding leaves of used units. */
+const ERROR = 1e-9;
 
 interface State {
-  /** When the window opened, or when the bucket was last full: units consumed earlier no longer count. */
+  /** When the window opened, or when the bucket was last full. */
   opened: number;
   /** When `used` was set. */
   at: number;
@@ -54,17 +58,20 @@ export class LocalLimiter {
   }
 
   decide(now: number, limits: readonly Limit[], { cost = 1, hold }: CheckOptions = {}, peek = false): Report {
-    for (const { key } of limits) this.#lapse(now, key);
+    for (const { key } of limits) this.#use(now, key);
     const found = limits.flatMap(({ key, rules }) =>
-      this.#rules(rules).map((rule) => ({ key, rule, state: this.#state(key, rule) })),
+      this.#rules(rules).map((rule) => ({ key, rule, state: this.#state(key, rule, peek) })),
     );
     const repeats = limits.flatMap(({ key }) => this.#holds(key, hold?.id).map((held) => ({ key, ...held })));
     const repeated = new Set(repeats.map(({ key }) => key));
     const range = isRange(cost) ? cost : undefined;
     const before = repeats.find(({ rule, byDefault }) => byDefault && !rule.shadow);
     const open = found.filter(({ rule }) => !rule.shadow && ownCost(rule, cost) === undefined);
-    const left = open.map(({ rule, state }) => rule.capacity - usedOf(now, rule, state));
-    const granted = before?.units ?? Math.floor(Math.min(range?.[1] ?? 0, ...left));
+    const left = open.map(({ rule, state }) => leftOf(rule, usedOf(now, rule, state)));
+    const granted = before?.units ?? Math.max(range?.[0] ?? 0, Math.min(range?.[1] ?? 0, ...left));
+    if (hold && found.some(({ key, state }) => state.holds.size >= MOST_HOLDS && !repeated.has(key))) {
+      throw new RangeError(`too many holds of a key, expected at most ${MOST_HOLDS}`);
+    }
     const ask = (units: number): { units: number; waitMs: number }[] =>
       found.map(({ key, rule, state }) => {
         if (repeated.has(key)) return { units: 0, waitMs: 0 };
@@ -83,7 +90,7 @@ export class LocalLimiter {
     }
     const rules = found.map(({ key, rule, state }, i): RuleReport => {
       const used = usedOf(now, rule, state);
-      const remaining = Math.max(0, Math.floor(rule.capacity - used));
+      const remaining = Math.max(0, leftOf(rule, used));
       return {
         rule: rule.text,
         name: rule.name,
@@ -96,7 +103,7 @@ export class LocalLimiter {
         periodMs: rule.periodMs,
         remaining,
         waitMs: asked[i]!.waitMs,
-        nextMs: rule.capacity === 0 ? -1 : used > 0 ? until(now, rule, state, used + remaining + 1 - rule.capacity) : 0,
+        nextMs: rule.capacity === 0 ? -1 : used > ERROR ? until(now, rule, state, used + remaining + 1 - rule.capacity) : 0,
         resetMs: until(now, rule, state, used),
       };
     });
@@ -125,7 +132,7 @@ export class LocalLimiter {
 
   /** Moves the end of a hold; `false` without such a hold. */
   renew(now: number, key: string, id: string, ttlMs: number): boolean {
-    this.#lapse(now, key);
+    this.#use(now, key);
     const holds = this.#holds(key, id);
     for (const hold of holds) hold.until = now + ttlMs;
     return holds.length > 0;
@@ -133,7 +140,7 @@ export class LocalLimiter {
 
   /** Ends a hold, which frees its slots; its other units come back with `refund`, or become `cost`. `false` without such a hold. */
   settle(now: number, key: string, id: string, options: SettleOptions = {}): boolean {
-    this.#lapse(now, key);
+    this.#use(now, key);
     const states = this.#states(key).filter(({ holds }) => holds.has(id));
     for (const state of states) end(now, state, id, options);
     return states.length > 0;
@@ -148,7 +155,10 @@ export class LocalLimiter {
     return id === undefined ? [] : this.#states(key).flatMap(({ holds }) => holds.get(id) ?? []);
   }
 
-  #lapse(now: number, key: string): void {
+  /** Ends the holds that have lapsed, and makes the key the one that was used last. */
+  #use(now: number, key: string): void {
+    const states = this.#keys.get(key);
+    if (states) newest(this.#keys, key, states);
     for (const state of this.#states(key)) {
       const lapsed = [...state.holds].filter(([, { until }]) => until <= now).sort(([, one], [, other]) => one.until - other.until);
       for (const [id, { until, refund }] of lapsed) end(until, state, id, { refund });
@@ -161,9 +171,10 @@ export class LocalLimiter {
     );
   }
 
-  #state(key: string, { identity }: Rule): State {
+  /** A peek keeps no new key. */
+  #state(key: string, { identity }: Rule, peek: boolean): State {
     const states = this.#keys.get(key) ?? new Map<string, State>();
-    newest(this.#keys, key, states);
+    if (!peek) newest(this.#keys, key, states);
     let state = states.get(identity);
     if (!state) states.set(identity, (state = { at: 0, opened: 0, used: 0, holds: new Map() }));
     return state;
@@ -184,7 +195,7 @@ function end(now: number, state: State, id: string, { cost, refund }: SettleOpti
   state.holds.delete(id);
   if (rule.kind === 'slots') return;
   const more = refund ? -units : settled(held, cost) - units;
-  if (more > 0) take(now, rule, state, more);
+  if (more > 0) take(now, rule, state, more, mostOf(rule));
   else if (state.opened <= since) set(now, state, Math.max(0, usedOf(now, rule, state) + more));
 }
 
@@ -207,9 +218,18 @@ function waitOf(now: number, rule: Rule, state: State, cost: number): number {
   return cost > capacity ? -1 : until(now, rule, state, usedOf(now, rule, state) + cost - capacity);
 }
 
+function leftOf({ capacity }: Rule, used: number): number {
+  return Math.floor(capacity - used + ERROR);
+}
+
+/** The most that may be used: on trial a bucket fills no further than its burst. */
+function mostOf({ kind, shadow, capacity }: Rule): number {
+  return shadow && (kind === 'bucket' || kind === 'leaky') ? capacity : Infinity;
+}
+
 /** How long until `over` of the used units no longer count: 0 now, -1 never. */
 function until(now: number, { kind, quota, periodMs }: Rule, { opened, holds }: State, over: number): number {
-  if (over <= 0) return 0;
+  if (over <= ERROR) return 0;
   if (kind === 'bucket' || kind === 'leaky') return quota > 0 ? wholeMs((over * periodMs) / quota) : -1;
   if (kind === 'window') return wholeMs(opened + periodMs - now);
   const ends = [...holds.values()].sort((one, other) => one.until - other.until);
@@ -223,15 +243,14 @@ function wholeMs(ms: number): number {
 }
 
 function consume(now: number, rule: Rule, state: State, cost: number, byDefault: boolean, hold: CheckOptions['hold']): void {
-  const isBucket = rule.kind === 'bucket' || rule.kind === 'leaky';
-  const units = rule.kind === 'slots' ? cost : take(now, rule, state, cost, rule.shadow && isBucket ? rule.capacity : Infinity);
+  const units = rule.kind === 'slots' ? cost : take(now, rule, state, cost, mostOf(rule));
   if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, since: now, units: Math.floor(units), byDefault, rule, refund: hold.refund === true });
 }
 
 /** Adds units while no more than `most` are used, and returns how many. */
-function take(now: number, rule: Rule, state: State, units: number, most = Infinity): number {
+function take(now: number, rule: Rule, state: State, units: number, most: number): number {
   const used = usedOf(now, rule, state);
-  if (used === 0) state.opened = now;
+  if (used <= ERROR) state.opened = now;
   const taken = Math.max(0, Math.min(units, most - used));
   set(now, state, used + taken);
   return taken;

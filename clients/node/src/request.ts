@@ -49,7 +49,9 @@ export const CHECK: Forms<CheckOptions> = { cost: COST, meta: TEXT, hold: ['a ho
 export const TURN: Forms<Turn> = { flow: TEXT, weight: integer(1, 1000), priority: integer(0, 9) };
 
 export function list(rules: Rules): readonly string[] {
-  return typeof rules === 'string' ? [rules] : rules;
+  if (typeof rules === 'string') return [rules];
+  if (!Array.isArray(rules)) throw new TypeError(`the rules are ${String(rules)}, expected a rule such as '5/15m', or a list of rules`);
+  return rules as readonly string[];
 }
 
 export function followAPlan(rules: Rules): boolean {

@@ -64,14 +64,14 @@ export async function withoutSlots({ rules }: { rules: readonly { rule: string }
 export function readRule(text: string, processes: number): Rule {
   const [, algorithm = 'log', limit, count, unit, options = ''] = RULE.exec(text) ?? [];
   const unitMs = UNITS.find(([name]) => name.test(unit ?? ''))?.[1];
-  if (limit === undefined || (algorithm === 'slots') !== (unit === undefined) || (unit && !unitMs)) {
-    throw new SyntaxError(`rule '${text}' cannot be read`);
-  }
+  const periodMs = (unitMs ?? 0) * Number(count || 1);
   const given = new Map(options.split(',').map((option) => [option.replace(/=.*/, ''), option.replace(/^.*?=/, '')]));
   const number = (name: string): number | undefined => (given.has(name) ? Number(given.get(name)) : undefined);
+  if (limit === undefined || (algorithm === 'slots') !== (periodMs === 0) || Number.isNaN(number('burst')) || Number.isNaN(number('cost'))) {
+    throw new SyntaxError(`rule '${text}' cannot be read`);
+  }
   const part = (units: number): number => units && Math.max(1, Math.floor(units / processes));
   const quota = part(Number(limit));
-  const periodMs = (unitMs ?? 0) * Number(count || 1);
   const name = given.get('name') ?? null;
   const kind = algorithm === 'bucket' || algorithm === 'leaky' || algorithm === 'slots' ? algorithm : 'window';
   const capacity = kind === 'leaky' ? Math.min(1, quota) : quota && part(number('burst') ?? Number(limit));

@@ -147,11 +147,35 @@ test('the local limiter grants ranges, and holds slots', () => {
   assert.equal(take(70, 'c').verdict, 'allowed', 'a hold ends');
 });
 
+test('a range under a leaky rule is granted at least its least', () => {
+  assert.equal(new LocalLimiter().decide(0, [{ key: 'k', rules: 'leaky:2/s' }], { cost: [2, 5] }).granted, 2);
+});
+
+test('an excess on trial fills a bucket no further than its burst', () => {
+  const [limiter, limits] = [new LocalLimiter(), [{ key: 'k', rules: 'bucket:2/s,burst=3,shadow' }]];
+  limiter.decide(0, limits, { hold: { id: 'a', ttlMs: 1000 } });
+  assert.equal(limiter.settle(0, 'k', 'a', { cost: 50 }), true);
+  assert.equal(limiter.decide(0, limits, {}, true).rules[0].resetMs, 1500);
+});
+
+test('what rounding leaves denies nobody', () => {
+  assert.deepEqual(decisions('bucket:7/s', [0, 333, 1000], { options: { cost: 7 } }), ['passes', 667, 'passes']);
+});
+
+test('the holds of a key are bounded', () => {
+  const limiter = new LocalLimiter();
+  const take = (id) => limiter.decide(0, [{ key: 'k', rules: '20000/m' }], { hold: { id, ttlMs: 1000 } });
+  for (let i = 0; i < 10_000; i++) assert.equal(take(`${i}`).verdict, 'allowed');
+  assert.throws(() => take('one more'), /too many holds of a key, expected at most 10000/);
+  assert.equal(take('0').rules[0].remaining, 10_000, 'nothing is consumed');
+});
+
 test('the local limiter forgets the keys that were used least lately', () => {
   const limiter = new LocalLimiter();
   const passes = (key) => limiter.decide(0, [{ key, rules: '1/m' }]).verdict === 'allowed';
   for (let i = 0; i < 10_000; i++) assert.ok(passes(`${i}`));
-  assert.equal(passes('0'), false);
+  limiter.decide(0, [{ key: 'peeked', rules: '1/m' }], {}, true);
+  assert.equal(passes('0'), false, 'a peek keeps no key');
   assert.ok(passes('new'));
   assert.equal(passes('0'), false);
   assert.ok(passes('1'), 'the key was the oldest');

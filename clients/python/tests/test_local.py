@@ -159,6 +159,56 @@ def test_slots_are_free_when_holds_end() -> None:
     assert hold("e", 1400, 0).rules[1].remaining == 96
 
 
+def test_a_thread_with_an_older_time_loses_no_slot() -> None:
+    here = limiter()
+    for id, at_ms in (("b", 11), ("a", 10)):
+        assert here.decide(Question([Limit("k", "slots:2")], held=Held(id, 1000)), at_ms).allowed
+    assert here.settle("k", "b", None, False, 12) and here.settle("k", "a", None, False, 11)
+    assert ask(here, 12, "slots:2", cost=0).rules[0].remaining == 2
+    assert ask(here, 11, "bucket:1000/s,burst=5", cost=5).allowed
+    assert ask(here, 7, "bucket:1000/s,burst=5", cost=0).rules[0].remaining == 0
+
+
+def test_a_range_under_a_leaky_rule_is_granted_at_least_its_least() -> None:
+    assert ask(limiter(), 0, "leaky:2/s", cost=(2, 5)).granted == 2
+
+
+def test_an_excess_on_trial_fills_a_bucket_no_further_than_its_burst() -> None:
+    here = limiter()
+    limits = [Limit("k", "bucket:2/s,burst=3,shadow")]
+    here.decide(Question(limits, held=Held("a", 1000)), 0)
+    assert here.settle("k", "a", 50, False, 0)
+    assert here.decide(Question(limits, consumes=False), 0).rules[0].reset_ms == 1500
+
+
+def test_what_rounding_leaves_denies_nobody() -> None:
+    here = limiter()
+    assert [ask(here, at_ms, "bucket:7/s", cost=7).allowed for at_ms in (0, 333, 1000)] == [True, False, True]
+
+
+def test_the_holds_of_a_key_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "MOST_HOLDS", 2)
+    here = limiter()
+
+    def take(id: str) -> Report:
+        return here.decide(Question([Limit("k", "9/m")], held=Held(id, 1000)), 0)
+
+    assert take("a").allowed and take("b").allowed and take("a").allowed
+    with pytest.raises(ValueError, match="too many holds of a key, expected at most 2"):
+        take("c")
+    assert take("b").rules[0].remaining == 7, "nothing is consumed"
+
+
+def test_a_renewal_uses_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "MOST_KEYS", 2)
+    here = limiter()
+    assert here.decide(Question([Limit("jobs", "slots:1")], held=Held("a", 1000)), 0).allowed
+    ask(here, 0, "9/m", key="a")
+    assert here.renew("jobs", "a", 1000, 0)
+    ask(here, 0, "9/m", key="b")
+    assert here.renew("jobs", "a", 1000, 0)
+
+
 def test_a_new_key_evicts_the_least_recently_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "MOST_KEYS", 2)
     here = limiter()

@@ -14,8 +14,8 @@ rules of all keys consume, or none. Counts stay from one outage to the next.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import itertools
 import math
 import re
 import threading
@@ -29,11 +29,12 @@ from ._replies import Report, RuleReport
 
 #: The most keys to keep; a new key evicts the least recently used.
 MOST_KEYS = 10_000
+#: The most holds of a key, as on the server.
+MOST_HOLDS = 10_000
+#: Less than any unit: what rounding leaves of used units.
+ERROR = 1e-9
 
 RULE = re.compile(r"(?:(log|window|fixed|bucket|leaky|slots):)?(\d+)(?:/(\d*)([a-z]+))?((?:,[^,]+)*)")
-#: When holds end, in order, and the units that they use.
-Ends = list[tuple[float, int]]
-
 DAY_MS = 86_400_000
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 WORDS = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d", "week": "w"}
@@ -99,7 +100,7 @@ class State:
 
     used = 0.0
     opened_ms = -math.inf
-    """When it began to count: units of an earlier time no longer count."""
+    """When it last began to count from nothing."""
 
     def pass_time(self, rule: Rule, now_ms: float) -> None:
         """Forgets what no longer counts. Slots forget nothing here: they become free when their holds end."""
@@ -116,20 +117,23 @@ class State:
         if since_ms >= self.opened_ms:
             self.used = max(0, self.used - units)
 
-    def free_at_ms(self, rule: Rule, over: float, ends: Ends) -> float:
-        """When `over` of the used units no longer count. `ends` has the units that holds use, ordered by their ends."""
-        freed = itertools.accumulate(units for _, units in ends)
-        return next((ends_ms for (ends_ms, _), units in zip(ends, freed, strict=True) if units >= over), math.inf)
+    def free_at_ms(self, rule: Rule, over: float, key: Key) -> float:
+        """When `over` of the used units no longer count."""
+        for ends_ms, units in key.ends(self):
+            over -= units
+            if over <= 0:
+                return ends_ms
+        return math.inf
 
 
 class Bucket(State):
     _at_ms = 0.0
 
     def pass_time(self, rule: Rule, now_ms: float) -> None:
-        self.used = max(0.0, self.used - (now_ms - self._at_ms) * rule.quota / rule.period_ms)
-        self._at_ms = now_ms
+        used = self.used - (now_ms - self._at_ms) * rule.quota / rule.period_ms
+        self.used, self._at_ms = used if used > ERROR else 0, now_ms
 
-    def free_at_ms(self, rule: Rule, over: float, ends: Ends) -> float:
+    def free_at_ms(self, rule: Rule, over: float, key: Key) -> float:
         return self._at_ms + over * rule.period_ms / rule.quota if rule.quota else math.inf
 
 
@@ -141,7 +145,7 @@ class Window(State):
         if now_ms >= self._ends_ms:
             self.used = 0
 
-    def free_at_ms(self, rule: Rule, over: float, ends: Ends) -> float:
+    def free_at_ms(self, rule: Rule, over: float, key: Key) -> float:
         return self._ends_ms
 
     @property
@@ -193,24 +197,25 @@ class Key:
         return self.states.setdefault(rule.identity, KINDS[rule.kind]())
 
     def lapse(self, now_ms: float) -> None:
-        for id, hold in sorted(self.holds.items(), key=lambda held: held[1].ends_ms):
-            if now_ms >= hold.ends_ms:
-                self.settle(id, None, hold.refund, hold.ends_ms)
+        lapsed = [(hold.ends_ms, id) for id, hold in self.holds.items() if now_ms >= hold.ends_ms]
+        for ends_ms, id in sorted(lapsed):
+            self.settle(id, None, self.holds[id].refund, ends_ms)
 
     def settle(self, id: str, cost: Cost | None, refund: bool, now_ms: float) -> None:
         hold = self.holds.pop(id)
         for charge in hold.charges:
             rule, state, units, _ = charge
             state.pass_time(rule, now_ms)
-            free = rule.kind == "slots" or refund
-            more = -units if free else 0 if cost is None else charge.settled(cost) - units
-            if more > 0:
-                state.take(now_ms, more)
+            real = units if cost is None else charge.settled(cost)
+            if refund or rule.kind == "slots":
+                real = 0
+            if real > units:
+                state.take(now_ms, real - units, _most(rule))
             else:
-                state.give_back(hold.since_ms, -more)
+                state.give_back(hold.since_ms, units - real)
 
-    def ends(self, state: State) -> Ends:
-        """When holds end, and what they use of a state."""
+    def ends(self, state: State) -> list[tuple[float, int]]:
+        """When holds end, in order, and what they use of a state."""
         held = ((hold.ends_ms, charge) for hold in self.holds.values() for charge in hold.charges)
         return sorted((ends_ms, charge.units) for ends_ms, charge in held if charge.state is state and charge.units)
 
@@ -232,29 +237,35 @@ class LocalLimiter:
         self.policies = policies
         self._keys: OrderedDict[str, Key] = OrderedDict()
         self._lock = threading.Lock()
+        self._now_ms = -math.inf
+
+    @contextlib.contextmanager
+    def _at(self, now_ms: float) -> Iterator[float]:
+        """Locks. A thread that read the clock before another, and got the lock after it, has the time of the other."""
+        with self._lock:
+            self._now_ms = max(self._now_ms, now_ms)
+            yield self._now_ms
 
     def decide(self, question: Question, now_ms: float) -> Report:
-        with self._lock:
+        with self._at(now_ms) as now_ms:
             return self._decide(question, now_ms)
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool, now_ms: float) -> bool:
-        with self._lock:
+        with self._at(now_ms) as now_ms:
             found = self._holding(key, id, now_ms)
             if found:
                 found.settle(id, cost, refund, now_ms)
             return found is not None
 
     def renew(self, key: str, id: str, ttl_ms: int, now_ms: float) -> bool:
-        with self._lock:
+        with self._at(now_ms) as now_ms:
             found = self._holding(key, id, now_ms)
             if found:
                 found.holds[id] = found.holds[id]._replace(ends_ms=now_ms + ttl_ms)
             return found is not None
 
     def _holding(self, key: str, id: str, now_ms: float) -> Key | None:
-        found = self._keys.get(key)
-        if found:
-            found.lapse(now_ms)
+        found = self._key(key, now_ms) if key in self._keys else None
         return found if found and id in found.holds else None
 
     def reset(self, key: str) -> None:
@@ -265,7 +276,7 @@ class LocalLimiter:
 
     def pause(self, key: str, ms: int, now_ms: float) -> int:
         """The milliseconds that are left: of two pauses the later end stands."""
-        with self._lock:
+        with self._at(now_ms) as now_ms:
             paused = self._key(key, now_ms)
             paused.paused_until_ms = max(paused.paused_until_ms, now_ms + ms)
             return math.ceil(paused.paused_until_ms - now_ms)
@@ -277,9 +288,10 @@ class LocalLimiter:
 
     def counted(self, key: str, now_ms: float) -> tuple[int, float]:
         """The units of a key's first window, and how long it still lasts."""
-        states = self._keys[key].states.values() if key in self._keys else ()
-        window = next((state for state in states if isinstance(state, Window)), None)
-        return window.counted(now_ms) if window else (0, 0.0)
+        with self._lock:
+            states = self._keys[key].states.values() if key in self._keys else ()
+            window = next((state for state in states if isinstance(state, Window)), None)
+            return window.counted(now_ms) if window else (0, 0.0)
 
     def _rules(self, rules: Rules) -> Iterator[Rule]:
         for text in texts(rules):
@@ -297,8 +309,9 @@ class LocalLimiter:
             state.pass_time(rule, now_ms)
         held = question.held
         repeated = {name for name, key in keys.items() if held and held.id in key.holds}
+        if held and any(len(key.holds) >= MOST_HOLDS for name, key in keys.items() if name not in repeated):
+            raise ValueError(f"too many holds of a key, expected at most {MOST_HOLDS}")
         held_units = (keys[name].holds[held.id].granted for name in repeated) if held else ()
-        granted = next((units for units in held_units if units is not None), None) or _granted(question.cost, plan)
 
         def asked(limit: Limit, rule: Rule, state: State, ranged: int) -> Asked:
             units = 0 if limit.key in repeated else _cost(rule, question.cost, ranged)
@@ -306,17 +319,21 @@ class LocalLimiter:
                 return Asked(limit, rule, state, units, False, 0)
             most = rule.most(units)
             over = state.used + units - most
-            wait_ms = -1 if units > most else _until(rule, state, over, keys[limit.key].ends(state), now_ms)
-            return Asked(limit, rule, state, units, over > 0, wait_ms)
+            wait_ms = -1 if units > most else _until(rule, state, over, keys[limit.key], now_ms)
+            return Asked(limit, rule, state, units, over > ERROR, wait_ms)
 
-        least = question.cost[0] if isinstance(question.cost, tuple) else 0
+        least, most = question.cost if isinstance(question.cost, tuple) else (0, 0)
         asking = [asked(*each, least) for each in plan]
         pauses = [key.paused_until_ms - now_ms for name, key in keys.items() if name not in repeated]
         paused_ms = math.ceil(max([0, *pauses]))
         waits = [ask for ask in asking if ask.denies and not ask.rule.shadow]
         passes = not paused_ms and not waits
-        if passes:
-            asking = [asked(*each, granted) for each in plan]
+        granted = None
+        if isinstance(question.cost, tuple):
+            free = [_left(rule, state) for _, rule, state in plan if rule.cost is None and not rule.shadow]
+            most_free = max(least, min([most, *free]))
+            granted = next((units for units in held_units if units is not None), most_free) if passes else 0
+            asking = [asked(*each, granted or least) for each in plan]
         if passes and question.consumes:
             for name, key in keys.items():
                 self._take(key, question, name in repeated, [ask for ask in asking if ask.limit.key == name], now_ms)
@@ -324,9 +341,9 @@ class LocalLimiter:
         return Report(
             "allowed" if passes else "limited",
             last.wait_ms if last and not 0 <= last.wait_ms < paused_ms else paused_ms,
-            tuple(_report(ask, keys[ask.limit.key].ends(ask.state), now_ms) for ask in asking),
+            tuple(_report(ask, keys[ask.limit.key], now_ms) for ask in asking),
             last.limit.key if last else question.limits[0].key,
-            (granted if passes else 0) if isinstance(question.cost, tuple) else None,
+            granted,
             "local",
         )
 
@@ -339,7 +356,7 @@ class LocalLimiter:
         charges = []
         for _, rule, state, units, _, _ in asking:
             if rule.kind != "slots" or held:
-                taken = state.take(now_ms, units, rule.limit if rule.shadow and isinstance(state, Bucket) else math.inf)
+                taken = state.take(now_ms, units, _most(rule))
                 charges.append(Charge(rule, state, int(taken), _own_cost(rule, question.cost) is None))
         if held:
             key.holds[held.id] = Hold(now_ms, now_ms + held.ttl_ms, held.refund, charges)
@@ -366,26 +383,26 @@ def _cost(rule: Rule, cost: Cost, ranged: int) -> int:
     return cost if isinstance(cost, int) else ranged if isinstance(cost, tuple) else cost.get("", 1)
 
 
-def _granted(cost: Cost, plan: list[tuple[Limit, Rule, State]]) -> int:
-    """The most of a range that passes, if its least does."""
-    if not isinstance(cost, tuple):
-        return 0
-    return min(
-        [cost[1], *(int(rule.limit - state.used) for _, rule, state in plan if rule.cost is None and not rule.shadow)]
-    )
+def _most(rule: Rule) -> float:
+    """The most that may be used: on trial a bucket fills no further than its burst."""
+    return rule.limit if rule.shadow and KINDS[rule.kind] is Bucket else math.inf
 
 
-def _until(rule: Rule, state: State, over: float, ends: Ends, now_ms: float) -> int:
-    if over <= 0:
+def _left(rule: Rule, state: State) -> int:
+    return int(rule.limit - state.used + ERROR)
+
+
+def _until(rule: Rule, state: State, over: float, key: Key, now_ms: float) -> int:
+    if over <= ERROR:
         return 0
-    at_ms = state.free_at_ms(rule, over, ends)
+    at_ms = state.free_at_ms(rule, over, key)
     # A rounding error is no millisecond.
     return -1 if at_ms == math.inf else max(1, math.ceil(at_ms - now_ms - 1e-6))
 
 
-def _report(ask: Asked, ends: Ends, now_ms: float) -> RuleReport:
+def _report(ask: Asked, key: Key, now_ms: float) -> RuleReport:
     limit, rule, state, units, denies, wait_ms = ask
-    remaining = max(0, int(rule.limit - state.used))
+    remaining = max(0, _left(rule, state))
     one_more = state.used + remaining + 1 - rule.limit if state.used else 0
     return RuleReport(
         rule=rule.text,
@@ -398,7 +415,7 @@ def _report(ask: Asked, ends: Ends, now_ms: float) -> RuleReport:
         period_ms=rule.period_ms,
         remaining=remaining,
         wait_ms=wait_ms,
-        next_ms=_until(rule, state, one_more, ends, now_ms) if rule.limit else -1,
-        reset_ms=_until(rule, state, state.used, ends, now_ms),
+        next_ms=_until(rule, state, one_more, key, now_ms) if rule.limit else -1,
+        reset_ms=_until(rule, state, state.used, key, now_ms),
         key=limit.key,
     )

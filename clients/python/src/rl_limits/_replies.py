@@ -123,7 +123,7 @@ class Report(Decision):
         left for its cost."""
         rules = [rule for rule in self.rules if not rule.shadow and (rule.denies or self.allowed)]
         if self.allowed:
-            return min(rules, key=lambda rule: rule.remaining / max(rule.cost, 1), default=None)
+            return min(rules, key=lambda rule: rule.remaining / rule.cost if rule.cost else math.inf, default=None)
         return max(rules, key=lambda rule: math.inf if rule.wait_ms < 0 else rule.wait_ms, default=None)
 
     def reply(self) -> Reply:

@@ -163,10 +163,10 @@ impl Debt {
         Reading { at_us, remaining, admits, turn_us }
     }
 
-    /// Drains the debt at `limit`, then adds `units` up to `capacity`. A debt that had drained begins
-    /// anew with this limit; otherwise the stored limit and burst or queue stay: when a rule
-    /// consumes, the caller stores those of the rule. Saturates at 2^32 - 1 units, more than four
-    /// times the largest burst.
+    /// Drains the debt at `limit`, then adds `units` up to `capacity`. If the debt had
+    /// drained, stores `limit`; otherwise keeps the stored limit. When a rule consumes, the caller
+    /// stores the limit and the burst or queue of the rule. Saturates at 2^32 - 1 units, more than
+    /// four times the largest burst.
     #[inline(always)]
     pub fn add(&mut self, limit: u32, at_us: u64, units: u32, capacity: u64) {
         let owed = self.owed_at(limit, at_us);

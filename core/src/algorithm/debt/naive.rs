@@ -50,7 +50,7 @@ impl NaiveDebt {
         self.owed == 0
     }
 
-    /// The debt drained at this rule's limit. One that has drained to 0 begins anew with that limit.
+    /// The debt drained at this rule's limit. One that has drained to 0 has that limit.
     fn drained(&mut self, rule: &Rule, last: Micros, at: Micros) -> i128 {
         let owed = self.owed_at(rule.limit().into(), last, at);
         if owed == 0 {
