@@ -21,12 +21,15 @@ interface State {
   at: number;
   /** The units used in the window, or missing from the bucket then. */
   used: number;
+  /** The units that have ever drained from the bucket or come back. */
+  drained: number;
   holds: Map<string, Held>;
 }
 
 interface Held {
   until: number;
-  since: number;
+  /** When the units were consumed; for a bucket, what it owed and what had drained then. */
+  mark: number;
   units: number;
   /** Whether the rule took the default cost, which a settlement may replace. */
   byDefault: boolean;
@@ -103,7 +106,7 @@ export class LocalLimiter {
         periodMs: rule.periodMs,
         remaining,
         waitMs: asked[i]!.waitMs,
-        nextMs: rule.capacity === 0 ? -1 : used > ERROR ? until(now, rule, state, used + remaining + 1 - rule.capacity) : 0,
+        nextMs: rule.capacity === 0 ? -1 : used > 0 ? until(now, rule, state, used + remaining + 1 - rule.capacity) : 0,
         resetMs: until(now, rule, state, used),
       };
     });
@@ -176,7 +179,7 @@ export class LocalLimiter {
     const states = this.#keys.get(key) ?? new Map<string, State>();
     if (!peek) newest(this.#keys, key, states);
     let state = states.get(identity);
-    if (!state) states.set(identity, (state = { at: 0, opened: 0, used: 0, holds: new Map() }));
+    if (!state) states.set(identity, (state = { at: 0, opened: 0, used: 0, drained: 0, holds: new Map() }));
     return state;
   }
 }
@@ -191,12 +194,23 @@ function newest<T>(keys: Map<string, T>, key: string, entry: T): void {
 /** Ends a hold. What it took comes back with `refund`, or becomes `cost`. */
 function end(now: number, state: State, id: string, { cost, refund }: SettleOptions): void {
   const held = state.holds.get(id)!;
-  const { rule, units, since } = held;
+  const { rule, units } = held;
   state.holds.delete(id);
   if (rule.kind === 'slots') return;
   const more = refund ? -units : settled(held, cost) - units;
   if (more > 0) take(now, rule, state, more, mostOf(rule));
-  else if (state.opened <= since) set(now, state, Math.max(0, usedOf(now, rule, state) + more));
+  else giveBack(now, rule, state, held, -more);
+}
+
+/** Takes units of a hold off, as far as they still count. */
+function giveBack(now: number, rule: Rule, state: State, { mark }: Held, units: number): void {
+  pass(now, rule, state);
+  // All that has drained since counts as drained from what was owed then. In a bucket that was never empty meanwhile, the
+  // server gives back more.
+  const left = isBucket(rule) ? mark - state.drained : state.opened <= mark ? units : 0;
+  const back = Math.max(0, Math.min(units, left, state.used));
+  state.used -= back;
+  state.drained += back;
 }
 
 function settled({ rule: { name }, units, byDefault }: Held, cost: SettleOptions['cost'] = {}): number {
@@ -208,7 +222,8 @@ function settled({ rule: { name }, units, byDefault }: Held, cost: SettleOptions
 function usedOf(now: number, { kind, quota, periodMs }: Rule, { at, opened, used, holds }: State): number {
   if (kind === 'slots') return [...holds.values()].reduce((sum, { units }) => sum + units, 0);
   if (kind === 'window') return now < opened + periodMs ? used : 0;
-  return Math.max(0, used - ((now - at) * quota) / periodMs);
+  const left = used - ((now - at) * quota) / periodMs;
+  return left > ERROR ? left : 0;
 }
 
 /** How long until a check of this cost passes: 0 now, -1 never. */
@@ -223,14 +238,15 @@ function leftOf({ capacity }: Rule, used: number): number {
 }
 
 /** The most that may be used: on trial a bucket fills no further than its burst. */
-function mostOf({ kind, shadow, capacity }: Rule): number {
-  return shadow && (kind === 'bucket' || kind === 'leaky') ? capacity : Infinity;
+function mostOf(rule: Rule): number {
+  return rule.shadow && isBucket(rule) ? rule.capacity : Infinity;
 }
 
 /** How long until `over` of the used units no longer count: 0 now, -1 never. */
-function until(now: number, { kind, quota, periodMs }: Rule, { opened, holds }: State, over: number): number {
+function until(now: number, rule: Rule, { opened, holds }: State, over: number): number {
+  const { kind, quota, periodMs } = rule;
   if (over <= ERROR) return 0;
-  if (kind === 'bucket' || kind === 'leaky') return quota > 0 ? wholeMs((over * periodMs) / quota) : -1;
+  if (isBucket(rule)) return quota > 0 ? wholeMs((over * periodMs) / quota) : -1;
   if (kind === 'window') return wholeMs(opened + periodMs - now);
   const ends = [...holds.values()].sort((one, other) => one.until - other.until);
   const last = ends.find(({ units }) => (over -= units) <= 0);
@@ -244,19 +260,27 @@ function wholeMs(ms: number): number {
 
 function consume(now: number, rule: Rule, state: State, cost: number, byDefault: boolean, hold: CheckOptions['hold']): void {
   const units = rule.kind === 'slots' ? cost : take(now, rule, state, cost, mostOf(rule));
-  if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, since: now, units: Math.floor(units), byDefault, rule, refund: hold.refund === true });
+  const mark = isBucket(rule) ? state.used + state.drained : now;
+  if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, mark, units: Math.floor(units), byDefault, rule, refund: hold.refund === true });
 }
 
 /** Adds units while no more than `most` are used, and returns how many. */
 function take(now: number, rule: Rule, state: State, units: number, most: number): number {
-  const used = usedOf(now, rule, state);
-  if (used <= ERROR) state.opened = now;
-  const taken = Math.max(0, Math.min(units, most - used));
-  set(now, state, used + taken);
+  pass(now, rule, state);
+  if (state.used === 0) state.opened = now;
+  const taken = Math.max(0, Math.min(units, most - state.used));
+  state.used += taken;
   return taken;
 }
 
-function set(now: number, state: State, used: number): void {
+/** Forgets what no longer counts. */
+function pass(now: number, rule: Rule, state: State): void {
+  const used = usedOf(now, rule, state);
+  state.drained += state.used - used;
   state.used = used;
   state.at = now;
+}
+
+function isBucket({ kind }: Rule): boolean {
+  return kind === 'bucket' || kind === 'leaky';
 }

@@ -113,8 +113,13 @@ class State:
         self.used += taken
         return taken
 
-    def give_back(self, since_ms: float, units: float) -> None:
-        if since_ms >= self.opened_ms:
+    def mark(self, now_ms: float) -> float:
+        """What a charge of now remembers, for `give_back`."""
+        return now_ms
+
+    def give_back(self, mark: float, units: float) -> None:
+        """Takes units of an earlier charge off, as far as they still count."""
+        if mark >= self.opened_ms:
             self.used = max(0, self.used - units)
 
     def free_at_ms(self, rule: Rule, over: float, key: Key) -> float:
@@ -128,10 +133,25 @@ class State:
 
 class Bucket(State):
     _at_ms = 0.0
+    _drained = 0.0
+    """The units that have ever drained or come back."""
 
     def pass_time(self, rule: Rule, now_ms: float) -> None:
         used = self.used - (now_ms - self._at_ms) * rule.quota / rule.period_ms
-        self.used, self._at_ms = used if used > ERROR else 0, now_ms
+        self._at_ms = now_ms
+        self._drain(self.used - used if used > ERROR else self.used)
+
+    def _drain(self, units: float) -> None:
+        self.used -= units
+        self._drained += units
+
+    def mark(self, now_ms: float) -> float:
+        return self.used + self._drained
+
+    def give_back(self, mark: float, units: float) -> None:
+        # All that has drained since counts as drained from what was owed then. In a bucket that was never empty
+        # meanwhile, the server gives back more.
+        self._drain(max(0, min(units, self.used, mark - self._drained)))
 
     def free_at_ms(self, rule: Rule, over: float, key: Key) -> float:
         return self._at_ms + over * rule.period_ms / rule.quota if rule.quota else math.inf
@@ -165,6 +185,7 @@ class Charge(NamedTuple):
     units: int
     by_default: bool
     """Whether the rule took the default cost, which a settlement may replace."""
+    mark: float
 
     def settled(self, cost: Cost) -> int:
         named = cost if isinstance(cost, Mapping) else {"": cost if isinstance(cost, int) else self.units}
@@ -174,7 +195,6 @@ class Charge(NamedTuple):
 
 
 class Hold(NamedTuple):
-    since_ms: float
     ends_ms: float
     refund: bool
     charges: list[Charge]
@@ -204,7 +224,7 @@ class Key:
     def settle(self, id: str, cost: Cost | None, refund: bool, now_ms: float) -> None:
         hold = self.holds.pop(id)
         for charge in hold.charges:
-            rule, state, units, _ = charge
+            rule, state, units = charge.rule, charge.state, charge.units
             state.pass_time(rule, now_ms)
             real = units if cost is None else charge.settled(cost)
             if refund or rule.kind == "slots":
@@ -212,7 +232,7 @@ class Key:
             if real > units:
                 state.take(now_ms, real - units, _most(rule))
             else:
-                state.give_back(hold.since_ms, units - real)
+                state.give_back(charge.mark, units - real)
 
     def ends(self, state: State) -> list[tuple[float, int]]:
         """When holds end, in order, and what they use of a state."""
@@ -357,9 +377,10 @@ class LocalLimiter:
         for _, rule, state, units, _, _ in asking:
             if rule.kind != "slots" or held:
                 taken = state.take(now_ms, units, _most(rule))
-                charges.append(Charge(rule, state, int(taken), _own_cost(rule, question.cost) is None))
+                by_default = _own_cost(rule, question.cost) is None
+                charges.append(Charge(rule, state, int(taken), by_default, state.mark(now_ms)))
         if held:
-            key.holds[held.id] = Hold(now_ms, now_ms + held.ttl_ms, held.refund, charges)
+            key.holds[held.id] = Hold(now_ms + held.ttl_ms, held.refund, charges)
 
     def _key(self, name: str, now_ms: float) -> Key:
         key = self._keys.setdefault(name, Key())
