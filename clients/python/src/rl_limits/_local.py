@@ -321,7 +321,7 @@ class LocalLimiter:
                 yield read(text, self.processes)
 
     def _decide(self, question: Question, now_ms: float) -> Report:
-        keys = {limit.key: self._key(limit.key, now_ms) for limit in question.limits}
+        keys = {limit.key: self._key(limit.key, now_ms, question.consumes) for limit in question.limits}
         plan = [
             (limit, rule, keys[limit.key].state(rule)) for limit in question.limits for rule in self._rules(limit.rules)
         ]
@@ -382,9 +382,12 @@ class LocalLimiter:
         if held:
             key.holds[held.id] = Hold(now_ms + held.ttl_ms, held.refund, charges)
 
-    def _key(self, name: str, now_ms: float) -> Key:
-        key = self._keys.setdefault(name, Key())
-        self._keys.move_to_end(name)
+    def _key(self, name: str, now_ms: float, keeps: bool = True) -> Key:
+        """The key of this name, used now. A peek keeps no new key."""
+        key = self._keys.get(name, Key())
+        if keeps or name in self._keys:
+            self._keys[name] = key
+            self._keys.move_to_end(name)
         if len(self._keys) > MOST_KEYS:
             self._keys.popitem(last=False)
         key.lapse(now_ms)
