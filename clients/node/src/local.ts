@@ -21,8 +21,10 @@ interface State {
   at: number;
   /** The units used in the window, or missing from the bucket then. */
   used: number;
-  /** The units that have ever drained from the bucket or come back. */
+  /** The units that have ever drained from the bucket. */
   drained: number;
+  /** The charges of all holds so far. */
+  charges: number;
   holds: Map<string, Held>;
 }
 
@@ -30,6 +32,8 @@ interface Held {
   until: number;
   /** When the units were consumed; for a bucket, what it owed and what had drained then. */
   mark: number;
+  /** Later charges of a state have larger numbers. */
+  number: number;
   units: number;
   /** Whether the rule took the default cost, which a settlement may replace. */
   byDefault: boolean;
@@ -68,10 +72,10 @@ export class LocalLimiter {
     const repeats = limits.flatMap(({ key }) => this.#holds(key, hold?.id).map((held) => ({ key, ...held })));
     const repeated = new Set(repeats.map(({ key }) => key));
     const range = isRange(cost) ? cost : undefined;
-    const before = repeats.find(({ rule, byDefault }) => byDefault && !rule.shadow);
-    const open = found.filter(({ rule }) => !rule.shadow && ownCost(rule, cost) === undefined);
+    const before = repeats.filter(({ rule, byDefault }) => byDefault && !rule.shadow).map(({ units }) => units);
+    const open = found.filter(({ key, rule }) => !repeated.has(key) && !rule.shadow && ownCost(rule, cost) === undefined);
     const left = open.map(({ rule, state }) => leftOf(rule, usedOf(now, rule, state)));
-    const granted = before?.units ?? Math.max(range?.[0] ?? 0, Math.min(range?.[1] ?? 0, ...left));
+    const granted = range ? Math.max(range[0], Math.min(range[1], ...left, ...before)) : 0;
     if (hold && found.some(({ key, state }) => state.holds.size >= MOST_HOLDS && !repeated.has(key))) {
       throw new RangeError(`too many holds of a key, expected at most ${MOST_HOLDS}`);
     }
@@ -163,15 +167,19 @@ export class LocalLimiter {
     const states = this.#keys.get(key);
     if (states) newest(this.#keys, key, states);
     for (const state of this.#states(key)) {
-      const lapsed = [...state.holds].filter(([, { until }]) => until <= now).sort(([, one], [, other]) => one.until - other.until);
+      const lapsed = [...state.holds].filter(([, { until }]) => until <= now).sort(([id, one], [otherId, other]) => one.until - other.until || (id < otherId ? -1 : 1));
       for (const [id, { until, refund }] of lapsed) end(until, state, id, { refund });
     }
   }
 
   #rules(rules: Rules): Rule[] {
     return list(rules).flatMap((text) =>
-      text.startsWith('@') ? this.#rules(this.#policies[text.replace(/^@(plan:)?/, '')] ?? []) : readRule(text, this.#processes),
+      text.startsWith('@') ? this.#rules(this.#policy(text.replace(/^@(plan:)?/, ''))) : readRule(text, this.#processes),
     );
+  }
+
+  #policy(name: string): Rules {
+    return Object.hasOwn(this.#policies, name) ? this.#policies[name]! : [];
   }
 
   /** A peek keeps no new key. */
@@ -179,7 +187,7 @@ export class LocalLimiter {
     const states = this.#keys.get(key) ?? new Map<string, State>();
     if (!peek) newest(this.#keys, key, states);
     let state = states.get(identity);
-    if (!state) states.set(identity, (state = { at: 0, opened: 0, used: 0, drained: 0, holds: new Map() }));
+    if (!state) states.set(identity, (state = { at: 0, opened: 0, used: 0, drained: 0, charges: 0, holds: new Map() }));
     return state;
   }
 }
@@ -203,14 +211,14 @@ function end(now: number, state: State, id: string, { cost, refund }: SettleOpti
 }
 
 /** Takes units of a hold off, as far as they still count. */
-function giveBack(now: number, rule: Rule, state: State, { mark }: Held, units: number): void {
+function giveBack(now: number, rule: Rule, state: State, { mark, number }: Held, units: number): void {
   pass(now, rule, state);
   // All that has drained since counts as drained from what was owed then. In a bucket that was never empty meanwhile, the
   // server gives back more.
   const left = isBucket(rule) ? mark - state.drained : state.opened <= mark ? units : 0;
   const back = Math.max(0, Math.min(units, left, state.used));
   state.used -= back;
-  state.drained += back;
+  if (isBucket(rule) && back > 0) for (const other of state.holds.values()) if (other.number > number) other.mark -= back;
 }
 
 function settled({ rule: { name }, units, byDefault }: Held, cost: SettleOptions['cost'] = {}): number {
@@ -261,7 +269,9 @@ function wholeMs(ms: number): number {
 function consume(now: number, rule: Rule, state: State, cost: number, byDefault: boolean, hold: CheckOptions['hold']): void {
   const units = rule.kind === 'slots' ? cost : take(now, rule, state, cost, mostOf(rule));
   const mark = isBucket(rule) ? state.used + state.drained : now;
-  if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, mark, units: Math.floor(units), byDefault, rule, refund: hold.refund === true });
+  const until = now + (hold?.ttlMs ?? 0);
+  const number = (state.charges += 1);
+  if (hold) state.holds.set(hold.id, { until, mark, number, units: Math.floor(units), byDefault, rule, refund: hold.refund === true });
 }
 
 /** Adds units while no more than `most` are used, and returns how many. */

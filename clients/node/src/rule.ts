@@ -66,7 +66,7 @@ export function readRule(text: string, processes: number): Rule {
   const unitMs = UNITS.find(([name]) => name.test(unit ?? ''))?.[1];
   const periodMs = (unitMs ?? 0) * Number(count || 1);
   const given = new Map(options.split(',').map((option) => [option.replace(/=.*/, ''), option.replace(/^.*?=/, '')]));
-  const number = (name: string): number | undefined => (given.has(name) ? Number(given.get(name)) : undefined);
+  const number = (name: string): number | undefined => (given.has(name) ? Number(given.get(name) || NaN) : undefined);
   if (limit === undefined || (algorithm === 'slots') !== (periodMs === 0) || Number.isNaN(number('burst')) || Number.isNaN(number('cost'))) {
     throw new SyntaxError(`rule '${text}' cannot be read`);
   }

@@ -158,6 +158,16 @@ test('an excess on trial fills a bucket no further than its burst', () => {
   assert.equal(limiter.decide(0, limits, {}, true).rules[0].resetMs, 1500);
 });
 
+test('peeks and denials change nothing', () => {
+  const limiter = new LocalLimiter();
+  const ask = (now, rules, peek) => limiter.decide(now, [{ key: 'k', rules }], {}, peek).verdict;
+  assert.equal(ask(0, 'fixed:1/h,name=x'), 'allowed');
+  ask(2000, 'fixed:5/s,name=x', true);
+  assert.equal(ask(3000, 'fixed:1/h,name=x'), 'limited');
+  assert.equal(ask(3000, '@constructor'), 'allowed', 'no policy');
+  for (const text of ['5/0s', '5/m,cost=', 'bucket:5/m,burst=x']) assert.throws(() => ask(0, text), SyntaxError, text);
+});
+
 test('what rounding leaves denies nobody', () => {
   assert.deepEqual(decisions('bucket:7/s', [0, 333, 1000], { options: { cost: 7 } }), ['passes', 667, 'passes']);
 });

@@ -181,6 +181,22 @@ def test_an_excess_on_trial_fills_a_bucket_no_further_than_its_burst() -> None:
     assert here.decide(Question(limits, consumes=False), 0).rules[0].reset_ms == 1500
 
 
+def test_peeks_and_denials_change_nothing() -> None:
+    here = limiter()
+    assert ask(here, 0, "fixed:1/h,name=x").allowed
+    here.decide(Question([Limit("k", "fixed:5/s,name=x")], consumes=False), 2000)
+    assert not ask(here, 3000, "fixed:1/h,name=x").allowed
+
+
+def test_other_keys_end_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "MOST_KEYS", 2)
+    here = limiter()
+    here.pause("k", 1000, 0)
+    for key in ("a", "b", "c"):
+        ask(here, 0, "9/m", key=key)
+    assert ask(here, 400, "9/m").wait_ms == 600
+
+
 def test_what_rounding_leaves_denies_nobody() -> None:
     here = limiter()
     assert [ask(here, at_ms, "bucket:7/s", cost=7).allowed for at_ms in (0, 333, 1000)] == [True, False, True]

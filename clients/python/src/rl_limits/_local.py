@@ -20,7 +20,7 @@ import math
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -101,15 +101,24 @@ class State:
     used = 0.0
     opened_ms = -math.inf
     """When it last began to count from nothing."""
+    charges = 0
+    """The charges of all holds so far."""
+
+    def used_at(self, rule: Rule, now_ms: float) -> float:
+        """The units that still count. Slots count until their holds end."""
+        return self.used
 
     def pass_time(self, rule: Rule, now_ms: float) -> None:
-        """Forgets what no longer counts. Slots forget nothing here: they become free when their holds end."""
+        """Forgets what no longer counts."""
+        self.used = self.used_at(rule, now_ms)
 
-    def take(self, now_ms: float, units: float, most: float = math.inf) -> float:
-        """Adds units while no more than `most` are used, and returns how many."""
+    def take(self, rule: Rule, now_ms: float, units: float) -> float:
+        """Adds units, and returns how many: on trial a bucket fills no further than its burst."""
+        self.pass_time(rule, now_ms)
         if not self.used:
             self.opened_ms = now_ms
-        taken = max(0, min(units, most - self.used))
+        stops = rule.shadow and isinstance(self, Bucket)
+        taken = max(0, min(units, rule.limit - self.used)) if stops else units
         self.used += taken
         return taken
 
@@ -117,14 +126,14 @@ class State:
         """What a charge of now remembers, for `give_back`."""
         return now_ms
 
-    def give_back(self, mark: float, units: float) -> None:
-        """Takes units of an earlier charge off, as far as they still count."""
-        if mark >= self.opened_ms:
+    def give_back(self, charge: Charge, units: float, later: Iterable[Charge]) -> None:
+        """Takes units of an earlier charge off, as far as they still count. `later` has the charges after it."""
+        if charge.mark >= self.opened_ms:
             self.used = max(0, self.used - units)
 
-    def free_at_ms(self, rule: Rule, over: float, key: Key) -> float:
-        """When `over` of the used units no longer count."""
-        for ends_ms, units in key.ends(self):
+    def free_at_ms(self, rule: Rule, now_ms: float, over: float, ends: Iterable[tuple[float, int]]) -> float:
+        """When `over` of the used units no longer count. `ends` has what holds use, ordered by their ends."""
+        for ends_ms, units in ends:
             over -= units
             if over <= 0:
                 return ends_ms
@@ -134,58 +143,64 @@ class State:
 class Bucket(State):
     _at_ms = 0.0
     _drained = 0.0
-    """The units that have ever drained or come back."""
+    """The units that have ever drained."""
+
+    def used_at(self, rule: Rule, now_ms: float) -> float:
+        used = self.used - (now_ms - self._at_ms) * rule.quota / rule.period_ms
+        return used if used > ERROR else 0
 
     def pass_time(self, rule: Rule, now_ms: float) -> None:
-        used = self.used - (now_ms - self._at_ms) * rule.quota / rule.period_ms
+        before = self.used
+        super().pass_time(rule, now_ms)
         self._at_ms = now_ms
-        self._drain(self.used - used if used > ERROR else self.used)
-
-    def _drain(self, units: float) -> None:
-        self.used -= units
-        self._drained += units
+        self._drained += before - self.used
 
     def mark(self, now_ms: float) -> float:
         return self.used + self._drained
 
-    def give_back(self, mark: float, units: float) -> None:
+    def give_back(self, charge: Charge, units: float, later: Iterable[Charge]) -> None:
         # All that has drained since counts as drained from what was owed then. In a bucket that was never empty
         # meanwhile, the server gives back more.
-        self._drain(max(0, min(units, self.used, mark - self._drained)))
+        given = max(0, min(units, self.used, charge.mark - self._drained))
+        self.used -= given
+        for other in later if given else ():
+            other.mark -= given
 
-    def free_at_ms(self, rule: Rule, over: float, key: Key) -> float:
-        return self._at_ms + over * rule.period_ms / rule.quota if rule.quota else math.inf
+    def free_at_ms(self, rule: Rule, now_ms: float, over: float, ends: Iterable[tuple[float, int]]) -> float:
+        return now_ms + over * rule.period_ms / rule.quota if rule.quota else math.inf
 
 
 class Window(State):
     _period_ms = 0
 
-    def pass_time(self, rule: Rule, now_ms: float) -> None:
+    def used_at(self, rule: Rule, now_ms: float) -> float:
+        return self.used if now_ms < self.opened_ms + rule.period_ms else 0
+
+    def take(self, rule: Rule, now_ms: float, units: float) -> float:
         self._period_ms = rule.period_ms
-        if now_ms >= self._ends_ms:
-            self.used = 0
+        return super().take(rule, now_ms, units)
 
-    def free_at_ms(self, rule: Rule, over: float, key: Key) -> float:
-        return self._ends_ms
-
-    @property
-    def _ends_ms(self) -> float:
-        return self.opened_ms + self._period_ms
+    def free_at_ms(self, rule: Rule, now_ms: float, over: float, ends: Iterable[tuple[float, int]]) -> float:
+        return self.opened_ms + rule.period_ms
 
     def counted(self, now_ms: float) -> tuple[int, float]:
-        return (int(self.used), self._ends_ms - now_ms) if now_ms < self._ends_ms else (0, 0.0)
+        ends_ms = self.opened_ms + self._period_ms
+        return (int(self.used), ends_ms - now_ms) if now_ms < ends_ms else (0, 0.0)
 
 
 KINDS = {"bucket": Bucket, "leaky": Bucket, "window": Window, "slots": State}
 
 
-class Charge(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Charge:
     rule: Rule
     state: State
     units: int
     by_default: bool
     """Whether the rule took the default cost, which a settlement may replace."""
     mark: float
+    number: int
+    """Later charges of a state have larger numbers."""
 
     def settled(self, cost: Cost) -> int:
         named = cost if isinstance(cost, Mapping) else {"": cost if isinstance(cost, int) else self.units}
@@ -211,7 +226,6 @@ class Key:
     def __init__(self) -> None:
         self.states: dict[tuple[str, str | int], State] = {}
         self.holds: dict[str, Hold] = {}
-        self.paused_until_ms = -math.inf
 
     def state(self, rule: Rule) -> State:
         return self.states.setdefault(rule.identity, KINDS[rule.kind]())
@@ -230,14 +244,29 @@ class Key:
             if refund or rule.kind == "slots":
                 real = 0
             if real > units:
-                state.take(now_ms, real - units, _most(rule))
+                state.take(rule, now_ms, real - units)
             else:
-                state.give_back(charge.mark, units - real)
+                later = (other for _, other in self._charges(state) if other.number > charge.number)
+                state.give_back(charge, units - real, later)
+
+    def _charges(self, state: State) -> Iterator[tuple[Hold, Charge]]:
+        for hold in self.holds.values():
+            for charge in hold.charges:
+                if charge.state is state:
+                    yield hold, charge
 
     def ends(self, state: State) -> list[tuple[float, int]]:
         """When holds end, in order, and what they use of a state."""
-        held = ((hold.ends_ms, charge) for hold in self.holds.values() for charge in hold.charges)
-        return sorted((ends_ms, charge.units) for ends_ms, charge in held if charge.state is state and charge.units)
+        return sorted((hold.ends_ms, charge.units) for hold, charge in self._charges(state) if charge.units)
+
+    def until(self, rule: Rule, state: State, over: float, now_ms: float) -> int:
+        """How long `over` of the used units still count; -1 for ever."""
+        if over <= ERROR:
+            return 0
+        ends = self.ends(state) if rule.kind == "slots" else ()
+        at_ms = state.free_at_ms(rule, now_ms, over, ends)
+        # A rounding error is no millisecond.
+        return -1 if at_ms == math.inf else max(1, math.ceil(at_ms - now_ms - 1e-6))
 
 
 class Asked(NamedTuple):
@@ -256,6 +285,7 @@ class LocalLimiter:
         self.processes = processes
         self.policies = policies
         self._keys: OrderedDict[str, Key] = OrderedDict()
+        self._paused_until_ms: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
         self._now_ms = -math.inf
 
@@ -297,14 +327,15 @@ class LocalLimiter:
     def pause(self, key: str, ms: int, now_ms: float) -> int:
         """The milliseconds that are left: of two pauses the later end stands."""
         with self._at(now_ms) as now_ms:
-            paused = self._key(key, now_ms)
-            paused.paused_until_ms = max(paused.paused_until_ms, now_ms + ms)
-            return math.ceil(paused.paused_until_ms - now_ms)
+            until_ms = max(self._paused_until_ms.pop(key, -math.inf), now_ms + ms)
+            self._paused_until_ms[key] = until_ms
+            if len(self._paused_until_ms) > MOST_KEYS:
+                self._paused_until_ms.popitem(last=False)
+            return math.ceil(until_ms - now_ms)
 
     def resume(self, key: str) -> None:
         with self._lock:
-            if key in self._keys:
-                self._keys[key].paused_until_ms = -math.inf
+            self._paused_until_ms.pop(key, None)
 
     def counted(self, key: str, now_ms: float) -> tuple[int, float]:
         """The units of a key's first window, and how long it still lasts."""
@@ -325,34 +356,31 @@ class LocalLimiter:
         plan = [
             (limit, rule, keys[limit.key].state(rule)) for limit in question.limits for rule in self._rules(limit.rules)
         ]
-        for _, rule, state in plan:
-            state.pass_time(rule, now_ms)
         held = question.held
         repeated = {name for name, key in keys.items() if held and held.id in key.holds}
         if held and any(len(key.holds) >= MOST_HOLDS for name, key in keys.items() if name not in repeated):
             raise ValueError(f"too many holds of a key, expected at most {MOST_HOLDS}")
-        held_units = (keys[name].holds[held.id].granted for name in repeated) if held else ()
 
         def asked(limit: Limit, rule: Rule, state: State, ranged: int) -> Asked:
             units = 0 if limit.key in repeated else _cost(rule, question.cost, ranged)
             if limit.key in repeated or not (units or rule.limit):
                 return Asked(limit, rule, state, units, False, 0)
             most = rule.most(units)
-            over = state.used + units - most
-            wait_ms = -1 if units > most else _until(rule, state, over, keys[limit.key], now_ms)
+            over = state.used_at(rule, now_ms) + units - most
+            wait_ms = -1 if units > most else keys[limit.key].until(rule, state, over, now_ms)
             return Asked(limit, rule, state, units, over > ERROR, wait_ms)
 
         least, most = question.cost if isinstance(question.cost, tuple) else (0, 0)
         asking = [asked(*each, least) for each in plan]
-        pauses = [key.paused_until_ms - now_ms for name, key in keys.items() if name not in repeated]
-        paused_ms = math.ceil(max([0, *pauses]))
+        paused_until_ms = [self._paused_until_ms.get(name, now_ms) for name in keys if name not in repeated]
+        paused_ms = math.ceil(max([now_ms, *paused_until_ms]) - now_ms)
         waits = [ask for ask in asking if ask.denies and not ask.rule.shadow]
         passes = not paused_ms and not waits
         granted = None
         if isinstance(question.cost, tuple):
-            free = [_left(rule, state) for _, rule, state in plan if rule.cost is None and not rule.shadow]
-            most_free = max(least, min([most, *free]))
-            granted = next((units for units in held_units if units is not None), most_free) if passes else 0
+            first = [(rule, state.used_at(rule, now_ms)) for limit, rule, state in plan if limit.key not in repeated]
+            again = [keys[name].holds[held.id] for name in repeated] if held else []
+            granted = _granted(least, most, first, again) if passes else 0
             asking = [asked(*each, granted or least) for each in plan]
         if passes and question.consumes:
             for name, key in keys.items():
@@ -376,9 +404,10 @@ class LocalLimiter:
         charges = []
         for _, rule, state, units, _, _ in asking:
             if rule.kind != "slots" or held:
-                taken = state.take(now_ms, units, _most(rule))
+                taken = state.take(rule, now_ms, units)
                 by_default = _own_cost(rule, question.cost) is None
-                charges.append(Charge(rule, state, int(taken), by_default, state.mark(now_ms)))
+                state.charges += 1
+                charges.append(Charge(rule, state, int(taken), by_default, state.mark(now_ms), state.charges))
         if held:
             key.holds[held.id] = Hold(now_ms + held.ttl_ms, held.refund, charges)
 
@@ -407,27 +436,22 @@ def _cost(rule: Rule, cost: Cost, ranged: int) -> int:
     return cost if isinstance(cost, int) else ranged if isinstance(cost, tuple) else cost.get("", 1)
 
 
-def _most(rule: Rule) -> float:
-    """The most that may be used: on trial a bucket fills no further than its burst."""
-    return rule.limit if rule.shadow and KINDS[rule.kind] is Bucket else math.inf
+def _granted(least: int, most: int, first: list[tuple[Rule, float]], again: list[Hold]) -> int:
+    """The most of a range that each rule has left, and that each repeated hold has."""
+    left = [_left(rule, used) for rule, used in first if rule.cost is None and not rule.shadow]
+    held = [hold.granted for hold in again if hold.granted is not None]
+    return max(least, min([most, *left, *held]))
 
 
-def _left(rule: Rule, state: State) -> int:
-    return int(rule.limit - state.used + ERROR)
-
-
-def _until(rule: Rule, state: State, over: float, key: Key, now_ms: float) -> int:
-    if over <= ERROR:
-        return 0
-    at_ms = state.free_at_ms(rule, over, key)
-    # A rounding error is no millisecond.
-    return -1 if at_ms == math.inf else max(1, math.ceil(at_ms - now_ms - 1e-6))
+def _left(rule: Rule, used: float) -> int:
+    return int(rule.limit - used + ERROR)
 
 
 def _report(ask: Asked, key: Key, now_ms: float) -> RuleReport:
     limit, rule, state, units, denies, wait_ms = ask
-    remaining = max(0, _left(rule, state))
-    one_more = state.used + remaining + 1 - rule.limit if state.used else 0
+    used = state.used_at(rule, now_ms)
+    remaining = max(0, _left(rule, used))
+    one_more = used + remaining + 1 - rule.limit if used else 0
     return RuleReport(
         rule=rule.text,
         name=rule.name,
@@ -439,7 +463,7 @@ def _report(ask: Asked, key: Key, now_ms: float) -> RuleReport:
         period_ms=rule.period_ms,
         remaining=remaining,
         wait_ms=wait_ms,
-        next_ms=_until(rule, state, one_more, key, now_ms) if rule.limit else -1,
-        reset_ms=_until(rule, state, state.used, key, now_ms),
+        next_ms=key.until(rule, state, one_more, now_ms) if rule.limit else -1,
+        reset_ms=key.until(rule, state, used, now_ms),
         key=limit.key,
     )
