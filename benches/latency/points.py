@@ -61,7 +61,7 @@ class Watch:
             found["cpu_us"] = worked * 1e6 / (calls - self.calls)
             if offset:
                 found["replica_bytes"] = (offset - self.offset) / (calls - self.calls)
-            found["events_ms"] = {name: worst for name, _, _, worst in self.server.client.latency_latest()}
+            found["events_ms"] = {name: worst for name, _, _, worst, *_ in self.server.client.latency_latest()}
             self.server.client.config_set("latency-monitor-threshold", 0)
         return found
 

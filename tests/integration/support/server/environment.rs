@@ -11,7 +11,7 @@ use super::Flavor;
 /// How long a test waits for anything. Generous, because only failures wait that long.
 pub static DEADLINE: LazyLock<Duration> = LazyLock::new(|| {
     let patience = env::var("RATELIMIT_PATIENCE").map_or(1, |text| text.parse().expect("a number"));
-    Duration::from_secs(20) * patience
+    Duration::from_secs(60) * patience
 });
 
 /// The command that runs a program: directly, or under the tool that `RATELIMIT_WRAPPER` names, such as
