@@ -23,8 +23,7 @@ interface State {
   used: number;
   /** The units that have ever drained from the bucket. */
   drained: number;
-  /** The charges of all holds so far. */
-  charges: number;
+  /** In the order in which they were taken. */
   holds: Map<string, Held>;
 }
 
@@ -32,8 +31,6 @@ interface Held {
   until: number;
   /** When the units were consumed; for a bucket, what it owed and what had drained then. */
   mark: number;
-  /** Later charges of a state have larger numbers. */
-  number: number;
   units: number;
   /** Whether the rule took the default cost, which a settlement may replace. */
   byDefault: boolean;
@@ -69,10 +66,10 @@ export class LocalLimiter {
     const found = limits.flatMap(({ key, rules }) =>
       this.#rules(rules).map((rule) => ({ key, rule, state: this.#state(key, rule, peek) })),
     );
-    const repeats = limits.flatMap(({ key }) => this.#holds(key, hold?.id).map((held) => ({ key, ...held })));
+    const repeats = limits.flatMap(({ key }) => this.#holds(key, hold?.id).map((held) => ({ key, held })));
     const repeated = new Set(repeats.map(({ key }) => key));
     const range = isRange(cost) ? cost : undefined;
-    const before = repeats.filter(({ rule, byDefault }) => byDefault && !rule.shadow).map(({ units }) => units);
+    const before = repeats.filter(({ held }) => held.byDefault && !held.rule.shadow).map(({ held }) => held.units);
     const open = found.filter(({ key, rule }) => !repeated.has(key) && !rule.shadow && ownCost(rule, cost) === undefined);
     const left = open.map(({ rule, state }) => leftOf(rule, usedOf(now, rule, state)));
     const granted = range ? Math.max(range[0], Math.min(range[1], ...left, ...before)) : 0;
@@ -92,7 +89,7 @@ export class LocalLimiter {
     const denied = pausedMs > 0 || found.some(({ rule }, i) => !rule.shadow && asked[i]!.waitMs !== 0);
     if (range && !denied) asked = ask(granted);
     if (!denied && !peek) {
-      for (const { key } of limits) if (hold && repeated.has(key)) this.renew(now, key, hold.id, hold.ttlMs);
+      if (hold) for (const { held } of repeats) held.until = now + hold.ttlMs;
       found.forEach(({ key, rule, state }, i) => repeated.has(key) || consume(now, rule, state, asked[i]!.units, ownCost(rule, cost) === undefined, hold));
     }
     const rules = found.map(({ key, rule, state }, i): RuleReport => {
@@ -187,7 +184,7 @@ export class LocalLimiter {
     const states = this.#keys.get(key) ?? new Map<string, State>();
     if (!peek) newest(this.#keys, key, states);
     let state = states.get(identity);
-    if (!state) states.set(identity, (state = { at: 0, opened: 0, used: 0, drained: 0, charges: 0, holds: new Map() }));
+    if (!state) states.set(identity, (state = { at: 0, opened: 0, used: 0, drained: 0, holds: new Map() }));
     return state;
   }
 }
@@ -203,22 +200,24 @@ function newest<T>(keys: Map<string, T>, key: string, entry: T): void {
 function end(now: number, state: State, id: string, { cost, refund }: SettleOptions): void {
   const held = state.holds.get(id)!;
   const { rule, units } = held;
+  const more = refund || rule.kind === 'slots' ? -units : settled(held, cost) - units;
+  if (more > 0) take(now, rule, state, more);
+  else giveBack(now, state, held, -more);
   state.holds.delete(id);
-  if (rule.kind === 'slots') return;
-  const more = refund ? -units : settled(held, cost) - units;
-  if (more > 0) take(now, rule, state, more, mostOf(rule));
-  else giveBack(now, rule, state, held, -more);
 }
 
 /** Takes units of a hold off, as far as they still count. */
-function giveBack(now: number, rule: Rule, state: State, { mark, number }: Held, units: number): void {
+function giveBack(now: number, state: State, held: Held, units: number): void {
+  const { rule, mark } = held;
   pass(now, rule, state);
   // All that has drained since counts as drained from what was owed then. In a bucket that was never empty meanwhile, the
   // server gives back more.
   const left = isBucket(rule) ? mark - state.drained : state.opened <= mark ? units : 0;
   const back = Math.max(0, Math.min(units, left, state.used));
   state.used -= back;
-  if (isBucket(rule) && back > 0) for (const other of state.holds.values()) if (other.number > number) other.mark -= back;
+  if (!isBucket(rule) || back === 0) return;
+  const holds = [...state.holds.values()];
+  for (const later of holds.slice(holds.indexOf(held))) later.mark -= back;
 }
 
 function settled({ rule: { name }, units, byDefault }: Held, cost: SettleOptions['cost'] = {}): number {
@@ -245,11 +244,6 @@ function leftOf({ capacity }: Rule, used: number): number {
   return Math.floor(capacity - used + ERROR);
 }
 
-/** The most that may be used: on trial a bucket fills no further than its burst. */
-function mostOf(rule: Rule): number {
-  return rule.shadow && isBucket(rule) ? rule.capacity : Infinity;
-}
-
 /** How long until `over` of the used units no longer count: 0 now, -1 never. */
 function until(now: number, rule: Rule, { opened, holds }: State, over: number): number {
   const { kind, quota, periodMs } = rule;
@@ -267,16 +261,16 @@ function wholeMs(ms: number): number {
 }
 
 function consume(now: number, rule: Rule, state: State, cost: number, byDefault: boolean, hold: CheckOptions['hold']): void {
-  const units = rule.kind === 'slots' ? cost : take(now, rule, state, cost, mostOf(rule));
+  const units = rule.kind === 'slots' ? cost : take(now, rule, state, cost);
+  if (!hold) return;
   const mark = isBucket(rule) ? state.used + state.drained : now;
-  const until = now + (hold?.ttlMs ?? 0);
-  const number = (state.charges += 1);
-  if (hold) state.holds.set(hold.id, { until, mark, number, units: Math.floor(units), byDefault, rule, refund: hold.refund === true });
+  state.holds.set(hold.id, { until: now + hold.ttlMs, mark, units: Math.floor(units), byDefault, rule, refund: hold.refund === true });
 }
 
-/** Adds units while no more than `most` are used, and returns how many. */
-function take(now: number, rule: Rule, state: State, units: number, most: number): number {
+/** Adds units, and returns how many: on trial a bucket fills no further than its burst. */
+function take(now: number, rule: Rule, state: State, units: number): number {
   pass(now, rule, state);
+  const most = rule.shadow && isBucket(rule) ? rule.capacity : Infinity;
   if (state.used === 0) state.opened = now;
   const taken = Math.max(0, Math.min(units, most - state.used));
   state.used += taken;

@@ -67,16 +67,17 @@ export function readRule(text: string, processes: number): Rule {
   const periodMs = (unitMs ?? 0) * Number(count || 1);
   const given = new Map(options.split(',').map((option) => [option.replace(/=.*/, ''), option.replace(/^.*?=/, '')]));
   const number = (name: string): number | undefined => (given.has(name) ? Number(given.get(name) || NaN) : undefined);
-  if (limit === undefined || (algorithm === 'slots') !== (periodMs === 0) || Number.isNaN(number('burst')) || Number.isNaN(number('cost'))) {
+  const [burst, cost] = [number('burst'), number('cost')];
+  if (limit === undefined || (algorithm === 'slots') !== (periodMs === 0) || Number.isNaN(burst) || Number.isNaN(cost)) {
     throw new SyntaxError(`rule '${text}' cannot be read`);
   }
   const part = (units: number): number => units && Math.max(1, Math.floor(units / processes));
   const quota = part(Number(limit));
   const name = given.get('name') ?? null;
   const kind = algorithm === 'bucket' || algorithm === 'leaky' || algorithm === 'slots' ? algorithm : 'window';
-  const capacity = kind === 'leaky' ? Math.min(1, quota) : quota && part(number('burst') ?? Number(limit));
+  const capacity = kind === 'leaky' ? Math.min(1, quota) : quota && part(burst ?? Number(limit));
   const identity = name === null ? `${algorithm}/${periodMs}` : `${kind} ${name}`;
-  return { text, kind, identity, name, capacity, quota, periodMs, cost: number('cost'), shadow: given.has('shadow') };
+  return { text, kind, identity, name, capacity, quota, periodMs, cost, shadow: given.has('shadow') };
 }
 
 /** What a check costs a rule by its name, else by its text; `undefined` if the rule takes the default cost. */

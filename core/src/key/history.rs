@@ -20,7 +20,7 @@ use alloc::{boxed::Box, collections::VecDeque};
 pub struct Entry {
     /// When it was decided, in Unix microseconds.
     pub time_us: u64,
-    /// The check took this many units under each rule without a cost of its own.
+    /// Each rule that took the check's default cost counted this many units.
     pub cost: u32,
     /// The answer it got.
     pub verdict: Verdict,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import re
 import threading
@@ -101,8 +102,6 @@ class State:
     used = 0.0
     opened_ms = -math.inf
     """When it last began to count from nothing."""
-    charges = 0
-    """The charges of all holds so far."""
 
     def used_at(self, rule: Rule, now_ms: float) -> float:
         """The units that still count. Slots count until their holds end."""
@@ -113,21 +112,19 @@ class State:
         self.used = self.used_at(rule, now_ms)
 
     def take(self, rule: Rule, now_ms: float, units: float) -> float:
-        """Adds units, and returns how many: on trial a bucket fills no further than its burst."""
+        """Adds units, and returns how many."""
         self.pass_time(rule, now_ms)
         if not self.used:
             self.opened_ms = now_ms
-        stops = rule.shadow and isinstance(self, Bucket)
-        taken = max(0, min(units, rule.limit - self.used)) if stops else units
-        self.used += taken
-        return taken
+        self.used += units
+        return units
 
     def mark(self, now_ms: float) -> float:
         """What a charge of now remembers, for `give_back`."""
         return now_ms
 
     def give_back(self, charge: Charge, units: float, later: Iterable[Charge]) -> None:
-        """Takes units of an earlier charge off, as far as they still count. `later` has the charges after it."""
+        """Takes units of a charge off, as far as they still count. `later` has this charge and those after it."""
         if charge.mark >= self.opened_ms:
             self.used = max(0, self.used - units)
 
@@ -154,6 +151,11 @@ class Bucket(State):
         super().pass_time(rule, now_ms)
         self._at_ms = now_ms
         self._drained += before - self.used
+
+    def take(self, rule: Rule, now_ms: float, units: float) -> float:
+        """On trial a bucket fills no further than its burst."""
+        free = max(0, rule.limit - self.used_at(rule, now_ms)) if rule.shadow else math.inf
+        return super().take(rule, now_ms, min(units, free))
 
     def mark(self, now_ms: float) -> float:
         return self.used + self._drained
@@ -199,8 +201,6 @@ class Charge:
     by_default: bool
     """Whether the rule took the default cost, which a settlement may replace."""
     mark: float
-    number: int
-    """Later charges of a state have larger numbers."""
 
     def settled(self, cost: Cost) -> int:
         named = cost if isinstance(cost, Mapping) else {"": cost if isinstance(cost, int) else self.units}
@@ -226,6 +226,7 @@ class Key:
     def __init__(self) -> None:
         self.states: dict[tuple[str, str | int], State] = {}
         self.holds: dict[str, Hold] = {}
+        """In the order in which they were taken."""
 
     def state(self, rule: Rule) -> State:
         return self.states.setdefault(rule.identity, KINDS[rule.kind]())
@@ -236,8 +237,7 @@ class Key:
             self.settle(id, None, self.holds[id].refund, ends_ms)
 
     def settle(self, id: str, cost: Cost | None, refund: bool, now_ms: float) -> None:
-        hold = self.holds.pop(id)
-        for charge in hold.charges:
+        for charge in self.holds[id].charges:
             rule, state, units = charge.rule, charge.state, charge.units
             state.pass_time(rule, now_ms)
             real = units if cost is None else charge.settled(cost)
@@ -246,8 +246,13 @@ class Key:
             if real > units:
                 state.take(rule, now_ms, real - units)
             else:
-                later = (other for _, other in self._charges(state) if other.number > charge.number)
-                state.give_back(charge, units - real, later)
+                state.give_back(charge, units - real, self._from(charge))
+        del self.holds[id]
+
+    def _from(self, charge: Charge) -> Iterator[Charge]:
+        """This charge and those after it of the same state."""
+        charges = (other for _, other in self._charges(charge.state))
+        return itertools.dropwhile(lambda other: other is not charge, charges)
 
     def _charges(self, state: State) -> Iterator[tuple[Hold, Charge]]:
         for hold in self.holds.values():
@@ -276,8 +281,11 @@ class Asked(NamedTuple):
     rule: Rule
     state: State
     units: int
-    denies: bool
     wait_ms: int
+
+    @property
+    def denies(self) -> bool:
+        return self.wait_ms != 0
 
 
 class LocalLimiter:
@@ -364,11 +372,11 @@ class LocalLimiter:
         def asked(limit: Limit, rule: Rule, state: State, ranged: int) -> Asked:
             units = 0 if limit.key in repeated else _cost(rule, question.cost, ranged)
             if limit.key in repeated or not (units or rule.limit):
-                return Asked(limit, rule, state, units, False, 0)
+                return Asked(limit, rule, state, units, 0)
             most = rule.most(units)
             over = state.used_at(rule, now_ms) + units - most
             wait_ms = -1 if units > most else keys[limit.key].until(rule, state, over, now_ms)
-            return Asked(limit, rule, state, units, over > ERROR, wait_ms)
+            return Asked(limit, rule, state, units, wait_ms)
 
         least, most = question.cost if isinstance(question.cost, tuple) else (0, 0)
         asking = [asked(*each, least) for each in plan]
@@ -402,12 +410,11 @@ class LocalLimiter:
             key.holds[held.id] = key.holds[held.id]._replace(ends_ms=now_ms + held.ttl_ms)
             return
         charges = []
-        for _, rule, state, units, _, _ in asking:
+        for _, rule, state, units, _ in asking:
             if rule.kind != "slots" or held:
                 taken = state.take(rule, now_ms, units)
                 by_default = _own_cost(rule, question.cost) is None
-                state.charges += 1
-                charges.append(Charge(rule, state, int(taken), by_default, state.mark(now_ms), state.charges))
+                charges.append(Charge(rule, state, int(taken), by_default, state.mark(now_ms)))
         if held:
             key.holds[held.id] = Hold(now_ms + held.ttl_ms, held.refund, charges)
 
@@ -448,7 +455,7 @@ def _left(rule: Rule, used: float) -> int:
 
 
 def _report(ask: Asked, key: Key, now_ms: float) -> RuleReport:
-    limit, rule, state, units, denies, wait_ms = ask
+    limit, rule, state, units, wait_ms = ask
     used = state.used_at(rule, now_ms)
     remaining = max(0, _left(rule, used))
     one_more = used + remaining + 1 - rule.limit if used else 0
@@ -456,7 +463,7 @@ def _report(ask: Asked, key: Key, now_ms: float) -> RuleReport:
         rule=rule.text,
         name=rule.name,
         cost=units,
-        denies=denies,
+        denies=ask.denies,
         shadow=rule.shadow,
         limit=rule.limit,
         quota=rule.quota,

@@ -66,7 +66,7 @@ fn newcomers_are_admitted(holds: usize, options: &str, flows: usize) {
                 }
             });
             // A look at the first clients of all flows takes milliseconds.
-            let patience_ms = (*server::DEADLINE / 12).as_millis();
+            let patience_ms = 5_000 * *server::SLOWDOWN;
             let verdicts = (0..5).map(|n| {
                 let asks = format!("RL.WAIT k {patience_ms} FLOW new HOLD n{n} EX 3000");
                 attempt(&mut c, &format!("{asks} slots:9,name=new"))

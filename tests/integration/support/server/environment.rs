@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use super::Flavor;
 
-/// How long a test waits for anything. Generous, because only failures wait that long.
-pub static DEADLINE: LazyLock<Duration> = LazyLock::new(|| {
-    let patience = env::var("RATELIMIT_PATIENCE").map_or(1, |text| text.parse().expect("a number"));
-    Duration::from_secs(60) * patience
+/// How many times slower than usual servers may be: more than 1 under a tool such as valgrind.
+pub static SLOWDOWN: LazyLock<u32> = LazyLock::new(|| {
+    env::var("RATELIMIT_PATIENCE").map_or(1, |text| text.parse().expect("a number"))
 });
+
+/// How long a test waits for anything. Generous, because only failures wait that long.
+pub static DEADLINE: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(60) * *SLOWDOWN);
 
 /// The command that runs a program: directly, or under the tool that `RATELIMIT_WRAPPER` names, such as
 /// valgrind, which makes it slower.

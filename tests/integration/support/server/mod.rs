@@ -42,7 +42,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use builder::{Builder, free_port, module};
-pub use environment::DEADLINE;
+pub use environment::{DEADLINE, SLOWDOWN};
 pub use process::Server;
 pub use processor::Processor;
 
