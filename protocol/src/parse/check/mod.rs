@@ -166,27 +166,50 @@ impl<R: RuleResolver> Reader<'_, R> {
     }
 }
 
-/// Whether a text may be an option. Most checks have no options, so this test is quick. It relies on the
-/// fact that a rule which begins with a letter is longer than any option's name.
+/// An option of every check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CheckOption {
+    Cost,
+    Meta,
+    Hold,
+    At,
+    Full,
+}
+
+impl CheckOption {
+    const ALL: [(&str, Self); 5] = [
+        ("COST", Self::Cost),
+        ("META", Self::Meta),
+        ("HOLD", Self::Hold),
+        ("AT", Self::At),
+        ("FULL", Self::Full),
+    ];
+
+    /// The length of the longest name.
+    const LONGEST: usize = {
+        let (mut longest, mut rest) = (0, Self::ALL.as_slice());
+        while let [(name, _), more @ ..] = rest {
+            longest = if name.len() > longest { name.len() } else { longest };
+            rest = more;
+        }
+        longest
+    };
+
+    /// The option with this name, in upper or lower case.
+    fn of_name(text: &[u8]) -> Option<(&'static str, Self)> {
+        Self::ALL.into_iter().find(|(name, _)| text.eq_ignore_ascii_case(name.as_bytes()))
+    }
+}
+
+/// Whether a text may be an option. Most checks have no options, so this test is quick. Some rules
+/// begin with a letter, and a rule that is no longer than an option is only found a little later.
 fn may_be_option(text: &[u8]) -> bool {
-    text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
+    text.len() <= CheckOption::LONGEST && text.first().is_some_and(u8::is_ascii_alphabetic)
 }
 
 /// Reads the options up to the rules. The rules get the costs by name later. `more` reads options that
 /// only one command has.
-pub(super) fn options_with<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    limits: &Limits,
-    more: MoreOptions<'_, 'a, I>,
-) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
-    if args.peek().is_some_and(may_be_option) {
-        some_options(args, limits, true, Some(more))
-    } else {
-        Ok((CheckRequest::plain(), Vec::new()))
-    }
-}
-
-fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
+pub(super) fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     may_change: bool,
@@ -194,15 +217,26 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
 ) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
     let mut costs = Costs::default();
     let (mut at_us, mut full, mut meta, mut hold) = (None, None, None, None);
-    while costs.take(args, limits.max_rules, true)?
-        || args.option("AT", &mut at_us, |args| args.at(limits))?
-        || args.option("FULL", &mut full, |_| Ok(()))?
-        || may_change && args.option("META", &mut meta, |args| args.text("META"))?
-        || args.option("HOLD", &mut hold, |args| {
-            if may_change { args.hold() } else { Err(ParseError::HoldInPeek) }
-        })?
-        || more.as_mut().map_or(Ok(false), |more| more(args))?
-    {}
+    while let Some(text) = args.peek() {
+        let found = match CheckOption::of_name(text) {
+            Some((_, CheckOption::Cost)) => costs.take(args, limits.max_rules, true)?,
+            Some((name, CheckOption::Meta)) if may_change => {
+                args.option(name, &mut meta, |args| args.text(name))?
+            }
+            Some((_, CheckOption::Hold)) if !may_change => return Err(ParseError::HoldInPeek),
+            Some((name, CheckOption::Hold)) => args.option(name, &mut hold, Cursor::hold)?,
+            Some((name, CheckOption::At)) => {
+                args.option(name, &mut at_us, |args| args.at(limits))?
+            }
+            Some((name, CheckOption::Full)) => args.option(name, &mut full, |_| Ok(()))?,
+            Some((_, CheckOption::Meta)) | None => {
+                more.as_mut().map_or(Ok(false), |more| more(args))?
+            }
+        };
+        if !found {
+            break;
+        }
+    }
     let keep = u32::try_from(limits.log_entries).unwrap_or(u32::MAX);
     let text = meta.filter(|_| keep > 0).map(|text| cut(text, limits.max_meta));
     let given =
