@@ -103,18 +103,17 @@ impl Policy {
     }
 }
 
-/// Sets or replaces a policy.
-pub fn set(name: Name, rules: &[Rule]) -> Arc<Policy> {
+/// Sets a policy, and returns the one that it replaces.
+pub fn set(name: Name, rules: &[Rule]) -> Option<Arc<Policy>> {
     let mut policy = Policy::new(name, rules);
     let mut store = store_to_change();
     if let Some(before) = store.in_effect.get(name.as_bytes()) {
         policy.counts = Arc::clone(&before.counts);
     }
-    let policy = Arc::new(policy);
-    store.in_effect.insert(name.as_bytes().into(), Arc::clone(&policy));
+    let before = store.in_effect.insert(name.as_bytes().into(), Arc::new(policy));
     drop(store);
     changes::report(|| Changes::Everything);
-    policy
+    before
 }
 
 /// Sets the policies of the arguments of `loadmodule`, each `name=rule[;rule ...]`.
@@ -128,8 +127,8 @@ pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
         let name = parse::written_policy(text, &limits, &mut rules).map_err(|error| {
             format!("argument 'policy {}': {error}", String::from_utf8_lossy(text))
         })?;
-        let policy = set(name, &rules);
-        store().configured.insert(name.as_bytes().into(), policy);
+        set(name, &rules);
+        store().configured.extend(get(name.as_bytes()).map(|it| (name.as_bytes().into(), it)));
     }
     Ok(())
 }
@@ -139,11 +138,11 @@ pub fn get(name: &[u8]) -> Option<Arc<Policy>> {
     store().in_effect.get(name).cloned()
 }
 
-/// Deletes a policy, and returns whether it existed.
-pub fn delete(name: &Name) -> bool {
-    let removed = store_to_change().in_effect.remove(name.as_bytes());
+/// Deletes a policy, and returns it.
+pub fn delete(name: &Name) -> Option<Arc<Policy>> {
+    let before = store_to_change().in_effect.remove(name.as_bytes());
     changes::report(|| Changes::Everything);
-    removed.is_some()
+    before
 }
 
 /// Whether there is any policy.
@@ -158,44 +157,77 @@ pub fn all() -> Vec<Arc<Policy>> {
     all
 }
 
-/// Resolves the arguments of a request: names of policies, and rules.
-///
-/// Both are cached, because later requests usually repeat them. Any change of a policy empties the
-/// cache of policies.
+/// What resolvers reuse: caches, and the memory for plans.
 #[derive(Debug, Default)]
-pub struct Resolver {
-    /// The cached policies. Those that the request names come first.
-    policies: Vec<Arc<Policy>>,
-    /// How many policies the request names.
-    named: usize,
-    /// The `GENERATION` of the cached policies.
-    generation: u64,
-    /// For each key whose plan the request asked for: its index, and its plan if that is a known policy.
-    plans: Vec<(usize, Option<Name>)>,
-    /// How many of these plans name unknown policies.
-    unknown_plans: u64,
+pub struct Memory {
     rules: RuleCache,
+    policies: PolicyCache,
+    plans: Vec<KeysPlan>,
 }
 
-impl RuleResolver for Resolver {
+/// The policies of recent requests, because later requests usually name them again.
+#[derive(Debug, Default)]
+struct PolicyCache {
+    policies: Vec<Arc<Policy>>,
+    /// The [`GENERATION`] of the policies.
+    generation: u64,
+}
+
+impl PolicyCache {
+    /// How many policies a request leaves for the next one: enough for what an application uses
+    /// regularly, few enough for a linear search.
+    const CACHED: usize = 8;
+
+    /// Drops what a request may not find: policies that may have changed, and those beyond the bound.
+    fn begin(&mut self) {
+        let generation = GENERATION.load(Ordering::Relaxed);
+        let keep = if self.generation == generation { Self::CACHED } else { 0 };
+        self.policies.truncate(keep);
+        self.generation = generation;
+    }
+}
+
+/// What a request asked of a key's plan.
+#[derive(Debug)]
+struct KeysPlan {
+    /// The index of the key in the request.
+    key: usize,
+    /// The plan, if it is a known policy.
+    known: Option<Name>,
+    is_unknown: bool,
+}
+
+/// Resolves the arguments of one request: names of policies, and rules. A request sees one policy under
+/// a name, even if the policy changes meanwhile.
+#[derive(Debug)]
+pub struct Resolver<'m> {
+    rules: &'m mut RuleCache,
+    /// The policies that the request has named come first.
+    cache: &'m mut PolicyCache,
+    /// How many policies the request has named.
+    named: usize,
+    /// The plans that the request has asked for, one a key.
+    plans: &'m mut Vec<KeysPlan>,
+}
+
+impl RuleResolver for Resolver<'_> {
     /// Finds the rules of a policy, and marks it as named by the request.
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
-        let generation = GENERATION.load(Ordering::Relaxed);
-        if self.named == 0 && self.generation != generation {
-            self.policies.clear();
-            self.generation = generation;
+        if self.named == 0 {
+            self.cache.begin();
         }
-        let cached = self.policies.iter().position(|policy| policy.name.as_bytes() == name);
-        let mut index = cached.unwrap_or(self.policies.len());
+        let policies = &mut self.cache.policies;
+        let cached = policies.iter().position(|policy| policy.name.as_bytes() == name);
+        let mut index = cached.unwrap_or(policies.len());
         if cached.is_none() {
-            self.policies.push(get(name).ok_or(RuleArgError::UnknownPolicy)?);
+            policies.push(get(name).ok_or(RuleArgError::UnknownPolicy)?);
         }
         if index >= self.named {
-            self.policies.swap(self.named, index);
+            policies.swap(self.named, index);
             index = self.named;
             self.named = index.saturating_add(1);
         }
-        Ok(self.policies.get(index).map_or(&[], |policy| &policy.rules))
+        Ok(policies.get(index).map_or(&[], |policy| &policy.rules))
     }
 
     fn named_a_policy(&self) -> bool {
@@ -207,24 +239,16 @@ impl RuleResolver for Resolver {
     }
 
     fn cache(&mut self) -> Option<&mut RuleCache> {
-        Some(&mut self.rules)
+        Some(self.rules)
     }
 }
 
-impl Resolver {
-    /// How many policies the cache keeps for the next request: enough for what an application
-    /// uses regularly, few enough for a linear search.
-    const CACHED: usize = 8;
-
-    /// Prepares for the next request.
+impl<'m> Resolver<'m> {
+    /// A resolver for a new request.
     #[inline]
-    pub fn clear(&mut self) {
-        if self.named > 0 {
-            self.named = 0;
-            self.policies.truncate(Self::CACHED);
-            self.plans.clear();
-            self.unknown_plans = 0;
-        }
+    pub fn new(Memory { rules, policies, plans }: &'m mut Memory) -> Self {
+        plans.clear();
+        Self { rules, cache: policies, named: 0, plans }
     }
 
     /// Finds the rules of the policy that a key's plan names, or of the default.
@@ -237,26 +261,20 @@ impl Resolver {
         if self.asked(key).is_none() {
             let plan = plan();
             let known = plan.filter(|plan| self.policy(plan.as_bytes()).is_ok());
-            self.unknown_plans = self.unknown_plans.saturating_add((plan != known).into());
-            self.plans.push((key, known));
+            self.plans.push(KeysPlan { key, known, is_unknown: plan != known });
         }
-        match self.plan_of(key) {
+        match self.asked(key).and_then(|plan| plan.known) {
             Some(plan) => self.policy(plan.as_bytes()),
             None => self.policy(default),
         }
     }
 
-    fn asked(&self, key: usize) -> Option<&(usize, Option<Name>)> {
-        self.plans.iter().find(|(index, _)| *index == key)
-    }
-
-    /// The plan of a key, if the request asked for it and it is a known policy.
-    fn plan_of(&self, key: usize) -> Option<Name> {
-        self.asked(key)?.1
+    fn asked(&self, key: usize) -> Option<&KeysPlan> {
+        self.plans.iter().find(|plan| plan.key == key)
     }
 
     fn all_named(&self) -> &[Arc<Policy>] {
-        self.policies.get(..self.named).unwrap_or_default()
+        self.cache.policies.get(..self.named).unwrap_or_default()
     }
 
     /// A policy that the request names directly, or as `plan:default` through the plan of a key.
@@ -268,20 +286,45 @@ impl Resolver {
     /// The name of the policy that `plan:default` stands for; any other name stands for itself.
     fn by_plan<'n>(&'n self, name: &'n [u8], key: usize) -> &'n [u8] {
         let Some(default) = name.strip_prefix(b"plan:") else { return name };
-        self.asked(key).and_then(|(_, plan)| plan.as_ref()).map_or(default, Name::as_bytes)
+        self.asked(key).and_then(|plan| plan.known.as_ref()).map_or(default, Name::as_bytes)
     }
 
-    /// Counts a check for each policy that it named. Counts the plans that name unknown policies.
+    /// Counts a check for each policy that it named, and its plans that name unknown policies.
+    #[inline]
     pub fn count(&self, verdict: Verdict) {
-        if self.unknown_plans > 0 {
-            metrics::PLANS_UNKNOWN.add(self.unknown_plans);
+        if self.named > 0 {
+            self.all_named().iter().for_each(|policy| policy.counts.add(verdict));
+            count_unknown(self.plans.iter());
         }
-        for policy in self.all_named() {
-            match verdict {
-                Verdict::Allowed => policy.counts.allowed.add(1),
-                Verdict::Limited => policy.counts.limited.add(1),
-                Verdict::Blocked => {}
-            }
+    }
+
+    /// Counts a check of one key alone, whose rules are the texts `written`.
+    pub fn count_of_key<'t>(
+        &self,
+        key: usize,
+        written: impl Iterator<Item = &'t [u8]>,
+        verdict: Verdict,
+    ) {
+        let policies = written.filter_map(|text| self.named(text.strip_prefix(b"@")?, key));
+        policies.for_each(|policy| policy.counts.add(verdict));
+        count_unknown(self.asked(key).into_iter());
+    }
+}
+
+/// Counts the plans that name unknown policies.
+fn count_unknown<'p>(plans: impl Iterator<Item = &'p KeysPlan>) {
+    let unknown = plans.filter(|plan| plan.is_unknown).count();
+    if unknown > 0 {
+        metrics::PLANS_UNKNOWN.add(unknown as u64);
+    }
+}
+
+impl Counts {
+    fn add(&self, verdict: Verdict) {
+        match verdict {
+            Verdict::Allowed => self.allowed.add(1),
+            Verdict::Limited => self.limited.add(1),
+            Verdict::Blocked => {}
         }
     }
 }
@@ -382,50 +425,65 @@ pub fn write_info(info: &Info) {
 mod tests {
     use super::*;
 
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
     fn rules(line: &str) -> Vec<Rule> {
         line.split(' ').map(|text| Rule::from_text(text.as_bytes()).unwrap()).collect()
     }
 
     #[test]
     fn cached_policies_follow_changes_between_requests_only() {
-        let mut resolver = Resolver::default();
-        let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+        let memory = &mut Memory::default();
         for text in ["cached", "other"] {
-            assert_eq!(resolver.policy(text.as_bytes()), Err(RuleArgError::UnknownPolicy));
+            let mut request = Resolver::new(memory);
+            assert_eq!(request.policy(text.as_bytes()), Err(RuleArgError::UnknownPolicy));
             set(name(text), &rules("20/m"));
         }
         for line in ["20/m 800/d", "30/m", "30/m"] {
             set(name("cached"), &rules(line));
-            assert_eq!(resolver.policy(b"other"), Ok(&rules("20/m")[..]));
-            assert_eq!(resolver.policy(b"cached"), Ok(&rules(line)[..]));
+            let mut request = Resolver::new(memory);
+            assert_eq!(request.policy(b"other"), Ok(&rules("20/m")[..]));
+            assert_eq!(request.policy(b"cached"), Ok(&rules(line)[..]));
             // A request sees one policy under a name, even if the policy changes meanwhile.
             set(name("cached"), &rules("1/s"));
-            assert_eq!(resolver.policy(b"cached"), Ok(&rules(line)[..]));
-            assert!(
-                resolver.named(b"cached", 0).is_some_and(|policy| *policy.rules == rules(line))
-            );
-            resolver.clear();
-            assert!(!resolver.named_a_policy() && resolver.named(b"cached", 0).is_none());
-            assert_eq!(resolver.policy(b"cached"), Ok(&rules("1/s")[..]));
-            assert!(resolver.named(b"other", 0).is_none(), "only the request before named it");
-            resolver.clear();
+            assert_eq!(request.policy(b"cached"), Ok(&rules(line)[..]));
+            assert!(request.named(b"cached", 0).is_some_and(|policy| *policy.rules == rules(line)));
+            let mut next = Resolver::new(memory);
+            assert!(!next.named_a_policy() && next.named(b"cached", 0).is_none());
+            assert_eq!(next.policy(b"cached"), Ok(&rules("1/s")[..]));
+            assert!(next.named(b"other", 0).is_none(), "only the request before named it");
         }
         delete(&name("cached"));
-        assert_eq!(resolver.policy(b"cached"), Err(RuleArgError::UnknownPolicy));
+        assert_eq!(Resolver::new(memory).policy(b"cached"), Err(RuleArgError::UnknownPolicy));
+    }
+
+    #[test]
+    fn a_failed_request_leaves_no_plan_behind() {
+        let memory = &mut Memory::default();
+        set(name("sold"), &rules("100/m"));
+        let unknown = Resolver::new(memory).planned(0, b"nowhere", || None).map(<[_]>::to_vec);
+        assert_eq!(unknown, Err(RuleArgError::UnknownPolicy));
+        let mut next = Resolver::new(memory);
+        assert!(!next.asked_for_plan());
+        assert_eq!(next.planned(0, b"nowhere", || Some(name("sold"))), Ok(&rules("100/m")[..]));
     }
 
     #[test]
     fn the_cache_is_bounded() {
-        let mut resolver = Resolver::default();
-        for n in 0..3 * Resolver::CACHED {
+        let memory = &mut Memory::default();
+        let mut request = Resolver::new(memory);
+        for n in 0..3 * PolicyCache::CACHED {
             let text = format!("few{n}");
-            set(Name::new(text.as_bytes()).unwrap(), &rules(&format!("{n}/m")));
+            set(name(&text), &rules(&format!("{n}/m")));
         }
-        for n in 0..3 * Resolver::CACHED {
-            let found = resolver.policy(format!("few{n}").as_bytes());
+        for n in 0..3 * PolicyCache::CACHED {
+            let found = request.policy(format!("few{n}").as_bytes());
             assert_eq!(found, Ok(&rules(&format!("{n}/m"))[..]));
         }
-        resolver.clear();
-        assert_eq!(resolver.policies.len(), Resolver::CACHED);
+        let mut next = Resolver::new(memory);
+        assert!(next.policy(b"few0").is_ok());
+        assert_eq!(memory.policies.policies.len(), PolicyCache::CACHED);
     }
 }

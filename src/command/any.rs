@@ -20,7 +20,7 @@ pub fn decide(
     asked: &Asked<'_>,
     any: Any,
     decisions: &mut Vec<Decision>,
-    resolver: &Resolver,
+    resolver: &Resolver<'_>,
 ) -> Result<(), CommandError> {
     let mut keys = Vec::new();
     match pass(asked, any, &mut keys, decisions)? {
@@ -129,7 +129,7 @@ fn deny<'a>(
     asked: &Asked<'a>,
     keys: &mut [Asking<'a>],
     decisions: &mut Vec<Decision>,
-    resolver: &Resolver,
+    resolver: &Resolver<'_>,
 ) -> Result<(usize, Decision, Vec<Done>), CommandError> {
     let mut checks = key_checks(keys);
     let denied = deny_each(&mut checks, config::bounds(), decisions);

@@ -33,7 +33,7 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
 #[inline(always)]
 pub fn decide(
     call: &Call<'_>,
-    scratch: &mut Scratch,
+    scratch: &mut Scratch<'_>,
     mut opened: Opened<'_>,
     request: &CheckRequest<'_>,
 ) -> Result<(), CommandError> {

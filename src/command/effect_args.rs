@@ -25,7 +25,7 @@ pub enum EffectArgs<'a> {
 impl<'a> EffectArgs<'a> {
     /// `written` are the arguments that are rules or names of policies. `resolver` found these policies
     /// for the key with this index.
-    pub fn of_rules(written: Args<'a>, resolver: &'a Resolver, key: usize) -> Self {
+    pub fn of_rules(written: Args<'a>, resolver: &'a Resolver<'_>, key: usize) -> Self {
         if !resolver.named_a_policy() {
             return Self::Borrowed(written);
         }
@@ -47,7 +47,12 @@ impl<'a> EffectArgs<'a> {
 
     /// The arguments for a check of these rules, given in the same order.
     #[inline]
-    pub fn of_check(written: Args<'a>, resolver: &'a Resolver, key: usize, rules: &[Rule]) -> Self {
+    pub fn of_check(
+        written: Args<'a>,
+        resolver: &'a Resolver<'_>,
+        key: usize,
+        rules: &[Rule],
+    ) -> Self {
         let args = Self::of_rules(written, resolver, key);
         if rules.iter().any(|rule| rule.cost().is_named()) { args.with_costs(rules) } else { args }
     }

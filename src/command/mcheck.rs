@@ -41,7 +41,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
 fn all(
     asked: &Asked<'_>,
     decisions: &mut Vec<Decision>,
-    resolver: &Resolver,
+    resolver: &Resolver<'_>,
 ) -> Result<(), CommandError> {
     let mut keys = asked.open_all()?;
     let mut checks = key_checks(&mut keys);

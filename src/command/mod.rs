@@ -21,7 +21,8 @@
 //! several                                 several open keys, and the consequences of their changes
 //! effect_args                             the rules of an effect
 //! answer                                  the reply of a check
-//! scratch                                 buffers and caches
+//! audit                                   the server's log of changes by administrators
+//! scratch                                 the state of a request, and memory that requests reuse
 //! line                                    the clients that wait
 //! ```
 //!
@@ -30,6 +31,7 @@
 
 mod answer;
 mod any;
+mod audit;
 mod blocks;
 mod check;
 #[cfg(test)]

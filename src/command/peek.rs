@@ -38,7 +38,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
 pub fn evaluate<T>(
     call: &Call<'_>,
     request: &CheckRequest<'_>,
-    scratch: &mut Scratch,
+    scratch: &mut Scratch<'_>,
     body: impl FnOnce(Outcome, &Check<'_>, &mut [Decision], Option<&Limiter>) -> T,
 ) -> Result<T, CommandError> {
     let Scratch { rules, decisions, .. } = scratch;

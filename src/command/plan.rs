@@ -1,5 +1,6 @@
 //! `RL.PLAN` and `RL.UNPLAN`: bind a policy to a key, for the checks that ask for the key's plan.
 
+use super::audit;
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
 use super::standing::lift;
@@ -17,6 +18,7 @@ pub fn plan(call: &Call<'_>) -> Result<(), CommandError> {
     opened.change(|limiter| limiter.set_plan(Some(Plan { name, until_us })))?;
     let action = Action::Plan { until_us, name: name.as_bytes() };
     opened.changed(action, Cause::Changed, EffectArgs::default);
+    audit::key_changed(call);
     call.reply_ok();
     opened.close(action.event());
     Ok(())

@@ -16,26 +16,26 @@ use ratelimit_core::rule::{Name, Rule};
 use ratelimit_protocol::parse::{RuleArgError, RuleCache, RuleResolver};
 
 /// Resolves rules that may ask for plans.
-pub struct WithPlans<'r, F> {
-    resolver: &'r mut Resolver,
+pub struct WithPlans<'r, 'm, F> {
+    resolver: &'r mut Resolver<'m>,
     /// Returns the plan of the key with this index at this time. `None` stands for now.
     plan_of: F,
     key: usize,
     at_us: Option<u64>,
 }
 
-impl<'r, F: Fn(usize, Option<u64>) -> Option<Name>> WithPlans<'r, F> {
+impl<'r, 'm, F: Fn(usize, Option<u64>) -> Option<Name>> WithPlans<'r, 'm, F> {
     #[inline(always)]
-    pub const fn new(resolver: &'r mut Resolver, plan_of: F) -> Self {
+    pub const fn new(resolver: &'r mut Resolver<'m>, plan_of: F) -> Self {
         Self { resolver, plan_of, key: 0, at_us: None }
     }
 }
 
 /// Resolves the rules of a call whose only key is not open.
-pub fn of_call<'r>(
+pub fn of_call<'r, 'm>(
     call: &'r Call<'_>,
-    resolver: &'r mut Resolver,
-) -> WithPlans<'r, impl Fn(usize, Option<u64>) -> Option<Name>> {
+    resolver: &'r mut Resolver<'m>,
+) -> WithPlans<'r, 'm, impl Fn(usize, Option<u64>) -> Option<Name>> {
     WithPlans::new(resolver, |_, at_us| of_key(call, call.key_name().ok()?, at_us))
 }
 
@@ -45,7 +45,7 @@ pub fn of_key(call: &Call<'_>, name: Arg<'_>, at_us: Option<u64>) -> Option<Name
     Some(key.value()?.plan_at(at_us.unwrap_or_else(clock::now_us))?.name)
 }
 
-impl<F: Fn(usize, Option<u64>) -> Option<Name>> RuleResolver for WithPlans<'_, F> {
+impl<F: Fn(usize, Option<u64>) -> Option<Name>> RuleResolver for WithPlans<'_, '_, F> {
     #[inline]
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
         self.resolver.policy(name)

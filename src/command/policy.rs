@@ -1,5 +1,6 @@
 //! `RL.POLICY`: rules under a name.
 
+use super::audit;
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::policy;
@@ -38,16 +39,22 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
         })?;
         match request {
             PolicyRequest::Set(name) => {
-                policy::set(name, rules);
+                let before = policy::set(name, rules);
+                if !obeyed {
+                    audit::policy_changed(call, before.as_ref().map(|policy| policy.texts.args()));
+                }
                 call.replicate_verbatim();
                 call.reply_ok();
             }
             PolicyRequest::Delete(name) => {
-                let deleted = policy::delete(&name);
-                if deleted {
+                let before = policy::delete(&name);
+                if let Some(before) = &before {
+                    if !obeyed {
+                        audit::policy_changed(call, Some(before.texts.args()));
+                    }
                     call.replicate_verbatim();
                 }
-                call.reply_integer(i64::from(deleted));
+                call.reply_integer(before.is_some().into());
             }
             PolicyRequest::Get(name) => {
                 let policy = policy::get(name.as_bytes());

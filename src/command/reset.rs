@@ -1,5 +1,6 @@
 //! `RL.RESET`: forgets what a key consumed.
 
+use super::audit;
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
 use crate::server::{Call, CommandError};
@@ -14,6 +15,7 @@ pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
     let reset = opened.key.value_mut().is_some_and(|limiter| limiter.reset(opened.at_us));
     if reset {
         opened.changed(Action::Reset, Cause::Changed, EffectArgs::default);
+        audit::key_changed(call);
     }
     call.reply_integer(reset.into());
     Ok(())

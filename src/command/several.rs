@@ -78,6 +78,13 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// The arguments that are the rules of a key.
+    fn written(&self, index: usize) -> Args<'a> {
+        let written = self.call.args().last(self.request.check.rule_args);
+        let args = self.group(index).map_or(0..0, |group| group.args.clone());
+        written.from(args.start).first(args.len())
+    }
+
     /// Counts the decision, and applies the consequences of each key's change.
     pub fn checked(
         &self,
@@ -85,11 +92,17 @@ impl<'a> Asked<'a> {
         done: &[Done],
         verdict: Verdict,
         decisions: &[Decision],
-        resolver: &Resolver,
+        resolver: &Resolver<'_>,
     ) -> Result<(), CommandError> {
         metrics::checked(verdict, self.clock_us);
-        resolver.count(verdict);
-        let written = self.call.args().last(self.request.check.rule_args);
+        match self.request.any {
+            None => resolver.count(verdict),
+            // Each key was checked by itself, or passed over.
+            Some(_) => keys.iter().zip(done).for_each(|(key, (outcome, _))| {
+                let written = self.written(key.index).bytes();
+                resolver.count_of_key(key.index, written, outcome.summary.verdict);
+            }),
+        }
         for (Asking { index, opened, new, check }, (outcome, own)) in keys.iter_mut().zip(done) {
             if outcome.changed() {
                 opened.store(mem::take(new))?;
@@ -97,9 +110,7 @@ impl<'a> Asked<'a> {
             check.cost = outcome.cost;
             let decisions = decisions.get(own.clone()).unwrap_or_default();
             opened.checked(check, decisions, outcome, || {
-                let args = self.group(*index).map_or(0..0, |group| group.args.clone());
-                let written = written.from(args.start).first(args.len());
-                EffectArgs::of_check(written, resolver, *index, check.rules)
+                EffectArgs::of_check(self.written(*index), resolver, *index, check.rules)
             });
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! `RL.BLOCK`, `RL.EXEMPT`, `RL.UNBLOCK` and `RL.UNEXEMPT`: blocks and exemptions,
 //! which override all rules of a key.
 
+use super::audit;
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
 use crate::config;
@@ -44,6 +45,7 @@ fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
     opened.change(|limiter| limiter.set_standing(Some(standing.clone())))?;
     let action = Action::set(&standing, None);
     opened.changed(action, Cause::Changed, EffectArgs::default);
+    audit::key_changed(call);
     call.reply_ok();
     opened.close(action.event());
     Ok(())
@@ -65,6 +67,7 @@ pub fn lift(
     };
     lift(limiter);
     opened.changed(action, Cause::Changed, EffectArgs::default);
+    audit::key_changed(call);
     call.reply_integer(1);
     opened.close(action.event());
     Ok(())

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
 
 use redis_module::raw;
 
@@ -123,6 +124,19 @@ impl<'a> Call<'a> {
     pub fn db(&self) -> c_int {
         // SAFETY: the context is alive.
         unsafe { api(raw::RedisModule_GetSelectedDb)(self.ctx) }
+    }
+
+    /// The name of the ACL user that sent the command. `None` inside a script or a module's call, which
+    /// have no client that the server can find.
+    pub fn user(&self) -> Option<Vec<u8>> {
+        // SAFETY: the context is alive. The name is read before it is freed.
+        unsafe {
+            let id = api(raw::RedisModule_GetClientId)(self.ctx);
+            let raw = NonNull::new(api(raw::RedisModule_GetClientUserNameById)(self.ctx, id))?;
+            let name = Arg::new(raw.as_ptr()).bytes().to_vec();
+            api(raw::RedisModule_FreeString)(self.ctx, raw.as_ptr());
+            Some(name)
+        }
     }
 
     /// Invalidates the key for `WATCH` and client-side caches.

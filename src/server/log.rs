@@ -1,6 +1,6 @@
 //! The server's log.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::panic;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +9,27 @@ use redis_module::raw;
 
 /// Logs at level `warning`. Can be called from anywhere.
 pub fn warning(message: &str) {
+    write(c"warning", message);
+}
+
+/// Logs at level `notice`, which servers show by default.
+pub fn notice(message: &str) {
+    write(c"notice", message);
+}
+
+/// Logs at level `verbose`, which servers hide by default.
+pub fn verbose(message: &str) {
+    write(c"verbose", message);
+}
+
+fn write(level: &CStr, message: &str) {
     let message = c_string(message);
     // SAFETY: a null context is allowed and means "no module's name"; the
     // format is a constant and takes the one string given.
     unsafe {
         if let Some(log) = raw::RedisModule_Log {
-            let (level, format) = (c"warning".as_ptr(), c"ratelimit: %s".as_ptr());
-            log(ptr::null_mut(), level, format, message.as_ptr());
+            let format = c"ratelimit: %s".as_ptr();
+            log(ptr::null_mut(), level.as_ptr(), format, message.as_ptr());
         }
     }
 }

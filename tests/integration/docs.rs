@@ -1,6 +1,6 @@
 //! Replays the README and the guides: each transcript must show what a user at a terminal gets.
 
-mod errors;
+pub mod errors;
 mod likeness;
 mod replay;
 mod shown;

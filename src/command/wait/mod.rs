@@ -60,7 +60,7 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
 fn waits_or_is_denied(
     call: &Call<'_>,
     request: &WaitRequest<'_>,
-    scratch: &mut Scratch,
+    scratch: &mut Scratch<'_>,
 ) -> Result<bool, CommandError> {
     let denial = match prospect::of(call, request, scratch)? {
         Prospect::Passes { .. } if waiters().queues.waiting() == 0 => return Ok(false),
@@ -75,7 +75,7 @@ fn waits_or_is_denied(
     let wanted = Request {
         flow: Flow { priority: request.priority, name: request.flow.into() },
         weight: request.weight,
-        rules: Rules::of(&scratch.rules),
+        rules: Rules::of(scratch.rules),
         by_plan: scratch.resolver.asked_for_plan(),
         cost: request.check.cost,
         hold: hold.map(|hold| HoldId::of(hold.id)),
@@ -164,7 +164,7 @@ fn leave(ticket: Ticket, admitted: Option<u32>, ended: &Counter) -> Option<Endin
 fn attempt(ctx: &EventContext, ticket: Ticket) {
     let prospect = of_waiter(ctx, ticket, |call, request, scratch| {
         let prospect = prospect::of(call, request, scratch)?;
-        let is_known = || waiters().queues.has_rules(ticket, &Rules::of(&scratch.rules));
+        let is_known = || waiters().queues.has_rules(ticket, &Rules::of(scratch.rules));
         if scratch.resolver.asked_for_plan() && !is_known() {
             // The plan of the key has ended since the line's rules were read.
             tell(call.key_name()?, Cause::Changed);
@@ -188,7 +188,7 @@ fn attempt(ctx: &EventContext, ticket: Ticket) {
 
 /// Reads a waiter's rules again, after a change of a policy.
 fn read(ctx: &EventContext, ticket: Ticket) {
-    match of_waiter(ctx, ticket, |_, _, scratch| Ok(Rules::of(&scratch.rules))) {
+    match of_waiter(ctx, ticket, |_, _, scratch| Ok(Rules::of(scratch.rules))) {
         None => {}
         Some(Ok(rules)) => waiters().queues.read(ticket, rules),
         Some(Err(_)) => answer(ctx, leave(ticket, None, &metrics::WAITS_REFUSED)),
@@ -226,7 +226,7 @@ fn end(ticket: Ticket, prospect: &Result<Prospect, CommandError>) -> Option<Endi
 fn of_waiter<T>(
     ctx: &EventContext,
     ticket: Ticket,
-    body: impl FnOnce(&Call<'_>, &WaitRequest<'_>, &mut Scratch) -> Result<T, CommandError>,
+    body: impl FnOnce(&Call<'_>, &WaitRequest<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
 ) -> Option<Result<T, CommandError>> {
     let (db, args) = {
         let waiters = waiters();

@@ -33,14 +33,14 @@ pub enum Prospect {
 /// If the request cannot be parsed, or the body's error.
 pub fn with_request<T>(
     call: &Call<'_>,
-    body: impl FnOnce(&Call<'_>, &WaitRequest<'_>, &mut Scratch) -> Result<T, CommandError>,
+    body: impl FnOnce(&Call<'_>, &WaitRequest<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
     scratch::with(call, |scratch| body(call, &parsed(call, scratch)?, scratch))
 }
 
 /// Parses the request. Not inlined, because it runs rarely and `RL.CHECK` inlines the same parser.
 #[inline(never)]
-fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>, ParseError> {
+fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<WaitRequest<'a>, ParseError> {
     let Scratch { rules, resolver, .. } = scratch;
     let plans = &mut plans::of_call(call, resolver);
     parse::wait(call.after_key().bytes(), &config::limits(), plans, rules)
@@ -53,7 +53,7 @@ fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>,
 pub fn of(
     call: &Call<'_>,
     request: &WaitRequest<'_>,
-    scratch: &mut Scratch,
+    scratch: &mut Scratch<'_>,
 ) -> Result<Prospect, CommandError> {
     if call.is_on_replica() {
         // Clients queued before the demotion get -UNBLOCKED from the server.
@@ -92,7 +92,7 @@ pub fn of(
 pub fn deny(
     call: &Call<'_>,
     request: &WaitRequest<'_>,
-    scratch: &mut Scratch,
+    scratch: &mut Scratch<'_>,
     wait_ms: u64,
 ) -> Result<(), CommandError> {
     peek::evaluate(call, &request.check, scratch, |outcome, check, decisions, limiter| {

@@ -4,6 +4,7 @@ mod bad_input;
 mod blocks;
 mod check;
 mod costs;
+mod failures;
 mod grants;
 mod hammer;
 mod holds;

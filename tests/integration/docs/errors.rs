@@ -28,8 +28,8 @@ const ELSEWHERE: [&str; 6] = [
     "ERR internal error, see the server's log",
 ];
 
-/// Commands that fail after the preparation in [`wrong_input`].
-const WRONG: &[&str] = &[
+/// Commands that fail after the preparation in [`wrong_input`], at times of the caller's choice too.
+pub const WRONG: &[&str] = &[
     "RL.NOSUCH k",
     "RL.CHECK string 5/m",
     "RL.RESET k 5/m",
@@ -39,7 +39,7 @@ const WRONG: &[&str] = &[
     "RL.CHECK k COST x 5/m",
     "RL.BLOCK k FOR x",
     "RL.BLOCK k FOR 5h5",
-    "RL.CHECK k AT 5 5/m",
+    "RL.WAIT k 0 AT 5 5/m",
     "RL.PEEK k HOLD a EX 5 5/m",
     "RL.CHECK k COST in=5 5/m",
     "RL.SETTLE k a COST a=1 COST b=1 COST c=1",

@@ -2,6 +2,7 @@
 
 mod acl;
 mod alignment;
+mod audit;
 mod bounds;
 mod clock;
 mod clock_steps;

@@ -7,7 +7,7 @@ use redis::{Connection, Value, from_redis_value};
 
 use super::{DAY_MS, HOUR_MS, at, line};
 use crate::support::client::{
-    ask, attempt, digest, dump, now_us, refusal, remaining, replica_of, replicated,
+    ask, attempt, digest, dump, info, now_us, refusal, remaining, replica_of, replicated,
 };
 use crate::support::seed;
 use crate::support::server::{self, Builder};
@@ -365,6 +365,48 @@ fn a_flood_takes_all_units_of_the_keys_and_the_option_most_takes_them_evenly() {
             }
             assert_eq!(passed, LIMIT * 5, "{word}");
             let () = ask(&mut c, "FLUSHALL");
+        }
+    });
+}
+
+/// The lines of the policies' counters.
+fn counted(c: &mut Connection) -> Vec<String> {
+    let section: String = ask(c, "INFO ratelimit_policies");
+    let counters = section.lines().filter_map(|line| line.strip_prefix("ratelimit_policy_"));
+    counters.map(ToString::to_string).collect()
+}
+
+#[test]
+fn policies_count_the_charged_key_or_each_key_that_denies() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for policy in ["free", "pro"] {
+            let () = ask(&mut c, &format!("RL.POLICY SET {policy} 1/d"));
+        }
+        for (free, pro) in [
+            ("free:allowed=1,limited=0", "pro:allowed=0,limited=0"),
+            ("free:allowed=1,limited=0", "pro:allowed=1,limited=0"),
+            ("free:allowed=1,limited=1", "pro:allowed=1,limited=1"),
+        ] {
+            any(&mut c, "{p}a {p}b", "ANY @free NEXT @pro");
+            assert_eq!(counted(&mut c), [free, pro]);
+        }
+        // A blocked key is no denial by its policy.
+        let () = ask(&mut c, "RL.BLOCK {p}b");
+        any(&mut c, "{p}a {p}b", "ANY @free NEXT @pro");
+        assert_eq!(counted(&mut c), ["free:allowed=1,limited=2", "pro:allowed=1,limited=1"]);
+        // Each key has a plan, and one of the plans is unknown.
+        let () = ask(&mut c, "RL.PLAN {q}a pro");
+        let () = ask(&mut c, "RL.PLAN {q}b gone");
+        let unknown = |c: &mut Connection| info(c, "ratelimit", "ratelimit_plans_unknown") as u64;
+        for (most, expected, unknown_plans) in [
+            ("", ["free:allowed=1,limited=2", "pro:allowed=2,limited=1"], 0),
+            ("", ["free:allowed=2,limited=2", "pro:allowed=2,limited=1"], 1),
+            ("MOST ", ["free:allowed=2,limited=3", "pro:allowed=2,limited=2"], 2),
+        ] {
+            any(&mut c, "{q}a {q}b", &format!("ANY {most}@plan:free"));
+            assert_eq!(counted(&mut c), expected);
+            assert_eq!(unknown(&mut c), unknown_plans);
         }
     });
 }
