@@ -150,7 +150,7 @@ impl Meter {
     pub fn reshaped(&self, rule: &Rule) -> Self {
         let mut of_units = Self::of_units(rule, self.last_us(), self.consumed(self.last_us()));
         if let (Self::Debt(debt), Self::Debt(converted)) = (self, &mut of_units) {
-            **converted = Debt { limit: converted.limit, ..debt.with_period(rule.period_us()) };
+            **converted = debt.reshaped(rule);
         }
         of_units
     }

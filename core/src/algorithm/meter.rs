@@ -23,7 +23,7 @@ impl Meter {
         fn address(&self) -> *const u8;
         /// The parameters of the rule that consumed last.
         fn params(&self) -> Params;
-        /// When units were last added.
+        /// When units were last added; [`NO_TIME_US`](super::NO_TIME_US) if it is empty.
         #[inline]
         fn last_us(&self) -> u64;
         /// The length of its window.
@@ -81,11 +81,14 @@ impl Meter {
         self.ends() <= Moment::At(at_us)
     }
 
-    /// Consumes for a rule of its shape at `at_us >= last_us`. A log then drops what only other rules
-    /// need, so call this only if no other rule reads the log.
+    /// Consumes for a rule of its shape at `at_us >= last_us`; a cost of 0 changes nothing. A log then
+    /// drops what only other rules need, so call this only if no other rule reads the log.
     #[inline(always)]
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         debug_assert!(self.has_shape_of(rule), "a rule of another shape");
+        if cost == 0 {
+            return;
+        }
         if rule.kept_windows() > 0 {
             self.keep_past();
         }
@@ -104,13 +107,14 @@ impl Meter {
         each_meter!(self, it => it.take_off(level));
     }
 
-    /// Gives back up to `units` of those consumed at `stamp_us`. A unit comes back only if it is still
-    /// in a log, is kept for graphs, or still counts at `at_us >= last_us`. Returns how many came
-    /// back; if none did, nothing has changed. `last_us` stays, unless a log loses its newest entry.
+    /// Gives back up to `units` of those consumed at `stamp_us`, as far as it still has them, even if
+    /// they do not count any more: they would count again for a clock that steps back. Returns how
+    /// many came back; if none did, nothing has changed. `last_us` stays, unless a log loses its
+    /// newest entry, or nothing is left.
     ///
     /// A debt gets nothing back: it does not know when its units were consumed.
-    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
-        each_meter!(self, it => it.give_back(stamp_us, at_us, units))
+    pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
+        each_meter!(self, it => it.give_back(stamp_us, units))
     }
 
     /// Consumes what a settled hold cost beyond its charge, even if that exceeds the limit.

@@ -53,7 +53,7 @@ pub(crate) use log::series::Take;
 pub(crate) use log::series::needs::{Needs, PackedWindow};
 pub(crate) use log::{Log, LogParams};
 pub(crate) use open_window::OpenWindow;
-pub(crate) use reading::{Moment, Reading, effective_time, not_before_us};
+pub(crate) use reading::{Moment, NO_TIME_US, Reading, effective_time, not_before_us};
 pub(crate) use slots::{Slots, SlotsParams};
 pub(crate) use state::State;
 pub(crate) use uint48::Uint48;
@@ -146,7 +146,7 @@ pub(crate) trait Algorithm {
     /// The length of its window.
     fn period_us(&self) -> u64;
 
-    /// When units were last added.
+    /// When units were last added; [`NO_TIME_US`] if it [is empty](Self::is_empty).
     fn last_us(&self) -> u64;
 
     /// The length of a rule's window at the state's last time. Calendar months differ in length.
@@ -255,10 +255,11 @@ pub(crate) trait Held {
     /// Lowers the level at its last time.
     fn take_off(&mut self, _level: u128) {}
 
-    /// Gives back up to `units` of those consumed at `stamp_us`. A unit comes back only if it is still
-    /// in a log, is kept for graphs, or still counts at `at_us >= last_us`. Returns how many came
-    /// back; if none did, nothing has changed. `last_us` stays, unless a log loses its newest entry.
-    fn give_back(&mut self, _stamp_us: u64, _at_us: u64, _units: u64) -> u64 {
+    /// Gives back up to `units` of those consumed at `stamp_us`, as far as the state still has them,
+    /// even if they do not count any more: they would count again for a clock that steps back.
+    /// Returns how many came back; if none did, nothing has changed. `last_us` stays, unless a log
+    /// loses its newest entry, or nothing is left.
+    fn give_back(&mut self, _stamp_us: u64, _units: u64) -> u64 {
         0
     }
 

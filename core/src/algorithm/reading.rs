@@ -64,10 +64,15 @@ impl Reading {
     }
 }
 
+/// The time of a state in which nothing is consumed. It lies ahead of no clock, so such a state is
+/// read and consumed from at the clock's own time.
+pub const NO_TIME_US: u64 = 0;
+
 /// The time at which a state is read when the clock shows `now_us`: never before the state's own
 /// time.
 ///
-/// A state's time is that of its last consumption and never runs backwards. If the clock stepped
+/// A state's time is that of its last consumption and never runs backwards; a state in which nothing
+/// is consumed has [no time](NO_TIME_US). If the clock stepped
 /// back by up to a window, the state is read at its own time until the clock has caught up. If it
 /// stepped back by more, the rule does not wait but sees an untouched state: `None`.
 pub fn effective_time(now_us: u64, last_us: u64, window_us: u64) -> Option<u64> {

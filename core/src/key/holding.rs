@@ -12,8 +12,9 @@
 //! `now_us` if the clock stepped back to before the hold. So a replica that makes the same changes at
 //! the same times has the same holds.
 
+use super::holds::Track;
 use super::{Charge, Check, Compound, Hold, HoldRequest, Holds, Length, Limiter, Settlement};
-use crate::algorithm::{Moment, Needs, State, Take, effective_time};
+use crate::algorithm::{Moment, NO_TIME_US, Needs, State, Take, effective_time};
 use crate::rule::{Kind, MS_US, Rule};
 use alloc::{borrow::Cow, vec::Vec};
 
@@ -224,9 +225,27 @@ impl Limiter {
         if let Some(holds) = self.holds_mut() {
             holds.compact_sparse();
         }
+        self.forget_lost_units();
         self.drop_emptied();
         if self.holds().is_some_and(Holds::is_empty) {
             self.change(|compound| compound.holds = None);
+        }
+    }
+
+    /// Called after units were given back. What holds were charged on a state in which nothing is
+    /// consumed any more cannot come back: a window that has closed took it along. The state has lost
+    /// its time, so on a clock that steps back the same window may open again, for the units of
+    /// others.
+    pub(super) fn forget_lost_units(&mut self) {
+        let (states, Some(holds)) = self.states_and_holds() else { return };
+        for (place, state) in
+            states.iter().enumerate().filter(|(_, state)| state.meter().is_empty())
+        {
+            let Some(number) = holds.track_of(place) else { continue };
+            let lost = |track: &Track| track.kind.finds_units_by_stamp() && track.units > 0;
+            if holds.track(number).is_some_and(lost) && !state.meter().is_of_kind(Kind::Slots) {
+                holds.move_stamps(number, NO_TIME_US);
+            }
         }
     }
 

@@ -221,6 +221,7 @@ impl Limiter {
         }
         if most > 0 {
             self.drop_ended(now_us);
+            self.forget_lost_units();
         }
         self.drop_emptied();
         most

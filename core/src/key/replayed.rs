@@ -16,7 +16,7 @@
 
 use super::holds::Holds;
 use super::{Deadline, Hold, Limiter};
-use crate::algorithm::{Moment, State};
+use crate::algorithm::{Moment, NO_TIME_US, State};
 use crate::rule::MS_US;
 use core::num::NonZeroU64;
 
@@ -37,7 +37,8 @@ impl Limiter {
             Moment::Never => u64::MAX,
         };
         let of_hold = |hold: &Hold| {
-            let taken_us = hold.charges().iter().map(|charge| charge.stamp_us).min();
+            let stamps = hold.charges().iter().map(|charge| charge.stamp_us);
+            let taken_us = stamps.filter(|&stamp_us| stamp_us != NO_TIME_US).min();
             taken_us.map_or(0, |taken_us| hold.end_us().saturating_sub(taken_us))
         };
         let holds = self.holds().into_iter().flat_map(Holds::in_order_of_ids);

@@ -16,7 +16,7 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use crate::algorithm::{Algorithm, Excess, Held, Moment, OpenWindow, Params, Reading};
+use crate::algorithm::{Algorithm, Excess, Held, Moment, NO_TIME_US, OpenWindow, Params, Reading};
 use crate::rule::Rule;
 pub use words::{BucketParams, Refill};
 
@@ -62,9 +62,9 @@ impl Interval {
         self.used = used.max(used.saturating_add(units).min(capacity));
     }
 
-    /// Gives back up to `units` tokens, unless the bucket has refilled, and returns how many.
-    fn give(&mut self, at_us: u64, units: u64) -> u64 {
-        let back = u64::from(self.used_at(at_us)).min(units);
+    /// Gives back up to `units` of the tokens taken in its window, and returns how many.
+    fn give(&mut self, units: u64) -> u64 {
+        let back = u64::from(self.used).min(units);
         self.used = self.used.saturating_sub(u32::try_from(back).unwrap_or(u32::MAX));
         back
     }
@@ -84,7 +84,7 @@ impl Algorithm for Interval {
     }
 
     fn last_us(&self) -> u64 {
-        self.window.last_us()
+        if self.is_empty() { NO_TIME_US } else { self.window.last_us() }
     }
 
     fn is_empty(&self) -> bool {
@@ -110,7 +110,7 @@ impl Algorithm for Interval {
     }
 
     fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
-        self.give(at_us, units.into())
+        if self.used_at(at_us) == 0 { 0 } else { self.give(units.into()) }
     }
 }
 
@@ -125,8 +125,8 @@ impl Held for Interval {
         self.used_at(at_us).into()
     }
 
-    fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
-        if self.window.holds(stamp_us) { self.give(at_us, units) } else { 0 }
+    fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
+        if self.window.holds(stamp_us) { self.give(units) } else { 0 }
     }
 
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {

@@ -24,7 +24,8 @@ pub mod naive;
 pub mod saved;
 
 use super::{
-    Algorithm, BucketParams, Excess, Held, LeakyParams, Moment, Params, Reading, Refill, Uint48,
+    Algorithm, BucketParams, Excess, Held, LeakyParams, Moment, NO_TIME_US, Params, Reading,
+    Refill, Uint48,
 };
 use crate::exact::{ceil_div, floor_div, narrow, product};
 use crate::rule::{Kind, Rule};
@@ -33,8 +34,8 @@ use crate::rule::{Kind, Rule};
 /// with size classes places both next to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
-    /// When units were last added.
-    pub last_us: u64,
+    /// When units were last added; [`NO_TIME_US`] if nothing is owed.
+    last_us: u64,
     /// The period, the denominator of `rem`.
     pub period: Uint48,
     /// `rem / period` of a unit is owed on top of `units`.
@@ -89,7 +90,7 @@ impl Debt {
     pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
         let leaky = rule.kind() == Kind::Leaky;
         Self {
-            last_us,
+            last_us: if units == 0 { NO_TIME_US } else { last_us },
             period: Uint48::saturating(rule.period_us()),
             rem: Uint48::default(),
             units: u32::try_from(units).unwrap_or(u32::MAX),
@@ -98,10 +99,11 @@ impl Debt {
         }
     }
 
-    /// Converts the debt to fractions of another period, rounding up.
-    pub fn with_period(self, period_us: u64) -> Self {
+    /// Converts the debt to the limit and the fractions of a rule, rounding up.
+    pub fn reshaped(self, rule: &Rule) -> Self {
+        let (limit, period_us) = (rule.limit().max(1), rule.period_us());
         if period_us == self.period_us() {
-            return self;
+            return Self { limit, ..self };
         }
         let rem = ceil_div(product(self.rem.get(), period_us), self.period_us());
         let carry = u32::from(rem >= period_us);
@@ -109,6 +111,7 @@ impl Debt {
             period: Uint48::saturating(period_us),
             rem: Uint48::saturating(if carry == 1 { 0 } else { rem }),
             units: self.units.saturating_add(carry),
+            limit,
             ..self
         }
     }
@@ -174,8 +177,8 @@ impl Debt {
             self.limit = limit.max(1);
         }
         let free = product(capacity, self.period_us()).saturating_sub(owed);
-        self.set(owed.wrapping_add(product(u64::from(units), self.period_us()).min(free)));
         self.last_us = at_us;
+        self.set(owed.wrapping_add(product(u64::from(units), self.period_us()).min(free)));
     }
 
     /// Lowers the stored limit to the limit of a hold's charge. The stored limit decides when the
@@ -191,11 +194,16 @@ impl Debt {
         u64::from(self.burst_or_queue.units()).saturating_add(self.is_leaky().into())
     }
 
+    /// Sets what is owed at its last time.
+    #[inline(always)]
     fn set(&mut self, owed: u128) {
         let units = floor_div(owed, self.period_us());
         let rem = owed.saturating_sub(product(units, self.period_us()));
         self.units = u32::try_from(units).unwrap_or(u32::MAX);
         self.rem = Uint48::saturating(narrow(rem));
+        if owed == 0 {
+            self.last_us = NO_TIME_US;
+        }
     }
 
     /// When the debt has drained to 0 at `limit` or at its own limit, whichever is higher.

@@ -26,5 +26,7 @@ pub fn load(from: &mut &[u8]) -> Result<Meter, DecodeError> {
     within(rem < period_us, "a remainder")?;
     let (period, rem) = (Uint48::saturating(period_us), Uint48::saturating(rem));
     let burst_or_queue = BurstOrQueue::new(burst_or_queue, leaky);
-    Ok(Meter::Debt(Box::new(Debt { last_us, period, rem, units, limit, burst_or_queue })))
+    let mut debt = Debt { last_us, period, rem, units, limit, burst_or_queue };
+    debt.set(debt.owed());
+    Ok(Meter::Debt(Box::new(debt)))
 }

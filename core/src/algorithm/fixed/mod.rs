@@ -15,7 +15,10 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use super::{Algorithm, Details, Excess, Held, Meter, Moment, OpenWindow, Params, Reading, Uint48};
+use super::{
+    Algorithm, Details, Excess, Held, Meter, Moment, NO_TIME_US, OpenWindow, Params, Reading,
+    Uint48,
+};
 use crate::heap::HeapVisitor;
 use crate::rule::{MS_US, Rule};
 use alloc::{boxed::Box, collections::VecDeque};
@@ -90,11 +93,6 @@ impl Fixed {
         closed
     }
 
-    /// Gives back up to `units` if their window is still open, and returns how many.
-    fn take(&mut self, at_us: u64, units: u64) -> u64 {
-        if at_us >= self.end_us() { 0 } else { self.count.take(units) }
-    }
-
     /// Counts units for a rule, and returns the previous window if it has closed.
     fn count_for(&mut self, rule: &Rule, at_us: u64, cost: u32) -> Option<Past> {
         let closed = self.add(at_us, cost);
@@ -115,8 +113,9 @@ impl Algorithm for Fixed {
         self.window.period_us()
     }
 
+    #[inline]
     fn last_us(&self) -> u64 {
-        self.window.last_us()
+        if self.is_empty() { NO_TIME_US } else { self.window.last_us() }
     }
 
     #[inline]
@@ -156,13 +155,13 @@ impl Algorithm for Fixed {
     }
 
     fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
-        self.take(at_us, units.into())
+        if self.count_at(at_us) == 0 { 0 } else { self.count.take(units.into()) }
     }
 }
 
 impl Held for Fixed {
-    fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
-        if self.holds(self.start_us(), stamp_us) { self.take(at_us, units) } else { 0 }
+    fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
+        if self.holds(self.start_us(), stamp_us) { self.count.take(units) } else { 0 }
     }
 
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {
@@ -189,8 +188,17 @@ pub struct FixedWithPast {
 }
 
 impl FixedWithPast {
+    /// Adds a window that has closed, in the order of starts. It is the latest, unless the clock
+    /// stepped back while nothing was counted in the open window. Then an older window may have
+    /// opened, or one of the past again, whose counts add up.
     fn add_to_past(&mut self, closed: Option<Past>) {
-        self.past.extend(closed);
+        if let Some(Past { start_us, count }) = closed {
+            let index = self.past.partition_point(|past| past.start_us < start_us);
+            match self.past.get_mut(index).filter(|past| past.start_us == start_us) {
+                Some(past) => past.count = past.count.saturating_add(count),
+                None => self.past.insert(index, Past { start_us, count }),
+            }
+        }
         let oldest = self.fixed.start_us().saturating_sub_unsigned(self.kept_us());
         while self.past.front().is_some_and(|window| window.start_us < oldest)
             || self.past.len() > usize::from(self.keep)
@@ -250,7 +258,8 @@ impl Algorithm for FixedWithPast {
 
     /// Until when any of the counts matters.
     fn matters_until(&self) -> Moment {
-        Moment::At(self.fixed.end_us().saturating_add(self.kept_us()))
+        let until_us = self.fixed.end_us().saturating_add(self.kept_us());
+        Moment::At(if self.is_empty() { 0 } else { until_us })
     }
 
     fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
@@ -272,18 +281,16 @@ impl Algorithm for FixedWithPast {
 
 /// A hold gives units back to the window that counted them, even if it is a past one.
 impl Held for FixedWithPast {
-    fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
-        if self.fixed.holds(self.fixed.start_us(), stamp_us) {
-            return self.fixed.count.take(units);
-        }
-        // Windows are ordered by their starts.
+    fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
+        // Windows are ordered by their starts. A window of the past may have opened again on a clock
+        // that stepped back; the hold's units were counted before that.
         let stamp = i64::try_from(stamp_us).unwrap_or(i64::MAX);
         let started = self.past.partition_point(|past| past.start_us <= stamp);
-        let Some(index) = started.checked_sub(1) else { return 0 };
-        let Some(past) = self.past.get_mut(index) else { return 0 };
-        if !self.fixed.holds(past.start_us, stamp_us) {
-            return 0;
-        }
+        let index = started.saturating_sub(1);
+        let holds = |past: &&mut Past| self.fixed.holds(past.start_us, stamp_us);
+        let Some(past) = self.past.get_mut(index).filter(holds) else {
+            return self.fixed.give_back(stamp_us, units);
+        };
         let back = past.count.min(units);
         past.count = past.count.saturating_sub(back);
         if past.count == 0 {

@@ -74,6 +74,11 @@ impl NaiveFixed {
         self.has_ended(at - self.keep * self.period)
     }
 
+    /// True if nothing is counted in the present window.
+    pub fn counts_nothing(&self) -> bool {
+        self.present().1 == 0
+    }
+
     pub fn is_empty(&self) -> bool {
         self.windows.iter().all(|&(_, n)| n == 0)
     }

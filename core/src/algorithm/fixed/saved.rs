@@ -18,7 +18,7 @@ impl Saved for Fixed {
 
 impl Fixed {
     fn save_with(&self, past: Option<(u16, Vec<u8>)>, to: &mut Vec<u8>) {
-        put(to, &(self.last_us(), self.period_us(), self.start_us(), self.count()));
+        put(to, &(self.window.last_us(), self.period_us(), self.start_us(), self.count()));
         put(to, &(self.limit, self.anchor.tz_min(), self.anchor.code(), past));
     }
 }

@@ -78,8 +78,9 @@ impl Log {
         admitted.set_needs(needs.pack());
         let extras = admitted.extras_or_new();
         (extras.charged, extras.past) = (Some(charged), past);
-        admitted.tidy();
-        Self { admitted }
+        let mut log = Self { admitted };
+        log.tidy();
+        log
     }
 
     pub fn admitted(&self) -> &Series {
@@ -300,10 +301,20 @@ impl Log {
         *self = Self::default();
     }
 
+    /// Called after entries were taken out. A log without entries forgets what earlier checks need:
+    /// it would last until the end of their windows.
+    fn tidy(&mut self) {
+        if self.is_empty() {
+            self.clear();
+        } else {
+            self.admitted.tidy();
+        }
+    }
+
     /// Gives back, in one pass, units that were admitted at many times.
     pub fn give_back_each(&mut self, returned: &mut [Take]) {
         self.admitted.take_each(returned);
-        self.admitted.tidy();
+        self.tidy();
     }
 
     /// When the newest entry leaves the longest window of the check that consumed last.
@@ -409,16 +420,16 @@ impl Algorithm for Log {
             }
             given = taken.saturating_add(given);
         }
-        self.admitted.tidy();
+        self.tidy();
         given
     }
 }
 
 /// The log finds a hold's units by the time at which they were taken.
 impl Held for Log {
-    fn give_back(&mut self, stamp_us: u64, _at_us: u64, units: u64) -> u64 {
+    fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         let given = self.admitted.take_at(stamp_us, units);
-        self.admitted.tidy();
+        self.tidy();
         given
     }
 

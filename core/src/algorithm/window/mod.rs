@@ -22,7 +22,7 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use super::{Algorithm, Details, Excess, Held, Moment, Params, Reading, Uint48};
+use super::{Algorithm, Details, Excess, Held, Moment, NO_TIME_US, Params, Reading, Uint48};
 use crate::exact::{ceil_div, floor_div, product};
 use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
@@ -98,6 +98,7 @@ impl Window {
         for (count, &units) in window.counts.items_mut().iter_mut().zip(counts) {
             *count = Uint48::saturating(units);
         }
+        window.forget_time_if_empty();
         window
     }
 
@@ -196,10 +197,11 @@ impl Window {
         }
     }
 
-    /// The counters that still matter at `at_us`, newest first.
-    fn still_counting(&mut self, at_us: u64) -> impl Iterator<Item = &mut Uint48> {
-        let counting = self.counts.items().len().saturating_sub(self.counts_at(at_us).shift);
-        self.counts.items_mut().iter_mut().take(counting)
+    /// Called after units were taken from the counts.
+    fn forget_time_if_empty(&mut self) {
+        if self.is_empty() {
+            self.counts.header_mut().last_us = NO_TIME_US.to_le_bytes();
+        }
     }
 }
 
@@ -279,17 +281,23 @@ impl Algorithm for Window {
 
     fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
         let units = u64::from(units);
-        self.still_counting(at_us).fold(0, |given: u64, count| {
+        let still_count = self.counts.items().len().saturating_sub(self.counts_at(at_us).shift);
+        let counts = self.counts.items_mut().iter_mut().take(still_count);
+        let given = counts.fold(0, |given: u64, count| {
             given.saturating_add(count.take(units.saturating_sub(given)))
-        })
+        });
+        self.forget_time_if_empty();
+        given
     }
 }
 
 impl Held for Window {
-    fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+    fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         let age = self.index(self.last_us()).checked_sub(self.index(stamp_us));
         let age = age.map_or(usize::MAX, |age| usize::try_from(age).unwrap_or(usize::MAX));
-        self.still_counting(at_us).nth(age).map_or(0, |count| count.take(units))
+        let given = self.counts.items_mut().get_mut(age).map_or(0, |count| count.take(units));
+        self.forget_time_if_empty();
+        given
     }
 
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {

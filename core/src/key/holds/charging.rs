@@ -74,8 +74,6 @@ impl State {
             Some(_) => (hold.log_names(), charge.detail.window_us()),
             None => (own_name.as_slice(), 0),
         };
-        let (last_us, window_us) = (self.meter().last_us(), self.meter().period_us().max(held_us));
-        let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
         let cost = charge.settled(settlement, names);
         if cost < charge.units {
             let surplus = charge.units.saturating_sub(cost);
@@ -83,33 +81,32 @@ impl State {
                 (Some(_), Some(later)) => {
                     later.push(Take { time_us: charge.stamp_us, units: surplus.into() });
                 }
-                (_, _) => self.give_back(track, hold, charge, surplus, at_us),
+                (_, _) => self.give_back(track, hold, charge, surplus),
             }
         } else if cost > charge.units {
+            let last_us = self.meter().last_us();
+            let window_us = self.meter().period_us().max(held_us);
+            let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
             let before = self.meter().level(charge.limit, at_us);
             self.meter_mut().consume_excess(charge.excess(cost), at_us);
             track.note_consumption(before, Consumption::Admitted);
         }
     }
 
-    /// Gives back up to `surplus` units of a charge, except those that have come back by themselves.
-    fn give_back(
-        &mut self,
-        track: &mut Track,
-        hold: &Hold,
-        charge: &Charge,
-        surplus: u32,
-        at_us: u64,
-    ) {
+    /// Gives back up to `surplus` units of a charge, except those that had come back by themselves
+    /// when the state was last consumed from. The state then is as if the check had cost less, at
+    /// every time that a clock can show: one that steps back would see again what has come back since.
+    fn give_back(&mut self, track: &mut Track, hold: &Hold, charge: &Charge, surplus: u32) {
         let meter = self.meter_mut();
-        let (owed, unit) = (meter.level(charge.limit, at_us), meter.unit().unwrap_or_default());
+        let owed = meter.level(charge.limit, meter.last_us());
+        let unit = meter.unit().unwrap_or_default();
         let owing = product(surplus.into(), unit);
         let queued_last = track.queued_last(hold);
         let given = match (&mut track.kind, charge.detail.position()) {
             (TrackKind::Bucket(leasts), Some(position)) => leasts.give_back(position, owed, owing),
             (TrackKind::Queue { .. }, _) if queued_last => owing.min(owed),
             (TrackKind::Plain | TrackKind::Log, _) => {
-                meter.give_back(charge.stamp_us, at_us, surplus.into());
+                meter.give_back(charge.stamp_us, surplus.into());
                 return;
             }
             (TrackKind::Bucket(_) | TrackKind::Queue { .. }, _) => 0,

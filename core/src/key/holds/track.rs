@@ -33,6 +33,16 @@ pub enum TrackKind {
     Queue { last: Option<Id> },
 }
 
+impl TrackKind {
+    /// True if a hold's charge finds its units in the state by their time alone.
+    pub const fn finds_units_by_stamp(&self) -> bool {
+        match self {
+            Self::Plain | Self::Log => true,
+            Self::Bucket(_) | Self::Queue { .. } => false,
+        }
+    }
+}
+
 impl Track {
     /// A track without a state.
     pub const UNUSED: Self = Self { place: None, charges: 0, units: 0, kind: TrackKind::Plain };

@@ -166,6 +166,14 @@ impl NaiveMeter {
         }
     }
 
+    /// True if a decision reads nothing here. Past windows are only for graphs.
+    pub fn counts_nothing(&self) -> bool {
+        match self {
+            Self::Fixed(fixed) => fixed.counts_nothing(),
+            Self::Debt(_) | Self::Window(_) | Self::Interval(_) => self.is_empty(),
+        }
+    }
+
     pub fn take(&mut self, rule: &Rule, last: Micros, at: Micros, cost: i128) {
         match self {
             Self::Window(window) => window.take(at, cost),

@@ -380,6 +380,10 @@ impl Model {
             let at = effective_time(now, state.last, window);
             let Some(at) = at.filter(|&at| !state.has_ended(at)) else { continue };
             most = most.max(state.meter.refund(state.last, at, units));
+            // A state in which nothing counts has no time.
+            if state.meter.counts_nothing() {
+                state.last = 0;
+            }
         }
         let window = if rules.is_empty() { self.log.window() } else { longest_window(rules) };
         if window > 0

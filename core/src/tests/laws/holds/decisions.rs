@@ -4,8 +4,8 @@
 use super::traffic::{CALLS, Deed, Step, try_check, with_holds};
 use crate::check::{Bounds, Decision};
 use crate::key::{Change, Check, CheckOptions, HoldRequest, Limiter, Verdict, encode};
-use crate::rule::Rule;
-use crate::tests::laws::rules::rule_set;
+use crate::rule::{Rule, RuleSpec};
+use crate::tests::laws::rules::{distinct, rule_set, spec_of};
 use crate::tests::laws::traffic::{Clock, changing, steady};
 use crate::tests::laws::{cases, check, peek, unblocked};
 use proptest::prelude::*;
@@ -22,9 +22,7 @@ fn without_resets_of_0(rules: &[Rule], mut decisions: Vec<Decision>) -> Vec<Deci
     decisions
 }
 
-/// Makes the calls twice, once with holds of new ids and once without. The clock does not step back.
-/// If it did, a hold of cost 0 would make a difference: it creates a state, which would lie ahead of
-/// the clock.
+/// Makes the calls twice, once with holds of new ids and once without.
 fn decisions_equal(steps: &[Step<'_>]) -> TestCaseResult {
     let (mut held, mut plain) = (Limiter::default(), Limiter::default());
     let mut answers = 0u32;
@@ -56,6 +54,13 @@ fn decisions_equal(steps: &[Step<'_>]) -> TestCaseResult {
         }
     }
     Ok(())
+}
+
+/// A hold at no cost changes its key, which drops a ban that has ended. A clock that then steps back
+/// brings the ban back only on a key without the hold.
+fn without_bans(rules: Vec<Rule>) -> Vec<Rule> {
+    let unbanned = |rule: &Rule| RuleSpec { ban: None, ..spec_of(rule) }.validate().unwrap();
+    distinct(rules.iter().map(unbanned).collect())
 }
 
 fn repeats_change_nothing(steps: &[Step<'_>]) -> TestCaseResult {
@@ -105,6 +110,13 @@ proptest! {
     #[test]
     fn a_hold_changes_no_decision(
         traffic in with_holds(steady(rule_set(4), CALLS, Clock::Forward))
+    ) {
+        decisions_equal(&traffic.steps())?;
+    }
+
+    #[test]
+    fn a_hold_changes_no_decision_on_a_clock_that_steps_back(
+        traffic in with_holds(steady(rule_set(4).prop_map(without_bans), CALLS, Clock::StepsBack))
     ) {
         decisions_equal(&traffic.steps())?;
     }

@@ -12,6 +12,7 @@
 //! slots        the live units of slots never exceed their limit
 //! grants       a grant from a range is the most that passes
 //! returned     no unit is returned twice
+//! emptied      a state from which nothing is consumed has no time
 //! foreseen     the honest wait and the reset foresee lapses
 //! later        waits that are longer because a denial starts later
 //! replica      a replica that records what was decided stays equal
@@ -24,6 +25,7 @@
 pub mod as_if;
 mod charges;
 mod decisions;
+mod emptied;
 mod examples;
 mod expiry;
 mod foreseen;
