@@ -13,7 +13,7 @@
 //!
 //! The honest wait: a rule's wait is the least time after which the rule admits the cost if nothing
 //! else happens. The longest wait of the rules that deny is the wait of the check. Once a rule
-//! admits, it goes on admitting, with three exceptions. For these, `later_denials` lengthens the
+//! admits, it goes on admitting, with four exceptions. For these, `later_denials` corrects the
 //! wait:
 //!
 //! - A rule ignores a state that lies more than a window ahead of the clock, and sees the state again
@@ -21,6 +21,8 @@
 //! - A pause that lies ahead of the clock comes back in the same way.
 //! - On a key where the check repeats a hold, the rules are not evaluated before the hold ends, and
 //!   may deny then.
+//! - A peek does not store that a hold has lapsed because it lies ahead of the clock. So that hold
+//!   comes back in the same way.
 //!
 //! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed, the
 //! check is granted the largest cost in the range that every rule without its own cost admits. This is

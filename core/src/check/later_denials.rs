@@ -1,11 +1,18 @@
-//! The honest wait when something that does not deny now will deny later. Three things do:
+//! The honest wait when something that does not deny now will deny later. Four things do:
 //!
 //! - A rule whose state lies more than a window ahead of a clock that stepped back. The rule ignores
 //!   the state, and sees it again once the clock has come near it.
 //! - A pause that lies ahead of the clock by more than its length. It comes back in the same way.
 //! - A rule of a key where the check repeats a hold. The rule is not evaluated before the hold ends.
+//! - A hold that lies ahead of the clock by more than its length. A check stores that the hold has
+//!   lapsed, but a peek does not. So after a peek, the hold comes back in the same way.
 //!
-//! So the longest wait of the rules that deny now may end within such a denial:
+//! Holds that come back may also make rules admit earlier, because they then give their charges back
+//! at their ends. So they divide the wait into spans: in each span other holds live, and the wait is
+//! found on the key as it is when the span starts. The first span in which the key admits has the
+//! honest wait.
+//!
+//! Within a span, the longest wait of the rules that deny now may end within such a denial:
 //!
 //! ```text
 //! denies now     [========)
@@ -21,7 +28,8 @@
 //! many intervals overlap. A look that exceeds the budget is skipped: the wait is then a lower
 //! bound, see `budget`.
 
-use super::{View, length, longer};
+use super::keys::peek_key;
+use super::{KeyCheck, View, length, longer};
 use crate::algorithm::Moment;
 use crate::exact::millis_up;
 use crate::key::{Check, Holds, Limiter, Verdict};
@@ -48,6 +56,31 @@ pub(crate) fn until_all_admit<'a>(keys: impl Iterator<Item = View<'a>>, mut wait
 }
 
 impl<'a> View<'a> {
+    /// The wait of a denied peek of this key, which includes the holds that lie ahead of the clock.
+    /// `wait_ms` is the wait if these holds never come back.
+    pub fn wait_with_holds_ahead(self, mut wait_ms: i64) -> i64 {
+        let Some(holds) = self.limiter.holds() else { return wait_ms };
+        let mut back_us = holds.next_back_us(self.check.now_us);
+        while let (Some(at_us), 0..) = (back_us, wait_ms) {
+            let back_ms = Moment::At(at_us).ms_after(self.check.now_us);
+            if back_ms > wait_ms {
+                break;
+            }
+            let Some((limiter, check, _)) = self.later(at_us) else { return back_ms };
+            let key = KeyCheck::new(&*limiter, check);
+            let then = peek_key(key, &mut Vec::new(), self.budget).summary;
+            wait_ms = match (then.verdict, then.wait_ms) {
+                (Verdict::Allowed, _) => return back_ms,
+                (Verdict::Limited | Verdict::Blocked, then_ms @ 0..) => {
+                    back_ms.saturating_add(then_ms)
+                }
+                (Verdict::Limited | Verdict::Blocked, never) => never,
+            };
+            back_us = holds.next_back_us(check.now_us);
+        }
+        wait_ms
+    }
+
     fn add_later_denials(self, denials: &mut Vec<LaterDenial>) {
         let Some(end_us) = self.limiter.repeats_until(self.check) else {
             return self.add_denials_from_ahead(0, denials);

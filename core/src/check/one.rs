@@ -1,8 +1,8 @@
 //! A check of one key: on the fast path if it can take it, else on the general one.
 
-use super::{Bounds, Budget, CheckError, Decision, KeyCheck, Outcome, check_keys, peek_key};
-use crate::key::{Check, Limiter, Standing};
-use alloc::vec::Vec;
+use super::{Bounds, Budget, CheckError, Decision, KeyCheck, Outcome, View, check_keys, peek_key};
+use crate::key::{Check, Limiter, Standing, Verdict};
+use alloc::{borrow::Cow, vec::Vec};
 use core::slice;
 
 impl Limiter {
@@ -69,7 +69,14 @@ impl Limiter {
         decisions: &mut Vec<Decision>,
         budget: &Budget,
     ) -> Outcome {
-        peek_key(KeyCheck::new(&*self.as_of(check.now_us), *check), decisions, budget)
+        let seen = self.as_of(check.now_us);
+        let mut outcome = peek_key(KeyCheck::new(&*seen, *check), decisions, budget);
+        let summary = &mut outcome.summary;
+        if matches!(seen, Cow::Owned(_)) && summary.verdict == Verdict::Limited {
+            let view = View { limiter: self, check, budget };
+            summary.wait_ms = view.wait_with_holds_ahead(summary.wait_ms);
+        }
+        outcome
     }
 
     /// The answer of a block or an exemption, if one is in effect.

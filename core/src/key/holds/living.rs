@@ -77,6 +77,12 @@ impl Holds {
         self.ahead(now_us).next().is_some()
     }
 
+    /// The first time after `now_us` at which a hold that lies ahead of the clock comes back.
+    pub fn next_back_us(&self, now_us: u64) -> Option<u64> {
+        let ahead = self.by_end.iter().filter(|lapse| self.is_ahead(**lapse, now_us));
+        ahead.map(|lapse| self.lives_from_us(*lapse)).min()
+    }
+
     /// The holds that have reached their ends, in the order of their ends.
     fn ended(&self, now_us: u64) -> impl Iterator<Item = &Hold> {
         self.in_order_of_ends().take_while(move |hold| hold.has_ended(now_us))

@@ -165,6 +165,13 @@ impl Key {
         prop_assert_eq!(held_ms, held.map(|(end_us, _)| left_ms(end_us)));
         let most_ms = i64::try_from(2 * self.longest_us / MS_US).unwrap();
         prop_assert!(paused_ms.max(held_ms).is_none_or(|ms| ms <= most_ms), "for {most_ms} ms");
+        // A peek, which stores no lapse. So its wait covers a hold and a pause that come back.
+        let rules = rules_of_line("slots:1");
+        let seen = self.limiter.peek(&Check::new(&rules, 1, now_us), &mut Vec::new()).summary;
+        prop_assert_eq!(seen.verdict == Verdict::Limited, held.is_some() || paused.is_some());
+        if seen.verdict == Verdict::Limited {
+            is_honest(&self.limiter, &rules, 1, now_us, seen.wait_ms)?;
+        }
         Ok(())
     }
 }

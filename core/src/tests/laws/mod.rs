@@ -83,9 +83,8 @@ fn rule(kind: Kind, limit: u64, count: u64, unit: Unit) -> Rule {
 fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Decision>) {
     let mut decisions = Vec::new();
     let check = Check::new(rules, cost, now_us);
-    let limiter = limiter.as_of(now_us);
     let outcome = limiter.peek(&check, &mut decisions);
-    limiter.fill_resets(&check, &mut decisions, &Budget::of_command());
+    limiter.as_of(now_us).fill_resets(&check, &mut decisions, &Budget::of_command());
     (outcome, decisions)
 }
 

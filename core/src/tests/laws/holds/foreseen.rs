@@ -3,7 +3,8 @@
 //! not before. One more unit is free after `next_ms` and not before.
 //!
 //! A peek does not store which holds have lapsed. Holds ahead of a clock that stepped back may live
-//! again later. So the numbers of a peek are compared with those of a key that stores the lapses.
+//! again later, which a wait takes into account. The resets and next units of a peek are those of a
+//! key that stores the lapses.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::check::budget::Budget;
@@ -41,7 +42,7 @@ fn waits_are_honest(traffic: &HoldTraffic) -> TestCaseResult {
             next_is_exact(&seen, rules, &decisions, now_us)?;
         }
         if peeked.summary.verdict == Verdict::Limited {
-            is_honest(&seen, rules, asked, now_us, peeked.summary.wait_ms)?;
+            is_honest(&limiter, rules, asked, now_us, peeked.summary.wait_ms)?;
         }
         let Some((outcome, decisions)) =
             step.check().and_then(|check| try_check(&mut limiter, &check))
@@ -136,7 +137,7 @@ fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -
         let Step { rules, now_us, .. } = *step;
         limiter = unblocked(&limiter);
         step.act(&mut limiter);
-        let key = unblocked(&limiter.as_of(now_us));
+        let key = unblocked(&limiter);
         let (Outcome { summary: honest, .. }, _) = peek(&key, rules, 1, now_us);
         if honest.verdict == Verdict::Allowed || honest.wait_ms < 0 {
             continue;

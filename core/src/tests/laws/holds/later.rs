@@ -62,3 +62,28 @@ fn a_log_that_comes_back_lacks_what_lapsed_before() {
     key.check(0.0, 1, "bucket:1/195s,name=x");
     assert_eq!(key.check(0.0, 1, "5/10s bucket:1/195s,name=x")[3], 195_000);
 }
+
+/// A hold that lies ahead of a peek's clock lives again before its state's wait is over.
+#[test]
+fn a_wait_covers_the_slots_of_a_hold_that_comes_back() {
+    let mut key = key();
+    let both = "bucket:100/h,burst=1 slots:1";
+    key.hold(0.0, "c", 90.0, 1, both);
+    assert_eq!(key.peek(-200.0, both), [1, 1, 0, 290_000, 236_000]);
+    assert_eq!([36.0, 89.999, 90.0].map(|s| key.peek(s, both)[0]), [1, 1, 0]);
+    // A check stores that the hold has lapsed.
+    assert_eq!(key.check(-200.0, 1, both), [1, 1, 0, 236_000, 236_000]);
+    assert_eq!(key.peek(36.0, both)[0], 0);
+}
+
+/// Hold `c` gives back its charge at its end, and not when the clock is 60 s before it was taken.
+#[test]
+fn a_wait_foresees_the_lapse_of_a_hold_that_comes_back() {
+    let mut key = key();
+    let rules = "fixed:1/d,name=a fixed:1/h,name=b slots:1,name=s";
+    key.check(-70.0, 1, "fixed:1/h,name=b");
+    key.check_with(0.0, Some(("c", 20.0, true)), 1, "fixed:1/d,name=a");
+    // Rule b denies until midnight; before, `c` lives again and takes what rule a has.
+    assert_eq!(key.peek(-60.0, rules)[3], 60_000 + 20_000);
+    assert_eq!([0.0, 19.999, 20.0].map(|s| key.peek(s, rules)[0]), [1, 1, 0]);
+}
