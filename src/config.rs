@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use redis_module::{Context, RedisString};
 
-use crate::server::settings::{self, OnChange, Setting, SettingError};
+use crate::server::settings::{self, Floor, OnChange, Setting, SettingError};
 use ratelimit_core::check::Bounds;
 use ratelimit_core::rule::MAX_UNITS;
 use ratelimit_protocol::parse::{Limits, MOST_RULES};
@@ -20,6 +20,8 @@ macro_rules! settings {
 }
 
 settings! {
+    /// Whether checks are enforced. [`Enforcement`] lists the words.
+    ENFORCE = Setting::choice(c"enforce", &[c"yes", c"observe", c"off"]);
     /// How many rules a request may have for each key.
     MAX_RULES = Setting::number(c"max-rules", 32, 1, MOST_RULES as i64);
     /// The largest limit of a `log` rule.
@@ -49,12 +51,45 @@ settings! {
     THROTTLE_ALIAS = Setting::switch(c"throttle-alias", true).set_at_load();
 }
 
+/// What becomes of checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforcement {
+    /// They are decided.
+    Yes,
+    /// All rules are evaluated and charged as shadows. Blocks and pauses are ignored.
+    Observe,
+    /// All checks are allowed and change nothing.
+    Off,
+}
+
+impl Enforcement {
+    /// Its word in the setting.
+    pub const fn name(self) -> &'static CStr {
+        match self {
+            Self::Yes => c"yes",
+            Self::Observe => c"observe",
+            Self::Off => c"off",
+        }
+    }
+}
+
+/// What becomes of checks now.
+#[inline(always)]
+pub fn enforcement() -> Enforcement {
+    match ENFORCE.get() {
+        0 => Enforcement::Yes,
+        1 => Enforcement::Observe,
+        _ => Enforcement::Off,
+    }
+}
+
 /// The argument of `loadmodule` that sets a policy. It may be given more than once.
 const POLICY: &CStr = c"policy";
 
 /// Applies the arguments of `loadmodule`, then the lines of the server's file. Returns the
 /// policies among the arguments as texts, because parsing them needs the settings. Later changes
-/// call `on_change`.
+/// call `on_change`. The two functions return what the policies need of `max-rules` and
+/// `max-log-entries`, which no change may fall below.
 ///
 /// # Errors
 /// The first argument or setting that is wrong; the module must not load.
@@ -62,9 +97,12 @@ pub fn load<'a>(
     ctx: &Context,
     args: &'a [RedisString],
     on_change: OnChange,
+    (rules, log_entries): (Floor, Floor),
 ) -> Result<Vec<&'a [u8]>, SettingError> {
     let policies = settings::apply(&ALL, POLICY, args.iter().map(RedisString::as_slice))?;
     settings::register(&ALL, ctx, on_change)?;
+    MAX_RULES.keep_above(rules);
+    MAX_LOG_ENTRIES.keep_above(log_entries);
     Ok(policies)
 }
 
@@ -78,6 +116,7 @@ pub fn limits() -> Limits {
         allow_at: ALLOW_AT.is_on(),
         max_meta: size(&MAX_META),
         log_entries: LOG_ENTRIES.get().cast_unsigned(),
+        observe: enforcement() == Enforcement::Observe,
     }
 }
 

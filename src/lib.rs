@@ -72,14 +72,17 @@ use server::{EventContext, ServerEvent};
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
         server::declare_options(ctx);
-        let policies = config::load(ctx, args, command::resize_top)?;
+        let policies = config::load(ctx, args, command::on_settings_changed, policy::NEEDS)?;
         policy::configure(&policies)?;
+        command::on_settings_loaded();
         server::register_commands(ctx, command::table(config::throttle_alias()))?;
         server::events::register(ctx, on_server_event);
         let sections = Sections {
             always: |info| {
                 let room = config::room_for_waiters();
-                metrics::write_info(info, room.waiters as u64, room.bytes as u64);
+                let enforce = config::enforcement();
+                let enforce = (enforce.name(), enforce == config::Enforcement::Yes);
+                metrics::write_info(info, enforce, room.waiters as u64, room.bytes as u64);
             },
             unless_crashing: policy::write_info,
         };

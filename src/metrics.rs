@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::server::info::Info;
-use crate::server::log;
+use crate::server::{alloc, log};
 use ratelimit_core::check::Decision;
 use ratelimit_core::key::{Standing, Verdict};
 use ratelimit_core::rule::{Kind, Rule};
@@ -25,7 +25,7 @@ impl Counter {
         self.set(self.get().wrapping_add(amount));
     }
 
-    fn set(&self, value: u64) {
+    pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
@@ -56,6 +56,12 @@ counters! {
         /// Plans that checks asked for, and that named an unknown policy.
         PLANS_UNKNOWN = c"plans_unknown";
         SHADOW_LIMITED = c"shadow_limited";
+        /// Checks that passed only because of the setting `enforce`.
+        UNENFORCED = c"unenforced";
+        /// Checks that named a policy which this server does not have.
+        ERRORS_UNKNOWN_POLICY = c"errors_unknown_policy";
+        /// Checks with any other error of the module.
+        ERRORS_OTHER = c"errors_other";
         PEEKS = c"peeks";
         REFUNDS = c"refunds";
         REFUNDED_UNITS = c"refunded_units";
@@ -80,6 +86,22 @@ counters! {
         CLOCK_STEPS = c"clock_steps_back";
         /// Skipped effects, values and policies that cannot be read.
         UNREADABLE = c"unreadable_effects";
+    }
+}
+
+/// The module's version.
+const VERSION: &CStr = c_str(concat!(env!("CARGO_PKG_VERSION"), "\0"));
+/// The commit that it was built from, if the build knew it.
+const COMMIT: &CStr = match option_env!("RATELIMIT_COMMIT") {
+    Some(commit) => c_str(commit),
+    None => c"unknown",
+};
+
+/// A text that ends with NUL.
+const fn c_str(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => c"unknown",
     }
 }
 
@@ -108,14 +130,16 @@ pub fn checked(verdict: Verdict, clock_us: u64) {
     saw_clock(clock_us);
 }
 
-/// Counts one key of a check: its exemption, its ban and its rules.
+/// Counts one key of a check: its exemption, its ban and its rules. Returns true if a shadow would have
+/// denied it.
 #[inline]
 pub fn key_checked(
     standing: Option<Standing>,
     banned: bool,
     rules: &[Rule],
     decisions: &[Decision],
-) {
+) -> bool {
+    let mut shadowed = false;
     if standing == Some(Standing::Exempt) {
         EXEMPT.add(1);
     }
@@ -125,11 +149,13 @@ pub fn key_checked(
     for (rule, decision) in rules.iter().zip(decisions) {
         if rule.is_shadow() && decision.verdict == Verdict::Limited {
             SHADOW_LIMITED.add(1);
+            shadowed = true;
         }
         if let Some(counter) = RULES.get(rule.kind() as usize) {
             counter.add(1);
         }
     }
+    shadowed
 }
 
 fn saw_clock(now_us: u64) {
@@ -168,13 +194,18 @@ pub fn value_freed() {
 
 /// Writes the `INFO` section. It may be called while the server crashes, so it takes no
 /// lock and allocates nothing.
-pub fn write_info(info: &Info, max_waiters: u64, max_waiter_bytes: u64) {
+pub fn write_info(info: &Info, enforce: (&CStr, bool), max_waiters: u64, max_waiter_bytes: u64) {
     if !info.section(None) {
         return;
     }
     let counters = |list: &[(&CStr, &Counter)]| {
         list.iter().for_each(|(name, counter)| info.add(name, counter.get()));
     };
+    info.add_text(c"version", VERSION);
+    info.add_text(c"commit", COMMIT);
+    let (enforce, enforcing) = enforce;
+    info.add_text(c"enforce", enforce);
+    info.add(c"enforcing", enforcing.into());
     counters(&FIRST);
     info.add(c"max_waiters", max_waiters);
     info.add(c"waiting_bytes", WAITING_BYTES.get());
@@ -193,6 +224,7 @@ pub fn write_info(info: &Info, max_waiters: u64, max_waiter_bytes: u64) {
     counters(&LAST);
     info.add(c"internal_errors", log::panics());
     info.add(c"values", values());
+    info.add(c"bytes", alloc::in_use());
 }
 
 #[cfg(test)]

@@ -33,13 +33,15 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::config;
+use crate::config::{self, Enforcement};
 use crate::metrics::{self, Counter};
 use crate::server::changes::{self, Changes};
+use crate::server::clock;
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
-use ratelimit_core::key::Verdict;
-use ratelimit_core::rule::{Name, Rule};
+use ratelimit_core::check::Decision;
+use ratelimit_core::key::{Check, Verdict};
+use ratelimit_core::rule::{Kind, Name, Rule};
 use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleCache, RuleResolver};
 
 /// A policy: rules under a name.
@@ -49,6 +51,8 @@ pub struct Policy {
     pub rules: Box<[Rule]>,
     /// The rules in canonical text.
     pub texts: Texts,
+    /// A hash of the name and the rules.
+    digest: u64,
     counts: Arc<Counts>,
 }
 
@@ -57,7 +61,14 @@ pub struct Policy {
 struct Counts {
     allowed: Counter,
     limited: Counter,
+    /// Checks that a shadow rule of the policy would have denied.
+    shadowed: Counter,
+    /// When a check last named the policy, by a clock that never steps back.
+    used_us: Counter,
 }
+
+/// How long a policy counts as used after a check.
+const MINUTE_US: u64 = 60_000_000;
 
 /// Policies by name.
 type Policies = HashMap<Box<[u8]>, Arc<Policy>, RandomState>;
@@ -94,7 +105,25 @@ fn store() -> MutexGuard<'static, Store> {
 impl Policy {
     fn new(name: Name, rules: &[Rule]) -> Self {
         let texts = Texts::new(rules.iter().map(Rule::to_string));
-        Self { name, rules: rules.into(), texts, counts: Arc::default() }
+        let digest = fnv1a(line(name, rules).as_bytes());
+        Self { name, rules: rules.into(), texts, digest, counts: Arc::default() }
+    }
+
+    /// Milliseconds since a check used the policy, if one did in the last minute.
+    pub fn used_ms_ago(&self, now_us: u64) -> Option<u64> {
+        let used_us = Some(self.counts.used_us.get()).filter(|&used_us| used_us > 0)?;
+        let ago_us = now_us.saturating_sub(used_us);
+        (ago_us < MINUTE_US).then_some(ago_us / 1_000)
+    }
+
+    /// Counts a check.
+    fn count(&self, verdict: Verdict, now_us: u64) {
+        self.counts.used_us.set(now_us);
+        match verdict {
+            Verdict::Allowed => self.counts.allowed.add(1),
+            Verdict::Limited => self.counts.limited.add(1),
+            Verdict::Blocked => {}
+        }
     }
 
     fn propagate(&self, ctx: &EventContext, to: ReplicateTo) {
@@ -143,6 +172,21 @@ pub fn delete(name: &Name) -> Option<Arc<Policy>> {
     let before = store_to_change().in_effect.remove(name.as_bytes());
     changes::report(|| Changes::Everything);
     before
+}
+
+/// What the policies need: the number of rules of the longest one, and the largest limit of a log rule.
+pub const NEEDS: (fn() -> i64, fn() -> i64) = (
+    || greatest(|policy| policy.rules.len() as i64),
+    || {
+        let is_log = |rule: &&Rule| rule.kind() == Kind::Log;
+        greatest(|policy| {
+            policy.rules.iter().filter(is_log).map(|rule| rule.limit().into()).max().unwrap_or(0)
+        })
+    },
+);
+
+fn greatest(of: impl Fn(&Policy) -> i64) -> i64 {
+    store().in_effect.values().map(|policy| of(policy)).max().unwrap_or(0)
 }
 
 /// Whether there is any policy.
@@ -220,7 +264,8 @@ impl RuleResolver for Resolver<'_> {
         let cached = policies.iter().position(|policy| policy.name.as_bytes() == name);
         let mut index = cached.unwrap_or(policies.len());
         if cached.is_none() {
-            policies.push(get(name).ok_or(RuleArgError::UnknownPolicy)?);
+            let policy = get(name).or_else(|| stand_in(name));
+            policies.push(policy.ok_or(RuleArgError::UnknownPolicy)?);
         }
         if index >= self.named {
             policies.swap(self.named, index);
@@ -293,8 +338,20 @@ impl<'m> Resolver<'m> {
     #[inline]
     pub fn count(&self, verdict: Verdict) {
         if self.named > 0 {
-            self.all_named().iter().for_each(|policy| policy.counts.add(verdict));
+            let now_us = clock::steady_us();
+            self.all_named().iter().for_each(|policy| policy.count(verdict, now_us));
             count_unknown(self.plans.iter());
+        }
+    }
+
+    /// Counts a check for each policy that has one of the shadows which would have denied it.
+    #[cold]
+    pub fn count_shadowed(&self, check: &Check<'_>, decisions: &[Decision]) {
+        for policy in self.all_named() {
+            let is_own = |rule: &Rule| policy.rules.iter().any(|own| own.same_identity(rule));
+            if check.shadowed(decisions).any(is_own) {
+                policy.counts.shadowed.add(1);
+            }
         }
     }
 
@@ -306,9 +363,24 @@ impl<'m> Resolver<'m> {
         verdict: Verdict,
     ) {
         let policies = written.filter_map(|text| self.named(text.strip_prefix(b"@")?, key));
-        policies.for_each(|policy| policy.counts.add(verdict));
+        let now_us = clock::steady_us();
+        policies.for_each(|policy| policy.count(verdict, now_us));
         count_unknown(self.asked(key).into_iter());
     }
+}
+
+/// A policy for an unknown name while checks are off: then no check fails because a policy is missing.
+#[cold]
+fn stand_in(name: &[u8]) -> Option<Arc<Policy>> {
+    let is_off = config::enforcement() == Enforcement::Off;
+    let name = Name::new(name).filter(|_| is_off)?;
+    let rule = Rule::from_text(b"0/s,shadow").ok()?;
+    Some(Arc::new(Policy::new(name, &[rule])))
+}
+
+/// Makes the next requests look their policies up again.
+pub fn forget_cached() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Counts the plans that name unknown policies.
@@ -319,23 +391,27 @@ fn count_unknown<'p>(plans: impl Iterator<Item = &'p KeysPlan>) {
     }
 }
 
-impl Counts {
-    fn add(&self, verdict: Verdict) {
-        match verdict {
-            Verdict::Allowed => self.allowed.add(1),
-            Verdict::Limited => self.limited.add(1),
-            Verdict::Blocked => {}
-        }
-    }
-}
-
 /// The saved form of all policies: a line each, `name=rule[;rule ...]`.
 pub fn save() -> String {
-    let line = |policy: Arc<Policy>| {
-        let rules: Vec<_> = policy.rules.iter().map(Rule::to_string).collect();
-        format!("{}={}\n", policy.name.as_str(), rules.join(";"))
-    };
-    all().into_iter().map(line).collect()
+    all().iter().map(|policy| line(policy.name, &policy.rules)).collect()
+}
+
+fn line(name: Name, rules: &[Rule]) -> String {
+    let rules: Vec<_> = rules.iter().map(Rule::to_string).collect();
+    format!("{}={}\n", name.as_str(), rules.join(";"))
+}
+
+/// A hash that is the same in every version of this module: FNV-1a, 64 bits
+/// (<http://www.isthe.com/chongo/tech/comp/fnv/>).
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// A number below 2^48 that is equal on servers with equal policies, and differs, as good as always, on
+/// others.
+fn digest() -> u64 {
+    store().in_effect.values().fold(0, |sum: u64, policy| sum.wrapping_add(policy.digest)) >> 16
 }
 
 /// Loads saved policies: all of them, or none if there is an error.
@@ -411,12 +487,14 @@ pub fn take_due_in_aof() -> Vec<Arc<Policy>> {
 
 /// Writes the `INFO` section of the policies, a line each.
 pub fn write_info(info: &Info) {
-    if any() && info.section(Some(c"policies")) {
+    if info.section(Some(c"policies")) {
+        info.add(c"policies_digest", digest());
         for policy in all() {
             let field = CString::new(format!("policy_{}", policy.name.as_str()));
-            let Counts { allowed, limited } = &*policy.counts;
+            let Counts { allowed, limited, shadowed, used_us: _ } = &*policy.counts;
             let field = field.unwrap_or_default();
-            info.add_pair(&field, (c"allowed", allowed.get()), (c"limited", limited.get()));
+            let counts = [(c"allowed", allowed), (c"limited", limited), (c"shadowed", shadowed)];
+            info.add_several(&field, &counts.map(|(name, counter)| (name, counter.get())));
         }
     }
 }

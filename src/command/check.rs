@@ -52,9 +52,15 @@ pub fn decide(
     check.cost = outcome.cost;
     metrics::checked(outcome.summary.verdict, clock_us);
     resolver.count(outcome.summary.verdict);
-    opened.checked(&check, decisions, &outcome, || {
+    let shadowed = opened.checked(&check, decisions, &outcome, || {
         EffectArgs::of_check(call.args().last(request.rule_args), resolver, 0, check.rules)
     });
+    if shadowed {
+        resolver.count_shadowed(&check, decisions);
+    }
+    if opened.is_excused(&check, decisions) {
+        metrics::UNENFORCED.add(1);
+    }
     let event = event(&outcome);
     let limiter = opened.key.value();
     answer::of_key(call, request.full, outcome.summary, &check, decisions, limiter);

@@ -1,6 +1,6 @@
 //! The rules or costs of a request as arguments of its effect. A rule stays as the caller wrote it,
 //! and a policy becomes its rules, so a replica can read them without the policy. A rule named in
-//! `COST name=n` gets that cost in its text.
+//! `COST name=n` gets that cost in its text, and an observed rule the option `shadow`.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub enum EffectArgs<'a> {
     Borrowed(Args<'a>),
     /// Arguments of the request and rules of policies, joined.
     Joined(Vec<Arg<'a>>),
-    /// Copies, some with a named cost.
+    /// Copies, some with a named cost or as shadows.
     Copied(Texts),
 }
 
@@ -54,15 +54,16 @@ impl<'a> EffectArgs<'a> {
         rules: &[Rule],
     ) -> Self {
         let args = Self::of_rules(written, resolver, key);
-        if rules.iter().any(|rule| rule.cost().is_named()) { args.with_costs(rules) } else { args }
+        if rules.iter().any(Rule::differs_from_text) { args.rewritten(rules) } else { args }
     }
 
     #[cold]
-    fn with_costs(self, rules: &[Rule]) -> Self {
-        let texts = self.args().iter().zip(rules).map(|(arg, rule)| match rule.cost().is_named() {
-            true => Cow::Owned(format!("{rule:#}").into_bytes()),
-            false => Cow::Borrowed(arg.bytes()),
-        });
+    fn rewritten(self, rules: &[Rule]) -> Self {
+        let texts =
+            self.args().iter().zip(rules).map(|(arg, rule)| match rule.differs_from_text() {
+                true => Cow::Owned(format!("{rule:#}").into_bytes()),
+                false => Cow::Borrowed(arg.bytes()),
+            });
         Self::Copied(Texts::new(texts))
     }
 

@@ -2,8 +2,9 @@
 
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
+use crate::config::{self, Enforcement};
+use crate::metrics;
 use crate::server::{Arg, Call, CommandError};
-use crate::{config, metrics};
 use ratelimit_core::key::{Standing, hold_end_us};
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse;
@@ -43,9 +44,10 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
         opened.changed(Action::Renew { id, end_us }, cause, EffectArgs::default);
         metrics::HOLDS_RENEWED.add(1);
     }
-    // Checks of an exempt key take no hold, so its workers have none to renew, and may go on.
+    // Checks of an exempt key take no hold, nor do any checks that are off, so there may be none to
+    // renew, and workers may go on.
     let standing = opened.key.value().and_then(|limiter| limiter.standing_at(opened.at_us));
     let is_exempt = standing.is_some_and(|standing| standing.kind == Standing::Exempt);
-    call.reply_integer((renewed || is_exempt).into());
+    call.reply_integer((renewed || is_exempt || config::enforcement() == Enforcement::Off).into());
     Ok(())
 }

@@ -19,6 +19,20 @@ use ratelimit_protocol::parse;
 
 /// `RL.MCHECK`
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
+    with_request(call, |asked, decisions, resolver| match asked.request.any {
+        None => all(asked, decisions, resolver),
+        Some(choice) => any::decide(asked, choice, decisions, resolver),
+    })
+}
+
+/// Runs a body with a call's request.
+///
+/// # Errors
+/// If the request cannot be parsed, or the body's error.
+pub fn with_request(
+    call: &Call<'_>,
+    body: impl FnOnce(&Asked<'_>, &mut Vec<Decision>, &Resolver<'_>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let args = call.args().from(1).bytes();
         let plans = &mut WithPlans::new(resolver, |index: usize, at_us| {
@@ -29,11 +43,8 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let clock_us = clock::now_us();
         let now_us = request.check.at_us.unwrap_or(clock_us);
         let options = request.check.options_at(now_us);
-        let asked = Asked { call, request, rules, options: options.as_ref(), now_us, clock_us };
-        match request.any {
-            None => all(&asked, decisions, resolver),
-            Some(choice) => any::decide(&asked, choice, decisions, resolver),
-        }
+        let options = options.as_ref();
+        body(&Asked { call, request, rules, options, now_us, clock_us }, decisions, resolver)
     })
 }
 

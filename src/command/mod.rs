@@ -20,6 +20,7 @@
 //! opened                                  an open key, and the consequences of a change
 //! several                                 several open keys, and the consequences of their changes
 //! effect_args                             the rules of an effect
+//! enforcement                             checks that are observed, or off
 //! answer                                  the reply of a check
 //! audit                                   the server's log of changes by administrators
 //! scratch                                 the state of a request, and memory that requests reuse
@@ -39,6 +40,7 @@ mod documented_commands;
 #[cfg(test)]
 mod documented_errors;
 mod effect_args;
+mod enforcement;
 mod explain;
 mod holds;
 mod info;
@@ -62,15 +64,15 @@ mod throttle;
 mod top;
 mod wait;
 
-pub use top::resize as resize_top;
 pub use wait::{refuse_unserved as refuse_unserved_waiters, serve as serve_waiters};
 
 use std::ffi::CStr;
 
-use crate::server::CommandError;
 use crate::server::callback::{on_command, on_command_or_keys};
 use crate::server::commands::{Audience, Command, KeyUse};
-use ratelimit_protocol::parse::ParseError;
+use crate::server::{Call, CommandError};
+use enforcement::gate;
+use ratelimit_protocol::parse::{ParseError, RuleArgError};
 
 /// Tip: the reply depends on the time.
 const CLOCK: &CStr = c"nondeterministic_output";
@@ -104,7 +106,7 @@ const CHECK: Command = Command {
     syntax: "key [COST cost|a..b|name=cost [COST cost|a..b|name=cost ...]] [META text] \
              [HOLD id EX seconds|PX milliseconds [REFUND]] [AT unix-time-microseconds] [FULL] \
              rule [rule ...]",
-    handler: on_command(check::check),
+    handler: on_command(gate(check::check, enforcement::check)),
     flags: c"write fast deny-oom",
     tips: CLOCK,
     summary: c"Asks whether a request passes all rules and, if so, counts it.",
@@ -115,7 +117,7 @@ const CHECK: Command = Command {
 const THROTTLE: Command = Command {
     name: c"rl.throttle",
     syntax: "key max-burst count-per-period period-seconds [quantity]",
-    handler: on_command(throttle::throttle),
+    handler: on_command(gate(throttle::throttle, enforcement::throttle)),
     flags: c"write fast deny-oom",
     tips: CLOCK,
     summary: c"Takes from a token bucket, or says when to come back, as redis-cell does.",
@@ -163,7 +165,7 @@ static TABLE: [Command; 32] = [
         syntax: "key milliseconds [FLOW flow [WEIGHT weight]] [PRIORITY priority] \
                  [COST cost|a..b|name=cost [COST cost|a..b|name=cost ...]] [META text] \
                  [HOLD id EX seconds|PX milliseconds [REFUND]] [FULL] rule [rule ...]",
-        handler: on_command(wait::wait),
+        handler: on_command(gate(wait::wait, enforcement::wait)),
         flags: c"write deny-oom blocking",
         summary: c"Waits in line until a request passes all rules, and counts it then.",
         complexity: c"As RL.CHECK; waiting adds O(log W) with W waiters, and a look at each flow that is passed over.",
@@ -173,7 +175,7 @@ static TABLE: [Command; 32] = [
         name: c"rl.peek",
         syntax: "key [COST cost|a..b|name=cost [COST cost|a..b|name=cost ...]] \
                  [AT unix-time-microseconds] [FULL] rule [rule ...]",
-        handler: on_command(peek::peek),
+        handler: on_command(gate(peek::peek, enforcement::peek)),
         flags: c"readonly fast",
         key: KeyUse::Read,
         summary: c"Asks whether a request would pass all rules, and counts nothing.",
@@ -185,7 +187,7 @@ static TABLE: [Command; 32] = [
                  [META text] [HOLD id EX seconds|PX milliseconds [REFUND]] \
                  [AT unix-time-microseconds] [FULL] [ANY [MOST]] rule [rule ...] \
                  [NEXT rule [rule ...] [NEXT rule [rule ...] ...]]",
-        handler: on_command_or_keys(mcheck::mcheck, mcheck::keys),
+        handler: on_command_or_keys(gate(mcheck::mcheck, enforcement::mcheck), mcheck::keys),
         flags: c"write deny-oom",
         summary: c"Asks whether a request passes several keys, or one of them, and counts it then.",
         complexity: c"O(K*R) with K keys and R rules a key; a log rule adds O(log N) with N requests in its window.",
@@ -317,13 +319,13 @@ static TABLE: [Command; 32] = [
     },
     Command {
         name: c"rl.top",
-        syntax: "[COUNT count] [RESET]",
+        syntax: "[SHADOW] [COUNT count] [RESET]",
         handler: on_command(top::top),
         flags: c"readonly",
         audience: Audience::Operator,
         key: KeyUse::None,
         tips: c"request_policy:all_shards nondeterministic_output",
-        summary: c"Shows the keys of this server that were most often denied lately.",
+        summary: c"Shows the keys of this server that were denied most often lately, or would have been.",
         complexity: c"O(K) with K the setting top-size.",
     },
     Command {
@@ -359,7 +361,7 @@ static TABLE: [Command; 32] = [
     },
     Command {
         name: c"rl.policy|del",
-        syntax: "name",
+        syntax: "name [FORCE]",
         flags: c"write fast",
         tips: EVERY_SHARD,
         summary: c"Deletes a policy.",
@@ -405,10 +407,24 @@ static TABLE: [Command; 32] = [
     },
 ];
 
+/// Follows a change of the settings.
+pub fn on_settings_changed(call: &Call<'_>) {
+    top::resize(call);
+    enforcement::note();
+}
+
+/// Notes the settings with which the module is loaded.
+pub fn on_settings_loaded() {
+    enforcement::note();
+}
+
 impl From<ParseError> for CommandError {
     fn from(error: ParseError) -> Self {
         match error {
             ParseError::Arity => Self::WrongArity,
+            ParseError::Rule { error: RuleArgError::UnknownPolicy, .. } => {
+                Self::UnknownPolicy(error.to_string().into())
+            }
             error => Self::Because(error.to_string().into()),
         }
     }

@@ -8,8 +8,8 @@ use crate::datatype::LIMITER;
 use crate::metrics;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
 use ratelimit_core::check::{CheckError, Decision, Outcome, RULES_A_HOLD, Refusal};
-use ratelimit_core::key::{Change, Check, Expiry, Limiter};
-use ratelimit_core::rule::{Excerpt, Identity};
+use ratelimit_core::key::{Change, Check, Expiry, Limiter, Standing};
+use ratelimit_core::rule::{Excerpt, Identity, Rule};
 use ratelimit_protocol::effect::{Action, BAN_EVENT, Effect, Head};
 use ratelimit_protocol::waiting::Cause;
 use std::ffi::CStr;
@@ -105,7 +105,7 @@ impl<'c> Opened<'c> {
 
     /// Counts a check of this key, and applies the consequences of its change. `decisions` is
     /// empty if a block or an exemption answered. `rules` returns the texts of the check's rules, and
-    /// is only called if they are propagated.
+    /// is only called if they are propagated. Returns true if a shadow would have denied the check.
     #[inline(always)]
     pub fn checked<'e>(
         &mut self,
@@ -113,8 +113,45 @@ impl<'c> Opened<'c> {
         decisions: &[Decision],
         outcome: &Outcome,
         rules: impl FnOnce() -> EffectArgs<'e>,
+    ) -> bool {
+        let banned = outcome.ban.is_some();
+        let shadowed = metrics::key_checked(outcome.standing, banned, check.rules, decisions);
+        if shadowed {
+            self.tell_shadows(check, decisions);
+        }
+        self.apply(check, outcome, rules);
+        shadowed
+    }
+
+    /// Counts the key and the rule of each shadow that would have denied a check.
+    #[cold]
+    fn tell_shadows(&self, check: &Check<'_>, decisions: &[Decision]) {
+        for rule in check.shadowed(decisions) {
+            top::shadowed(self.key.call(), self.key.name(), rule, self.clock_us);
+        }
+    }
+
+    /// Whether a check that only observes would have been denied: by a rule that is a shadow for this
+    /// request alone, by a block or by a pause.
+    pub fn is_excused(&self, check: &Check<'_>, decisions: &[Decision]) -> bool {
+        let is_stopped = |limiter: &Limiter| {
+            let standing = limiter.standing_at(check.now_us);
+            standing.is_some_and(|standing| standing.kind == Standing::Block)
+                || limiter.pause_at(check.now_us).is_some()
+        };
+        check.observes()
+            && (check.shadowed(decisions).any(Rule::is_observed)
+                || self.key.value().is_some_and(is_stopped))
+    }
+
+    /// Applies the consequences of a check's change.
+    #[inline(always)]
+    fn apply<'e>(
+        &mut self,
+        check: &Check<'e>,
+        outcome: &Outcome,
+        rules: impl FnOnce() -> EffectArgs<'e>,
     ) {
-        metrics::key_checked(outcome.standing, outcome.ban.is_some(), check.rules, decisions);
         if outcome.held {
             metrics::HOLDS_TAKEN.add(1);
         }

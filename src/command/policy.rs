@@ -4,8 +4,9 @@ use super::audit;
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::policy;
-use crate::server::{Call, CommandError, Writer};
+use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
+use ratelimit_core::rule::Name;
 use ratelimit_protocol::parse::{self, Limits, PolicyRequest};
 
 /// The help, in the form of the server's own `HELP` subcommands.
@@ -15,8 +16,8 @@ const HELP: [&str; 11] = [
     "    Set or replace a policy: checks name it as @name.",
     "GET <name>",
     "    Return the rules of a policy.",
-    "DEL <name>",
-    "    Delete a policy; what was consumed under it stays.",
+    "DEL <name> [FORCE]",
+    "    Delete a policy that no check used in the last minute; FORCE: or any.",
     "LIST",
     "    Return the names of all policies.",
     "HELP",
@@ -46,7 +47,10 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
                 call.replicate_verbatim();
                 call.reply_ok();
             }
-            PolicyRequest::Delete(name) => {
+            PolicyRequest::Delete { name, force } => {
+                if !obeyed && !force {
+                    require_unused(name)?;
+                }
                 let before = policy::delete(&name);
                 if let Some(before) = &before {
                     if !obeyed {
@@ -70,6 +74,22 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
             PolicyRequest::Help => call.reply(|to| to.list(HELP, Writer::status)),
         }
         Ok(())
+    })
+}
+
+/// Refuses to delete a policy that checks use: each would be an error from then on.
+fn require_unused(name: Name) -> Result<(), CommandError> {
+    let policy = policy::get(name.as_bytes());
+    let used = policy.and_then(|policy| policy.used_ms_ago(clock::steady_us()));
+    used.map_or(Ok(()), |ms| {
+        let name = name.as_str();
+        Err(CommandError::Because(
+            format!(
+                "policy '{name}' was used by a check {ms} ms ago, expected none for a minute: \
+                 checks without their policy fail; RL.POLICY DEL {name} FORCE deletes it"
+            )
+            .into(),
+        ))
     })
 }
 

@@ -51,14 +51,18 @@ impl<'a> Asked<'a> {
         let key = self.call.open_write(name, &LIMITER)?;
         let mut opened = Opened { key, at_us: self.now_us, clock_us: self.clock_us };
         opened.lapse();
+        Ok(Asking { index, opened, new: Limiter::default(), check: self.check_of(index) })
+    }
+
+    /// The check of a key.
+    pub fn check_of(&self, index: usize) -> Check<'a> {
         let group = self.group(index);
-        let check = Check {
+        Check {
             rules: group.and_then(|group| self.rules.get(group.rules.clone())).unwrap_or_default(),
             cost: self.request.check.cost,
             now_us: self.now_us,
             options: self.options,
-        };
-        Ok(Asking { index, opened, new: Limiter::default(), check })
+        }
     }
 
     /// Opens all keys.
@@ -103,15 +107,23 @@ impl<'a> Asked<'a> {
                 resolver.count_of_key(key.index, written, outcome.summary.verdict);
             }),
         }
+        let mut excused = false;
         for (Asking { index, opened, new, check }, (outcome, own)) in keys.iter_mut().zip(done) {
             if outcome.changed() {
                 opened.store(mem::take(new))?;
             }
             check.cost = outcome.cost;
             let decisions = decisions.get(own.clone()).unwrap_or_default();
-            opened.checked(check, decisions, outcome, || {
+            let shadowed = opened.checked(check, decisions, outcome, || {
                 EffectArgs::of_check(self.written(*index), resolver, *index, check.rules)
             });
+            if shadowed {
+                resolver.count_shadowed(check, decisions);
+            }
+            excused |= opened.is_excused(check, decisions);
+        }
+        if excused {
+            metrics::UNENFORCED.add(1);
         }
         Ok(())
     }

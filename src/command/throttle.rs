@@ -16,10 +16,12 @@ use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::refund::give_back;
 use super::scratch::{self, Scratch};
+use crate::config::{self, Enforcement};
+use crate::metrics;
 use crate::server::{Call, CommandError, Texts};
-use crate::{config, metrics};
 use ratelimit_core::check::Outcome;
-use ratelimit_core::key::{Check, Limiter, Standing, Verdict};
+use ratelimit_core::key::{Check, CheckOptions, Limiter, Standing, Verdict};
+use ratelimit_core::rule::Rule;
 use ratelimit_protocol::parse::{self, Bucket, ParseError, ThrottleRequest};
 use std::cell::OnceCell;
 use std::slice;
@@ -34,8 +36,14 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let is_cached = |cached: &Bucket| *cached == bucket;
         let (rule, text) = buckets.get_or_try_insert(bucket.numbers(), is_cached, make)?;
         let text = || text.get_or_init(|| Texts::new([rule.to_string()].iter())).args();
-        let args = || EffectArgs::Borrowed(text());
+        let observes = config::enforcement() == Enforcement::Observe;
+        let shadow = observes.then(|| observed(*rule));
+        let rule = shadow.as_ref().unwrap_or(rule);
         let rules = slice::from_ref(rule);
+        let args = || match observes {
+            true => EffectArgs::Copied(Texts::new([rule.to_string()].iter())),
+            false => EffectArgs::Borrowed(text()),
+        };
         let mut opened = opened?;
         let now_us = opened.at_us;
         opened.lapse();
@@ -44,7 +52,9 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
             let check = Check::new(rules, 0, now_us);
             opened.key.value().unwrap_or(&Limiter::default()).peek(&check, decisions)
         } else {
-            let check = Check::new(rules, quantity.unsigned_abs(), now_us);
+            let options = CheckOptions { observes, ..CheckOptions::default() };
+            let mut check = Check::new(rules, quantity.unsigned_abs(), now_us);
+            check.options = observes.then_some(&options);
             let mut new = Limiter::default();
             let limiter = opened.key.value_mut().unwrap_or(&mut new);
             let outcome = limiter
@@ -53,12 +63,30 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
             opened.store(new)?;
             metrics::checked(outcome.summary.verdict, now_us);
             opened.checked(&check, decisions, &outcome, args);
+            if opened.is_excused(&check, decisions) {
+                metrics::UNENFORCED.add(1);
+            }
             outcome
         };
-        call.reply_integers(&reply(bucket.limit.into(), &outcome));
+        match observes {
+            true => reply_exempt(call, &bucket),
+            false => call.reply_integers(&reply(bucket.limit.into(), &outcome)),
+        }
         opened.close(event(&outcome));
         Ok(())
     })
+}
+
+/// The rule as a shadow.
+const fn observed(mut rule: Rule) -> Rule {
+    rule.observe();
+    rule
+}
+
+/// Replies as for an exempt key.
+pub fn reply_exempt(call: &Call<'_>, bucket: &Bucket) {
+    let limit = bucket.limit.into();
+    call.reply_integers(&[0, limit, limit, -1, 0]);
 }
 
 /// The wait of a request that can never pass: the largest number that every client can store.

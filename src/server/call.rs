@@ -19,6 +19,8 @@ pub enum CommandError {
     WrongArity,
     /// The error's text, without the leading `ERR`.
     Because(Cow<'static, str>),
+    /// A rule names a policy that this server does not have. The error's text, without `ERR`.
+    UnknownPolicy(Cow<'static, str>),
     /// The error's text with its code, which may be other than `ERR`.
     Whole(Cow<'static, str>),
     /// A panic, or the failure of a module API call that should not fail.
@@ -169,7 +171,9 @@ impl<'a> Call<'a> {
                 let usage = usage::of(self.args).unwrap_or_default();
                 Cow::Owned(format!("ERR wrong number of arguments, usage: {usage}"))
             }
-            CommandError::Because(why) => Cow::Owned(format!("ERR {why}")),
+            CommandError::Because(why) | CommandError::UnknownPolicy(why) => {
+                Cow::Owned(format!("ERR {why}"))
+            }
             CommandError::Whole(error) => Cow::Borrowed(&**error),
             CommandError::Internal => Cow::Borrowed("ERR internal error, see the server's log"),
         };

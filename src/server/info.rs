@@ -30,14 +30,21 @@ impl Info {
         unsafe { api(raw::RedisModule_InfoAddFieldULongLong)(self.ctx, name.as_ptr(), value) };
     }
 
-    /// Adds two numbers in one field: `name:one=1,other=2`.
-    pub fn add_pair(&self, name: &CStr, one: (&CStr, u64), other: (&CStr, u64)) {
+    /// Adds a field with a text.
+    pub fn add_text(&self, name: &CStr, text: &CStr) {
+        // SAFETY: the context is alive; the server copies the name and the text.
+        unsafe {
+            api(raw::RedisModule_InfoAddFieldCString)(self.ctx, name.as_ptr(), text.as_ptr())
+        };
+    }
+
+    /// Adds several numbers in one field: `name:one=1,other=2`.
+    pub fn add_several(&self, name: &CStr, numbers: &[(&CStr, u64)]) {
         // SAFETY: the context is alive; the server copies the names; a field that was
         // begun is ended.
         unsafe {
             if api(raw::RedisModule_InfoBeginDictField)(self.ctx, name.as_ptr()) == OK {
-                self.add(one.0, one.1);
-                self.add(other.0, other.1);
+                numbers.iter().for_each(|(name, number)| self.add(name, *number));
                 api(raw::RedisModule_InfoEndDictField)(self.ctx);
             }
         }

@@ -64,9 +64,11 @@ pub(super) fn end_if_child() {
     }
 }
 
-/// A version in the module API's form: 0.1.0 is 100, 1.2.3 is 10203.
+/// A version as one number, two digits a part: 1.2.3-rc.4 is 1020304. A release has 99 in place of its
+/// candidate's number: 1.2.3 is 1020399.
 pub fn version(text: &str) -> c_int {
-    let parts = text.split(['.', '-']).take(3).map(|part| part.parse().unwrap_or(0));
+    let (release, candidate) = text.split_once("-rc.").unwrap_or((text, "99"));
+    let parts = release.split('.').chain([candidate]).map(|part| part.parse().unwrap_or(0));
     parts.fold(0, |version: c_int, part: c_int| version.saturating_mul(100).saturating_add(part))
 }
 
@@ -112,9 +114,10 @@ mod tests {
 
     #[test]
     fn versions_become_numbers() {
-        assert_eq!(version("0.1.0"), 100);
-        assert_eq!(version("1.2.3"), 10203);
-        assert_eq!(version("2.10.0-rc1"), 21000);
+        assert_eq!(version("0.1.0-rc.1"), 10_001);
+        assert_eq!(version("0.1.0-rc.2"), 10_002);
+        assert_eq!(version("0.1.0"), 10_099);
+        assert_eq!(version("2.10.3"), 2_100_399);
     }
 
     #[test]

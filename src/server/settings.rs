@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use redis_module::{Context, raw};
 use thiserror::Error;
 
-use super::api::{ERROR, OK};
+use super::api::{ERROR, OK, api};
 use super::args::Args;
 use super::call::Call;
 use super::callback::guarded;
+use super::log::c_string;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -36,7 +37,11 @@ pub struct Setting {
     /// The server's flags for the setting.
     flags: u32,
     value: AtomicI64,
+    floor: OnceLock<Floor>,
 }
+
+/// Returns the least value that a numeric setting may be changed to.
+pub type Floor = fn() -> i64;
 
 /// A function that is called after `CONFIG SET` has changed a setting.
 pub type OnChange = fn(&Call<'_>);
@@ -59,12 +64,18 @@ impl Setting {
 
     const fn new(name: &'static CStr, kind: Kind, default: i64) -> Self {
         let flags = raw::REDISMODULE_CONFIG_DEFAULT;
-        Self { name, kind, flags, value: AtomicI64::new(default) }
+        Self { name, kind, flags, value: AtomicI64::new(default), floor: OnceLock::new() }
     }
 
     /// Forbids changes of the setting after the module is loaded.
-    pub const fn set_at_load(self) -> Self {
-        Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }
+    pub const fn set_at_load(mut self) -> Self {
+        self.flags = raw::REDISMODULE_CONFIG_IMMUTABLE;
+        self
+    }
+
+    /// Refuses changes of the setting to less than `floor` returns. Only the first call counts.
+    pub fn keep_above(&self, floor: Floor) {
+        self.floor.get_or_init(|| floor);
     }
 
     /// The value of a numeric setting.
@@ -248,11 +259,22 @@ unsafe extern "C" fn set<T: Into<i64>>(
     _name: *const c_char,
     value: T,
     data: *mut c_void,
-    _error: *mut *mut raw::RedisModuleString,
+    error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     guarded(ERROR, || {
         // SAFETY: `register` gave this `data`.
-        unsafe { setting(data) }.set(value.into());
+        let (setting, value) = (unsafe { setting(data) }, value.into());
+        let floor = setting.floor.get().map_or(i64::MIN, |floor| floor());
+        if value < floor {
+            let why = c_string(&format!("expected {floor} or more, which policies need"));
+            // SAFETY: the server gave a place for an error, and frees the string.
+            unsafe {
+                let create = api(raw::RedisModule_CreateString);
+                *error = create(ptr::null_mut(), why.as_ptr(), why.as_bytes().len());
+            }
+            return ERROR;
+        }
+        setting.set(value);
         OK
     })
 }

@@ -128,7 +128,7 @@ async def test_a_policy_with_slots_is_an_error_and_takes_no_slot(newest: Server,
             await limiter.run(limiter.core.check_all(limits, 1, None, held))
         assert [(await limiter.peek(*limit)).remaining for limit in (limits[0], Limit("{k}2", "slots:2"))] == [9, 2]
     with newest.client() as client:
-        client.execute_command("RL.POLICY", "DEL", "shared")
+        client.execute_command("RL.POLICY", "DEL", "shared", "FORCE")
     async for client in asked(newest, count="failed", limits=lambda scope: [Limit("k", "slots:2")]):
         assert (await client.get("/")).status_code == 500
 

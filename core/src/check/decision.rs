@@ -113,6 +113,17 @@ impl Decision {
 }
 
 impl<'a> Check<'a> {
+    /// The shadows that would have denied the check.
+    pub fn shadowed<'d>(
+        &self,
+        decisions: &'d [Decision],
+    ) -> impl Iterator<Item = &'a Rule> + Clone + use<'a, 'd> {
+        let limited = |(rule, decision): &(&'a Rule, &'d Decision)| {
+            rule.is_shadow() && decision.verdict == Verdict::Limited
+        };
+        self.rules.iter().zip(decisions).filter(limited).map(|(rule, _)| rule)
+    }
+
     /// True if a rule denies.
     pub(crate) fn is_denied(&self, decisions: &[Decision]) -> bool {
         self.denials(decisions).next().is_some()

@@ -251,7 +251,10 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
     fn evaluate(&mut self, decisions: &mut Vec<Decision>, budget: &Budget) {
         let start = decisions.len();
         self.decisions = start..start;
-        if let Some((standing, answer)) = self.limiter.standing_answer(self.check.now_us) {
+        let observes = self.check.observes();
+        let standing = self.limiter.standing_answer(self.check.now_us);
+        let standing = standing.filter(|(kind, _)| !observes || *kind == Standing::Exempt);
+        if let Some((standing, answer)) = standing {
             self.outcome = Outcome::unchanged(answer, self.check.cost, Some(standing));
             return;
         }
@@ -262,7 +265,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         self.decisions = start..decisions.len();
         let own = self.decide(decisions, budget);
         let denied = self.check.is_denied(own);
-        let pause = self.limiter.pause_at(self.check.now_us).filter(|_| !self.repeats);
+        let pause = self.limiter.pause_at(self.check.now_us).filter(|_| !self.repeats && !observes);
         self.pause = pause.map(|pause| Decision::paused(pause.left_ms(self.check.now_us)));
         self.outcome.denied = denied;
     }

@@ -27,6 +27,8 @@ pub struct CheckOptions<'a> {
     pub meta: Option<Meta<'a>>,
     /// The hold to take if the check is allowed.
     pub hold: Option<HoldRequest<'a>>,
+    /// Whether blocks and pauses are ignored. The rules are shadows then ([`Rule::observe`]).
+    pub observes: bool,
 }
 
 impl<'a> Check<'a> {
@@ -58,6 +60,11 @@ impl<'a> Check<'a> {
     #[inline(always)]
     pub fn hold(&self) -> Option<HoldRequest<'a>> {
         self.options?.hold
+    }
+
+    /// Whether the check ignores blocks and pauses.
+    pub fn observes(&self) -> bool {
+        self.options.is_some_and(|options| options.observes)
     }
 
     /// What the check costs a rule.

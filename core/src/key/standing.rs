@@ -42,10 +42,7 @@ pub struct StandingEntry {
 impl StandingEntry {
     /// The block that a rule's `ban=` sets.
     pub(crate) fn ban(rule: &Rule, until_us: u64, length_us: u64) -> Self {
-        let reason = match rule.name() {
-            Some(name) => format!("rule {}", name.as_str()),
-            None => format!("rule {rule}"),
-        };
+        let reason = format!("rule {}", rule.label());
         Self {
             kind: Standing::Block,
             until_us: Some(until_us),

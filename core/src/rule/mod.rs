@@ -27,6 +27,7 @@ mod text;
 pub use crate::algorithm::bucket::Refill;
 pub use crate::algorithm::list::Kind;
 use crate::algorithm::{BucketParams, FixedParams, LeakyParams, Params};
+use alloc::string::{String, ToString};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 pub use cost::Cost;
@@ -206,6 +207,17 @@ impl fmt::Debug for Name {
     }
 }
 
+/// Whether a rule is a shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Trial {
+    /// It denies.
+    No,
+    /// Its text says `shadow`.
+    Written,
+    /// The request observes its rules.
+    Observed,
+}
+
 /// A validated rule. See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
@@ -217,7 +229,7 @@ pub struct Rule {
     count_all: bool,
     cost: Cost,
     ban: Option<Ladder>,
-    shadow: bool,
+    trial: Trial,
 }
 
 impl Rule {
@@ -225,8 +237,8 @@ impl Rule {
     /// algorithm takes.
     pub(crate) fn new(params: Params, limit: u32, period_us: u64) -> Self {
         let capacity = if limit == 0 { 0 } else { params.capacity(limit) };
-        let (name, count_all, cost, ban, shadow) = (None, false, Cost::new(None), None, false);
-        Self { params, limit, capacity, period_us, name, count_all, cost, ban, shadow }
+        let (name, count_all, cost, ban, trial) = (None, false, Cost::new(None), None, Trial::No);
+        Self { params, limit, capacity, period_us, name, count_all, cost, ban, trial }
     }
 
     pub(crate) fn named(self, name: Option<Name>) -> Self {
@@ -268,6 +280,11 @@ impl Rule {
         self.name.as_ref()
     }
 
+    /// Its name, or without one its canonical text.
+    pub fn label(&self) -> String {
+        self.name.map_or_else(|| self.to_string(), |name| name.as_str().to_string())
+    }
+
     /// Whether denied requests are charged too.
     pub const fn counts_all(&self) -> bool {
         self.count_all
@@ -290,7 +307,24 @@ impl Rule {
 
     /// Whether the rule is a shadow, which is reported but never denies.
     pub const fn is_shadow(&self) -> bool {
-        self.shadow
+        !matches!(self.trial, Trial::No)
+    }
+
+    /// Makes the rule a shadow for one request.
+    pub const fn observe(&mut self) {
+        if matches!(self.trial, Trial::No) {
+            self.trial = Trial::Observed;
+        }
+    }
+
+    /// Whether [`Self::observe`] made the rule a shadow.
+    pub const fn is_observed(&self) -> bool {
+        matches!(self.trial, Trial::Observed)
+    }
+
+    /// Whether the request gave the rule a cost or made it a shadow, which its text does not say.
+    pub const fn differs_from_text(&self) -> bool {
+        self.cost.is_named() || self.is_observed()
     }
 
     /// Whether a denial by this rule changes the key: it is charged, or blocks the key.
@@ -312,7 +346,7 @@ impl Rule {
             count_all,
             cost: _,
             ban: _,
-            shadow: _,
+            trial: _,
         } = self;
         (params, limit, period_us, name, count_all).hash(&mut hasher);
         hasher.finish()

@@ -1,6 +1,8 @@
 //! Validates a parsed rule: every bound, and which algorithm takes an option.
 
-use super::{Cost, Kind, Ladder, MAX_UNITS, Name, Period, Rule, RuleError, RuleOption, Unit};
+use super::{
+    Cost, Kind, Ladder, MAX_UNITS, Name, Period, Rule, RuleError, RuleOption, Trial, Unit,
+};
 use crate::algorithm::{MOST_OWN, OwnWords, Params};
 
 /// A rule as it was written, before validation.
@@ -88,7 +90,7 @@ impl RuleSpec {
             count_all: self.count_all,
             cost: Cost::new(cost),
             ban: self.ban,
-            shadow: self.shadow,
+            trial: if self.shadow { Trial::Written } else { Trial::No },
             ..Rule::new(params, limit, period_us)
         })
     }

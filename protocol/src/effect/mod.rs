@@ -326,7 +326,7 @@ impl Effect<'_> {
                     Recorded::Charged => (Change::Charged, None),
                     Recorded::HistoryOnly(verdict) => (Change::HistoryOnly(verdict), None),
                 };
-                let options = CheckOptions { meta, hold, up_to: None };
+                let options = CheckOptions { meta, hold, ..CheckOptions::default() };
                 limiter.record(&Check::new(rules, cost, self.at_us).with(&options), change);
             }
             Action::Settle { id, settled } => {

@@ -17,6 +17,7 @@ const DEFAULT: Limits = Limits {
     allow_at: false,
     max_meta: 256,
     log_entries: 128,
+    observe: false,
 };
 /// The settings of a new server, but with `AT` allowed.
 const TIMED: Limits = Limits { allow_at: true, ..DEFAULT };

@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) {
 fn use_it(limiter: &mut Limiter, rules: &[Rule], now_us: u64) {
     let hold = HoldRequest { id: b"a", end_us: now_us + 1_000_000, refund: true };
     let meta = Meta { text: b"who", keep: 3 };
-    let options = CheckOptions { meta: Some(meta), hold: Some(hold), up_to: None };
+    let options = CheckOptions { meta: Some(meta), hold: Some(hold), ..CheckOptions::default() };
     for options in [None, Some(&options)] {
         let check = Check { options, ..Check::new(rules, 2, now_us) };
         // A refusal changes nothing.

@@ -18,6 +18,8 @@ pub struct Limits {
     pub max_meta: usize,
     /// How many entries a key's history keeps; 0: a `META` is ignored.
     pub log_entries: u64,
+    /// Whether checks only observe: all rules are shadows, and blocks and pauses are ignored.
+    pub observe: bool,
 }
 
 impl Limits {
@@ -30,6 +32,7 @@ impl Limits {
         allow_at: true,
         max_meta: usize::MAX,
         log_entries: 128,
+        observe: false,
     };
 
     /// Allows what the parsers can read and a check accepts.

@@ -111,6 +111,9 @@ pub fn mcheck<'a>(
             groups.push(Group { rules: first_rule..rules.len(), args: 0..check.rule_args });
         }
     }
+    if limits.observe {
+        rules.iter_mut().for_each(Rule::observe);
+    }
     give_costs(&named_costs, rules, resolver.named_a_policy())?;
     for group in &groups {
         let rules = rules.get(group.rules.clone()).unwrap_or_default();

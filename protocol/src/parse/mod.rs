@@ -76,6 +76,7 @@ mod test_lines {
         allow_at: true,
         max_meta: 8,
         log_entries: 128,
+        observe: false,
     };
     pub const UNTIMED: Limits = Limits { allow_at: false, ..LIMITS };
 

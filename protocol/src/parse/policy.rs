@@ -35,7 +35,12 @@ pub enum PolicyRequest {
     /// Shows the rules of this policy.
     Get(Name),
     /// Deletes this policy (`DEL`).
-    Delete(Name),
+    Delete {
+        /// Its name.
+        name: Name,
+        /// Even if checks use it.
+        force: bool,
+    },
     /// Shows every policy.
     List,
     /// Shows the subcommands.
@@ -59,7 +64,9 @@ pub fn policy<'a>(
             return Ok(PolicyRequest::Set(name));
         }
         b"GET" => PolicyRequest::Get(name(args.required()?)?),
-        b"DEL" => PolicyRequest::Delete(name(args.required()?)?),
+        b"DEL" => {
+            PolicyRequest::Delete { name: name(args.required()?)?, force: args.keyword("FORCE") }
+        }
         b"LIST" => PolicyRequest::List,
         b"HELP" => PolicyRequest::Help,
         _ => {
@@ -104,7 +111,8 @@ mod tests {
             ("SET free 20/m bucket:5/s", PolicyRequest::Set(free), "log:20/1m bucket:5/1s"),
             ("set free 20/m", PolicyRequest::Set(free), "log:20/1m"),
             ("GET free", PolicyRequest::Get(free), ""),
-            ("DEL free", PolicyRequest::Delete(free), ""),
+            ("DEL free", PolicyRequest::Delete { name: free, force: false }, ""),
+            ("del free force", PolicyRequest::Delete { name: free, force: true }, ""),
             ("list", PolicyRequest::List, ""),
             ("HELP", PolicyRequest::Help, ""),
         ] {

@@ -29,6 +29,7 @@ use crate::metrics::{self, Counter};
 use crate::server::propagation::must_not_replicate;
 use crate::server::{Call, ClientId, CommandError, EventContext, Texts, WhileWaiting, clock};
 use prospect::Prospect;
+pub use prospect::with_request;
 use ratelimit_protocol::parse::{RuleResolver, WaitRequest};
 use ratelimit_protocol::waiting::{Cause, Due, Flow, HoldId, Place, Request, Rules, Ticket};
 pub use unserved::refuse_unserved;

@@ -16,7 +16,7 @@ mod aligned;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use redis_module::raw;
 
@@ -26,6 +26,26 @@ const SYSTEM: u8 = 2;
 
 /// Which allocator this process uses.
 static SOURCE: AtomicU8 = AtomicU8::new(UNDECIDED);
+
+/// How many bytes the module has allocated in the server.
+static IN_USE: AtomicU64 = AtomicU64::new(0);
+
+/// How many bytes the module has allocated in the server, rounded up as jemalloc does. Asking the
+/// server's allocator at each allocation would cost more.
+pub fn in_use() -> u64 {
+    IN_USE.load(Ordering::Relaxed)
+}
+
+/// The size class of an allocation in jemalloc: a multiple of 16, or of a quarter of the power of two
+/// below it (jemalloc(3), Implementation Notes).
+const fn size_class(size: usize) -> u64 {
+    let below = size.saturating_sub(1) as u64;
+    let quarter = match below.checked_ilog2() {
+        Some(power) if power > 6 => 1_u64 << power.saturating_sub(2),
+        _ => 16,
+    };
+    (below | quarter.saturating_sub(1)).saturating_add(1)
+}
 
 /// The server's allocator inside a server, the system's elsewhere.
 pub struct ServerAlloc;
@@ -73,7 +93,10 @@ unsafe impl GlobalAlloc for ServerAlloc {
         // SAFETY: the caller's promise.
         unsafe {
             match uses_server() {
-                true => aligned::alloc(server_alloc, layout),
+                true => {
+                    IN_USE.fetch_add(size_class(layout.size()), Ordering::Relaxed);
+                    aligned::alloc(server_alloc, layout)
+                }
                 false => System.alloc(layout),
             }
         }
@@ -84,7 +107,10 @@ unsafe impl GlobalAlloc for ServerAlloc {
         // SAFETY: the caller's promise; the allocator that gave the allocation frees it.
         unsafe {
             match raw::RedisModule_Free {
-                Some(free) if uses_server() => free(aligned::start(allocation, layout).cast()),
+                Some(free) if uses_server() => {
+                    IN_USE.fetch_sub(size_class(layout.size()), Ordering::Relaxed);
+                    free(aligned::start(allocation, layout).cast());
+                }
                 _ => System.dealloc(allocation, layout),
             }
         }
@@ -108,6 +134,25 @@ pub unsafe fn allocated(allocation: *const u8) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn size_classes_are_those_of_jemalloc() {
+        for (size, class) in [
+            (1, 16),
+            (16, 16),
+            (17, 32),
+            (128, 128),
+            (129, 160),
+            (161, 192),
+            (256, 256),
+            (257, 320),
+            (1_000, 1_024),
+            (1_025, 1_280),
+            (5_000, 5_120),
+        ] {
+            assert_eq!(size_class(size), class, "{size}");
+        }
+    }
 
     #[test]
     fn outside_a_server_the_system_allocates() {

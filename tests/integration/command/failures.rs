@@ -87,7 +87,10 @@ fn any(rng: &mut Rng, at_us: u64) -> String {
             let rules = rules(rng, &["2/m", "9/m,name=b", "fixed:3/h", "bucket:9/m,name=c"]);
             format!("RL.POLICY SET {p} {rules}")
         }
-        25 => format!("RL.POLICY {} {p}", one_of(rng, &["GET", "DEL", "GET"])),
+        25 => match rng.bool() {
+            true => format!("RL.POLICY GET {p}"),
+            false => format!("RL.POLICY DEL {p} FORCE"),
+        },
         26 => one_of(
             rng,
             &["RL.POLICY LIST", "RL.POLICY HELP", "RL.TOP", "RL.BLOCKS 0 MATCH k COUNT 99"],

@@ -160,7 +160,7 @@ fn each_of_several_keys_has_its_own_plan() {
         assert_eq!(mixed[0], 0);
         // Keys store states by rule, not by policy.
         let copy = dump(&mut c, "{p}b");
-        let () = ask(&mut c, "RL.POLICY DEL pro");
+        let () = ask(&mut c, "RL.POLICY DEL pro FORCE");
         assert_eq!(dump(&mut c, "{p}b"), copy);
     });
 }

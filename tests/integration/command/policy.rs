@@ -4,7 +4,7 @@ use ratelimit_core::rule::Kind;
 use redis::{Connection, Value};
 
 use crate::support::client::{
-    allowed, ask, command, digest, digest_of, exists, refusal, remaining,
+    allowed, ask, command, digest, digest_of, exists, refusal, remaining, verdict,
 };
 use crate::support::policies::{counted, known, policies, set};
 use crate::support::server::{self, Builder};
@@ -31,8 +31,8 @@ fn a_policy_can_be_set_shown_replaced_and_deleted() {
         assert_eq!(ask::<Vec<String>>(&mut c, "RL.POLICY GET B-2.x_"), ["bucket:5/1s,burst=9"]);
         set(&mut c, &["free 30/m"]);
         assert_eq!(ask::<Vec<String>>(&mut c, "RL.POLICY GET free"), ["log:30/1m"]);
-        assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL free"), 1);
-        assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL free"), 0);
+        assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL free FORCE"), 1);
+        assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL free FORCE"), 0);
         assert_eq!(value(&mut c, "RL.POLICY GET free"), Value::Nil);
         assert_eq!(value(&mut c, "RL.POLICY GET Free"), Value::Nil);
         assert_eq!(ask::<Vec<String>>(&mut c, "RL.POLICY LIST"), ["B-2.x_"]);
@@ -148,7 +148,7 @@ fn every_connection_uses_a_changed_policy_at_once() {
             }
         }
         let mut c = server.connect();
-        let _: i64 = ask(&mut c, "RL.POLICY DEL p");
+        let _: i64 = ask(&mut c, "RL.POLICY DEL p FORCE");
         for c in &mut connections {
             assert!(refusal(c, "RL.CHECK k @p").contains("unknown policy"));
         }
@@ -188,7 +188,7 @@ fn without_its_policy_a_check_fails_and_counts_stay() {
         let mut c = server.connect();
         set(&mut c, &["free 5/h"]);
         assert_eq!(remaining(&mut c, "RL.CHECK k COST 3 @free"), 2);
-        let _: i64 = ask(&mut c, "RL.POLICY DEL free");
+        let _: i64 = ask(&mut c, "RL.POLICY DEL free FORCE");
         let before = digest(&mut c);
         for line in [
             "RL.CHECK k @free",
@@ -236,33 +236,9 @@ fn settings_limit_rules_of_policies_too() {
 }
 
 #[test]
-fn a_lowered_setting_fails_checks_by_policy_and_names_the_rule() {
-    server::on_all(|server| {
-        if !server.flavor().is_7_or_later() {
-            return; // 6.2 cannot change settings of modules.
-        }
-        let mut c = server.connect();
-        set(&mut c, &["p 5/s 500/h"]);
-        let () = ask(&mut c, "CONFIG SET ratelimit.max-log-entries 100");
-        let error = refusal(&mut c, "RL.CHECK k @p");
-        assert!(error.contains("rule '@p log:500/1h'"), "{error}");
-        assert!(error.contains("ratelimit.max-log-entries"), "{error}");
-        let () = ask(&mut c, "CONFIG SET ratelimit.max-log-entries 500");
-        let () = ask(&mut c, "CONFIG SET ratelimit.max-rules 1");
-        assert!(refusal(&mut c, "RL.CHECK k @p").contains("rule '@p': too many rules"));
-        let () = ask(&mut c, "CONFIG SET ratelimit.max-rules 2");
-        assert!(allowed(&mut c, "RL.CHECK k @p"));
-    });
-}
-
-#[test]
 fn checks_are_counted_for_each_policy() {
     server::on_all(|server| {
         let mut c = server.connect();
-        assert!(
-            !ask::<String>(&mut c, "INFO everything").contains("policies"),
-            "a section without policies"
-        );
         set(&mut c, &["free 2/h", "burst 9/h,name=b", "none 0/h"]);
         assert_eq!(counted(&mut c, "free"), Some((0, 0)));
         let counts = |c: &mut Connection| ["free", "burst"].map(|name| counted(c, name).unwrap());
@@ -286,12 +262,10 @@ fn checks_are_counted_for_each_policy() {
         assert!(refusal(&mut c, "RL.CHECK k @free @nobody").contains("@nobody"));
         assert_eq!(counts(&mut c), [(4, 2), (2, 2)], "after an error");
         let info: String = ask(&mut c, "INFO everything");
-        assert!(
-            info.contains("# ratelimit_policies\r\nratelimit_policy_burst:allowed=2,limited=2\r\n")
-        );
+        assert!(info.contains("\r\nratelimit_policy_burst:allowed=2,limited=2,shadowed=0\r\n"));
 
         // A deleted policy that is set again counts from zero.
-        let _: i64 = ask(&mut c, "RL.POLICY DEL free");
+        let _: i64 = ask(&mut c, "RL.POLICY DEL free FORCE");
         assert_eq!(counted(&mut c, "free"), None);
         set(&mut c, &["free 1/h"]);
         assert_eq!(counted(&mut c, "free"), Some((0, 0)));
@@ -311,5 +285,47 @@ fn policies_stay_when_all_keys_are_flushed() {
         }
         let () = ask(&mut c, "SWAPDB 0 3");
         assert_eq!(remaining(&mut c, "RL.CHECK k @free"), 4);
+    });
+}
+
+#[test]
+fn a_policy_in_use_is_deleted_by_force_alone() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = ask(&mut c, "RL.POLICY SET free 2/m");
+        let _: Vec<i64> = ask(&mut c, "RL.PEEK k @free");
+        assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL free"), 1, "a peek is no check");
+        let () = ask(&mut c, "RL.POLICY SET free 2/m");
+        let _: Vec<i64> = ask(&mut c, "RL.CHECK k @free");
+        let () = ask(&mut c, "RL.POLICY SET free 3/m");
+        let error = refusal(&mut c, "RL.POLICY DEL free");
+        assert!(error.contains("policy 'free' was used by a check"), "{error}");
+        assert!(error.contains("RL.POLICY DEL free FORCE"), "{error}");
+        assert_eq!(verdict(&mut c, "RL.CHECK k @free"), 0);
+        assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL free FORCE"), 1);
+        assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL free FORCE"), 0);
+        assert!(refusal(&mut c, "RL.POLICY DEL free NOW").contains("wrong number of arguments"));
+    });
+}
+
+#[test]
+fn settings_cannot_be_set_below_what_policies_need() {
+    server::on_all(|server| {
+        if !server.flavor().is_7_or_later() {
+            return; // 6.2 cannot change settings of modules.
+        }
+        let mut c = server.connect();
+        set(&mut c, &["p 5/s 500/h bucket:9/d"]);
+        for (setting, needed) in [("max-rules", 3), ("max-log-entries", 500)] {
+            let error = refusal(&mut c, &format!("CONFIG SET ratelimit.{setting} {}", needed - 1));
+            let why = format!("expected {needed} or more, which policies need");
+            assert!(error.contains(&why), "{error}");
+            let () = ask(&mut c, &format!("CONFIG SET ratelimit.{setting} {needed}"));
+        }
+        assert!(allowed(&mut c, "RL.CHECK k @p"));
+        set(&mut c, &["p bucket:9/d"]);
+        for setting in ["max-rules", "max-log-entries"] {
+            let () = ask(&mut c, &format!("CONFIG SET ratelimit.{setting} 1"));
+        }
     });
 }

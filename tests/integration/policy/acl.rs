@@ -61,7 +61,7 @@ fn the_right_to_check_by_policy_excludes_setting_policies() {
         for line in [
             "RL.POLICY SET free 9/h",
             "RL.POLICY GET free",
-            "RL.POLICY DEL free",
+            "RL.POLICY DEL free FORCE",
             "RL.POLICY LIST",
             "RL.POLICY HELP",
         ] {
@@ -89,7 +89,8 @@ fn a_replica_shows_policies_and_refuses_to_set_them() {
         let mut r = replica.connect();
         set(&mut p, &["free 5/h"]);
         replicated(&mut p);
-        for line in ["RL.POLICY SET free 9/h", "RL.POLICY SET new 9/h", "RL.POLICY DEL free"] {
+        for line in ["RL.POLICY SET free 9/h", "RL.POLICY SET new 9/h", "RL.POLICY DEL free FORCE"]
+        {
             assert!(refusal(&mut r, line).contains("read only replica"), "{line}");
         }
         if has_subcommands(&replica) {
@@ -119,7 +120,7 @@ fn without_memory_policies_can_be_deleted_but_not_set() {
                 set(&mut c, &["free 5/h"]);
             }
             assert_eq!(known(&mut c), policies(&["free log:5/1h", "old log:5/1h"]));
-            assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL old"), 1);
+            assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL old FORCE"), 1);
             assert_eq!(remaining(&mut c, "RL.PEEK k @free"), 5);
             let () = ask(&mut c, "CONFIG SET maxmemory 0");
             set(&mut c, &["free 9/h"]);
@@ -134,7 +135,7 @@ const TURNS: [&str; 7] = [
     "RL.POLICY SET p 3/h",
     "RL.CHECK k @p",
     "RL.CHECK k @p",
-    "RL.POLICY DEL p",
+    "RL.POLICY DEL p FORCE",
     "RL.POLICY LIST",
 ];
 

@@ -21,7 +21,7 @@ fn redis_cli_sets_policies_on_all_masters() {
     cluster::on_all(|cluster| {
         call_on_masters(cluster, &["RL.POLICY", "SET", "free", "20/m", "5/h"]);
         call_on_masters(cluster, &["RL.POLICY", "SET", "old", "5/h"]);
-        call_on_masters(cluster, &["RL.POLICY", "DEL", "old"]);
+        call_on_masters(cluster, &["RL.POLICY", "DEL", "old", "FORCE"]);
         let expected = policies(&["free log:20/1m log:5/1h"]);
         for master in cluster.masters() {
             assert_eq!(known(&mut cluster.connect(&master)), expected);

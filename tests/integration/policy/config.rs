@@ -19,7 +19,7 @@ fn configured(builder: Builder) -> Builder {
 /// Changes `free`, deletes `pro` and sets `own`; returns the policies then in effect.
 fn change_at_run_time(c: &mut Connection) -> Policies {
     set(c, &["free 30/m", "own 5/h"]);
-    let _: i64 = ask(c, "RL.POLICY DEL pro");
+    let _: i64 = ask(c, "RL.POLICY DEL pro FORCE");
     let changed = policies(&["free log:30/1m", "own log:5/1h"]);
     assert_eq!(known(c), changed);
     changed

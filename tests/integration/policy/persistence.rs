@@ -32,7 +32,7 @@ fn fill(c: &mut Connection) -> Policies {
     set(c, &["changed 1/s", "deleted 1/s", "free 9/s"]);
     set(c, &lines);
     set(c, &["changed 2/s"]);
-    let _: i64 = ask(c, "RL.POLICY DEL deleted");
+    let _: i64 = ask(c, "RL.POLICY DEL deleted FORCE");
     for _ in 0..3 {
         let _: Value = ask(c, "RL.CHECK k @free 50/h @bucket");
     }
@@ -61,14 +61,14 @@ fn policies_survive_in_the_rdb_file() {
         assert_kept(server, &expected, "reloaded");
         save_slowly(&mut c, "BGSAVE", |c| {
             set(c, &["free 1/s", "new 1/s"]);
-            let _: i64 = ask(c, "RL.POLICY DEL bucket");
+            let _: i64 = ask(c, "RL.POLICY DEL bucket FORCE");
         });
         crash(server);
         assert_kept(server, &expected, "as when the save began");
         // A file without policies loads without policies.
         let mut c = server.connect();
         for name in expected.keys() {
-            let _: i64 = ask(&mut c, &format!("RL.POLICY DEL {name}"));
+            let _: i64 = ask(&mut c, &format!("RL.POLICY DEL {name} FORCE"));
         }
         server.restart();
         assert_eq!(known(&mut server.connect()), policies(&[]));
@@ -97,8 +97,8 @@ fn policies_survive_in_the_aof() {
 
                 save_slowly(&mut c, "BGREWRITEAOF", |c| {
                     set(c, &["changed 1/d", "new 1/s", "newer 1/s", "passing 1/s"]);
-                    let _: i64 = ask(c, "RL.POLICY DEL leaky");
-                    let _: i64 = ask(c, "RL.POLICY DEL passing");
+                    let _: i64 = ask(c, "RL.POLICY DEL leaky FORCE");
+                    let _: i64 = ask(c, "RL.POLICY DEL passing FORCE");
                     set(c, &["changed 3/d"]);
                 });
                 expected.remove("leaky");
@@ -151,7 +151,7 @@ fn an_aof_begun_at_run_time_has_earlier_policies() {
                 let mut expected = fill(&mut c);
                 save_slowly(&mut c, "CONFIG SET appendonly yes", |c| {
                     set(c, &["new 1/s"]);
-                    let _: i64 = ask(c, "RL.POLICY DEL leaky");
+                    let _: i64 = ask(c, "RL.POLICY DEL leaky FORCE");
                 });
                 expected.remove("leaky");
                 expected.extend(policies(&["new log:1/1s"]));
@@ -187,7 +187,10 @@ fn a_rewrite_propagates_no_command() {
                     },
                     &|c| {
                         let mut pipeline = pipe();
-                        pipeline.cmd("BGREWRITEAOF").cmd("RL.POLICY").arg(&["DEL", "last"]);
+                        pipeline
+                            .cmd("BGREWRITEAOF")
+                            .cmd("RL.POLICY")
+                            .arg(&["DEL", "last", "FORCE"]);
                         let _: Value = pipeline.query(c).unwrap();
                     },
                 ];
@@ -244,7 +247,7 @@ fn saved_policies_override_configured_ones() {
         assert_eq!(known(&mut c), policies(&CONFIGURED));
         assert_eq!(remaining(&mut c, "RL.CHECK k @free"), 19);
         set(&mut c, &["free 30/m", "own 5/h"]);
-        let _: i64 = ask(&mut c, "RL.POLICY DEL pro");
+        let _: i64 = ask(&mut c, "RL.POLICY DEL pro FORCE");
         assert!(refusal(&mut c, "RL.PEEK k @pro").contains("unknown policy"));
         // Nothing was saved, so the configured policies are back.
         crash(server);
@@ -252,7 +255,7 @@ fn saved_policies_override_configured_ones() {
 
         let mut c = server.connect();
         set(&mut c, &["free 30/m", "own 5/h"]);
-        let _: i64 = ask(&mut c, "RL.POLICY DEL pro");
+        let _: i64 = ask(&mut c, "RL.POLICY DEL pro FORCE");
         server.restart();
         // A deleted policy is not in the RDB file, so the configured one is back.
         let expected = policies(&["free log:30/1m", "own log:5/1h", CONFIGURED[1]]);
@@ -268,7 +271,7 @@ fn an_aof_overrides_configured_policies_until_its_rewrite() {
             |server| {
                 let mut c = server.connect();
                 set(&mut c, &["free 30/m"]);
-                let _: i64 = ask(&mut c, "RL.POLICY DEL pro");
+                let _: i64 = ask(&mut c, "RL.POLICY DEL pro FORCE");
                 restart_from_aof(server);
                 let mut c = server.connect();
                 assert_eq!(known(&mut c), policies(&["free log:30/1m"]));

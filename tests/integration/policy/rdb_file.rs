@@ -69,7 +69,7 @@ fn a_file_without_policies_and_values_loads_without_the_module() {
             set(&mut c, &["old 5/h"]);
             let _: Value = ask(&mut c, "RL.CHECK k @old");
             let _: Value = ask(&mut c, "RL.RESET k");
-            let _: i64 = ask(&mut c, "RL.POLICY DEL old");
+            let _: i64 = ask(&mut c, "RL.POLICY DEL old FORCE");
             if !policy.is_empty() {
                 set(&mut c, &[policy]);
             }

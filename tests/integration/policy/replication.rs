@@ -36,7 +36,7 @@ fn effects_of_checks_by_policy_have_the_texts_of_rules() {
             // The replica has other policies of these names, which must not matter.
             let () = ask(&mut r, "CONFIG SET replica-read-only no");
             set(&mut r, &["free 1/ms"]);
-            let _: i64 = ask(&mut r, "RL.POLICY DEL burst");
+            let _: i64 = ask(&mut r, "RL.POLICY DEL burst FORCE");
             for (line, rules) in [
                 ("RL.CHECK a @free", &["LOG:20/1M LOG:800/1D"][..]),
                 (
@@ -86,7 +86,7 @@ fn random_commands(random: &mut fastrand::Rng, count: usize) -> Pipeline {
         let rule = random.choice(RULES).expect("a rule");
         let line = match random.u32(0..20) {
             0..3 => format!("RL.POLICY SET p{name} {rule} {}/w,name=n{name}", random.u32(1..50)),
-            3 => format!("RL.POLICY DEL p{name}"),
+            3 => format!("RL.POLICY DEL p{name} FORCE"),
             4..10 => format!("RL.CHECK k{key} COST {} @p{name}", random.u32(0..4)),
             10..13 => format!("RL.CHECK k{key} META who @p{name} {rule}"),
             13 => format!("RL.CHECK k{key} @p{name} @p{}", random.u32(0..6)),
@@ -201,7 +201,7 @@ fn a_partial_synchronization_brings_missed_changes() {
         in_step(primary, &replica);
         while_cut_off(&replica, primary, |p| {
             set(p, &["free 6/h", "new 7/h"]);
-            let _: i64 = ask(p, "RL.POLICY DEL old");
+            let _: i64 = ask(p, "RL.POLICY DEL old FORCE");
             let _: Value = ask(p, "RL.CHECK k @free");
         });
         in_step(primary, &replica);
@@ -244,7 +244,7 @@ fn on_all_loading_beside(channel: &str, body: impl Fn(&mut Server, &Server)) {
             let logged = replica.log().len();
             while_cut_off(&replica, primary, |p| {
                 set(p, &["free 9/h", "new 9/h"]);
-                let _: i64 = ask(p, "RL.POLICY DEL old");
+                let _: i64 = ask(p, "RL.POLICY DEL old FORCE");
                 for key in 0..150 {
                     let () = ask(p, &format!("SET filler{key} {}", "x".repeat(4_000)));
                 }
@@ -349,7 +349,7 @@ fn a_promoted_replica_has_the_policies_and_replicates_them() {
         let () = ask(&mut m, "REPLICAOF NO ONE");
         assert_eq!(remaining(&mut m, "RL.CHECK k @free"), 2);
         set(&mut m, &["free 9/h"]);
-        let _: i64 = ask(&mut m, "RL.POLICY DEL old");
+        let _: i64 = ask(&mut m, "RL.POLICY DEL old FORCE");
         assert_eq!(remaining(&mut m, "RL.CHECK k @free"), 5);
         in_step(&middle, &last);
         assert_eq!(known_by_replica(&last), policies(&["free log:9/1h"]));
@@ -377,7 +377,7 @@ fn a_replicas_aof_has_policies_and_its_rewrite_propagates_nothing() {
             let mut m = middle.connect();
             eventually_saved(&mut m); // the replica rewrites its AOF after the snapshot
             set(&mut p, &["free 6/h"]);
-            let _: i64 = ask(&mut p, "RL.POLICY DEL old");
+            let _: i64 = ask(&mut p, "RL.POLICY DEL old FORCE");
             in_step(primary, &middle);
             let sent = offset(&mut m);
             let () = ask(&mut m, "BGREWRITEAOF");

@@ -95,7 +95,7 @@ fn ten_thousand_policies_stay_fast() {
             assert_eq!(remaining(&mut c, "RL.PEEK k7 @policy-09907"), before);
             let mut deletes = pipe();
             for name in expected.keys() {
-                deletes.cmd("RL.POLICY").arg("DEL").arg(name).ignore();
+                deletes.cmd("RL.POLICY").arg("DEL").arg(name).arg("FORCE").ignore();
             }
             timed("deleting", || deletes.query::<()>(&mut c).unwrap());
             assert_eq!(known(&mut c), policies(&[]));

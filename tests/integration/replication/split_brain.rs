@@ -64,7 +64,7 @@ fn an_old_primary_that_becomes_a_replica_keeps_nothing_of_its_own() {
                 ];
                 // Clients of the new one.
                 set(&mut n, &["free 6/h"]);
-                let _: i64 = ask(&mut n, "RL.POLICY DEL shared");
+                let _: i64 = ask(&mut n, "RL.POLICY DEL shared FORCE");
                 assert!(settles(&mut n, "both"));
                 ["new", "last"].iter().for_each(|id| hold(&mut n, id));
                 let kept =

@@ -179,12 +179,13 @@ fn lowered_settings_trim_existing_data_on_next_use() {
 fn config_resetstat_keeps_settings_and_consumption() {
     on_configurable(|server| {
         let mut c = server.connect();
+        assert!(allowed(&mut c, "RL.CHECK k 1/h"));
         for setting in &SETTINGS {
             config_set(&mut c, setting, &setting.another()).unwrap();
         }
-        assert!(allowed(&mut c, "RL.CHECK k 1/h"));
         let () = ask(&mut c, "CONFIG RESETSTAT");
-        assert!(!allowed(&mut c, "RL.CHECK k 1/h"));
+        let report: Value = ask(&mut c, "RL.INFO k");
+        assert!(format!("{report:?}").contains("log/1h"), "{report:?}");
         assert_eq!(config_get(&mut c), with_values(Setting::another));
     });
 }

@@ -11,6 +11,7 @@ mod configuration;
 mod counters;
 mod defrag;
 mod ends;
+mod enforcement;
 mod events;
 mod eviction;
 mod expiry;

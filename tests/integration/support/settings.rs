@@ -23,12 +23,22 @@ pub enum Values {
     Integer(RangeInclusive<i64>),
     YesNo,
     /// One of these words.
-    Word([&'static str; 2]),
+    Word(&'static [&'static str]),
 }
 
 use Values::{Integer, Word, YesNo};
 
-pub const SETTINGS: [Setting; 12] = [
+pub const SETTINGS: [Setting; 13] = [
+    Setting {
+        name: "enforce",
+        default: "yes",
+        values: Word(&["yes", "observe", "off"]),
+        effects: &[
+            ("yes", &["RL.CHECK k 0/s"], "int(1), int(0)"),
+            ("observe", &["RL.CHECK k 0/s"], "int(0), int(-1)"),
+            ("off", &["RL.CHECK k 0/s"], "int(0), int(-1)"),
+        ],
+    },
     Setting {
         name: "max-rules",
         default: "32",
@@ -138,7 +148,12 @@ pub const SETTINGS: [Setting; 12] = [
         ],
     },
     // This setting takes effect only at a restart: `policy/config.rs`.
-    Setting { name: "policies", default: "saved", values: Word(["saved", "config"]), effects: &[] },
+    Setting {
+        name: "policies",
+        default: "saved",
+        values: Word(&["saved", "config"]),
+        effects: &[],
+    },
 ];
 
 /// Adds an entry to the history of a key.
@@ -150,12 +165,12 @@ impl Setting {
         format!("ratelimit.{}", self.name)
     }
 
-    /// The least and the largest value, or both words, as in `CONFIG GET`.
+    /// The least and the largest value, or the first and the last word, as in `CONFIG GET`.
     pub fn good(&self) -> [String; 2] {
         match &self.values {
             Integer(range) => [range.start().to_string(), range.end().to_string()],
             YesNo => ["yes".to_string(), "no".to_string()],
-            Word(words) => words.map(str::to_string),
+            Word(words) => [words[0], words[words.len() - 1]].map(str::to_string),
         }
     }
 
@@ -183,8 +198,8 @@ impl Setting {
             }
             YesNo => words(&["perhaps", "1", "true", ""], "'yes' or 'no'"),
             Word(known) => {
-                let why = format!("{}, {}", known[0], known[1]);
-                words(&["both", "1", "yes", "savedconfig", ""], &why)
+                let why = known.join(", ");
+                words(&["both", "1", "maybe", "savedconfig", ""], &why)
             }
         }
     }
@@ -194,7 +209,7 @@ impl Setting {
         match &self.values {
             Integer(range) => format!("expected {}..{}", range.start(), range.end()),
             YesNo => "expected yes or no".to_string(),
-            Word(words) => format!("expected {} or {}", words[0], words[1]),
+            Word(words) => format!("expected {}", words.join(" or ")),
         }
     }
 

@@ -37,6 +37,8 @@ pub struct RequestOptions<'a> {
     pub meta: Option<Meta<'a>>,
     /// The hold to take.
     pub hold: Option<HoldOption<'a>>,
+    /// Whether blocks and pauses are ignored, and all rules are shadows.
+    pub observes: bool,
 }
 
 impl<'a> CheckRequest<'a> {
@@ -49,9 +51,10 @@ impl<'a> CheckRequest<'a> {
     #[inline(always)]
     pub fn options_at(&self, now_us: u64) -> Option<CheckOptions<'a>> {
         let options = self.options.as_deref();
-        options.map(|&RequestOptions { up_to, meta, hold }| CheckOptions {
+        options.map(|&RequestOptions { up_to, meta, hold, observes }| CheckOptions {
             up_to,
             meta,
+            observes,
             hold: hold.map(|hold| hold.at(now_us)),
         })
     }
@@ -129,7 +132,7 @@ impl<R: RuleResolver> Reader<'_, R> {
     #[inline(always)]
     fn read<'a>(self, args: impl Iterator<Item = &'a [u8]>) -> Parsed<CheckRequest<'a>> {
         let args = Cursor::new(args);
-        if args.peek().is_some_and(may_be_option) {
+        if args.peek().is_some_and(may_be_option) || self.limits.observe {
             return self.some_options_then_rules(args);
         }
         self.rules(args, CheckRequest::plain(), &[])
@@ -157,6 +160,9 @@ impl<R: RuleResolver> Reader<'_, R> {
         let rule_args = take_rules(&mut args, limits, resolver, rules)?;
         args.finish(expected(rules, options))?;
         require_rule(rules)?;
+        if limits.observe {
+            rules.iter_mut().for_each(Rule::observe);
+        }
         if !named_costs.is_empty() {
             give_costs(named_costs, rules, resolver.named_a_policy())?;
         }
@@ -239,8 +245,12 @@ pub(super) fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     }
     let keep = u32::try_from(limits.log_entries).unwrap_or(u32::MAX);
     let text = meta.filter(|_| keep > 0).map(|text| cut(text, limits.max_meta));
-    let given =
-        RequestOptions { up_to: costs.up_to, meta: text.map(|text| Meta { text, keep }), hold };
+    let given = RequestOptions {
+        up_to: costs.up_to,
+        meta: text.map(|text| Meta { text, keep }),
+        hold,
+        observes: limits.observe,
+    };
     let options = (given != RequestOptions::default()).then(|| Box::new(given));
     let cost = costs.default.unwrap_or(1);
     let request = CheckRequest { cost, at_us, full: full.is_some(), options, rule_args: 0 };

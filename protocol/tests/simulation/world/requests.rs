@@ -43,7 +43,7 @@ impl World {
             refund: *refund,
         });
         let meta = number.is_multiple_of(5).then_some(Meta { text: b"who", keep: 3 });
-        let options = CheckOptions { hold, meta, up_to: ask.up_to };
+        let options = CheckOptions { up_to: ask.up_to, meta, hold, ..CheckOptions::default() };
         body(&Check::new(&self.rules[ask.rules].0, ask.cost, self.wall_us).with(&options))
     }
 

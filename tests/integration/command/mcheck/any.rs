@@ -384,9 +384,9 @@ fn policies_count_the_charged_key_or_each_key_that_denies() {
             let () = ask(&mut c, &format!("RL.POLICY SET {policy} 1/d"));
         }
         for (free, pro) in [
-            ("free:allowed=1,limited=0", "pro:allowed=0,limited=0"),
-            ("free:allowed=1,limited=0", "pro:allowed=1,limited=0"),
-            ("free:allowed=1,limited=1", "pro:allowed=1,limited=1"),
+            ("free:allowed=1,limited=0,shadowed=0", "pro:allowed=0,limited=0,shadowed=0"),
+            ("free:allowed=1,limited=0,shadowed=0", "pro:allowed=1,limited=0,shadowed=0"),
+            ("free:allowed=1,limited=1,shadowed=0", "pro:allowed=1,limited=1,shadowed=0"),
         ] {
             any(&mut c, "{p}a {p}b", "ANY @free NEXT @pro");
             assert_eq!(counted(&mut c), [free, pro]);
@@ -394,15 +394,22 @@ fn policies_count_the_charged_key_or_each_key_that_denies() {
         // A blocked key is no denial by its policy.
         let () = ask(&mut c, "RL.BLOCK {p}b");
         any(&mut c, "{p}a {p}b", "ANY @free NEXT @pro");
-        assert_eq!(counted(&mut c), ["free:allowed=1,limited=2", "pro:allowed=1,limited=1"]);
+        assert_eq!(
+            counted(&mut c),
+            ["free:allowed=1,limited=2,shadowed=0", "pro:allowed=1,limited=1,shadowed=0"]
+        );
         // Each key has a plan, and one of the plans is unknown.
         let () = ask(&mut c, "RL.PLAN {q}a pro");
         let () = ask(&mut c, "RL.PLAN {q}b gone");
         let unknown = |c: &mut Connection| info(c, "ratelimit", "ratelimit_plans_unknown") as u64;
         for (most, expected, unknown_plans) in [
-            ("", ["free:allowed=1,limited=2", "pro:allowed=2,limited=1"], 0),
-            ("", ["free:allowed=2,limited=2", "pro:allowed=2,limited=1"], 1),
-            ("MOST ", ["free:allowed=2,limited=3", "pro:allowed=2,limited=2"], 2),
+            ("", ["free:allowed=1,limited=2,shadowed=0", "pro:allowed=2,limited=1,shadowed=0"], 0),
+            ("", ["free:allowed=2,limited=2,shadowed=0", "pro:allowed=2,limited=1,shadowed=0"], 1),
+            (
+                "MOST ",
+                ["free:allowed=2,limited=3,shadowed=0", "pro:allowed=2,limited=2,shadowed=0"],
+                2,
+            ),
         ] {
             any(&mut c, "{q}a {q}b", &format!("ANY {most}@plan:free"));
             assert_eq!(counted(&mut c), expected);

@@ -214,7 +214,7 @@ fn a_changed_policy_changes_who_may_pass() {
         assert_eq!(second.verdict(), 0, "it lacks the rule (`slots:1`) that denies the first");
         assert!(first.waits());
         let third = wait_in_line(server, "RL.WAIT k 600000 FLOW b HOLD c EX 3000 slots:1 @tenant");
-        assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL tenant"), 1);
+        assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL tenant FORCE"), 1);
         assert!(third.refusal().contains("unknown policy"));
     });
 }

@@ -73,7 +73,9 @@ fn an_overwritten_key_and_a_deleted_policy_are_errors() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = ask(&mut c, "RL.POLICY SET one 1/h");
-        for (line, says) in [("SET k text", "WRONGTYPE"), ("RL.POLICY DEL one", "unknown policy")] {
+        for (line, says) in
+            [("SET k text", "WRONGTYPE"), ("RL.POLICY DEL one FORCE", "unknown policy")]
+        {
             let () = ask(&mut c, "DEL k");
             assert_eq!(verdict(&mut c, "RL.CHECK k @one"), 0);
             let waiter = wait_in_line(server, "RL.WAIT k 3600000 @one");

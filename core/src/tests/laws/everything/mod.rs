@@ -235,7 +235,7 @@ impl Key {
         let request =
             ask.map(|(Ask { id, refund, .. }, end_us)| HoldRequest { id: IDS[id], end_us, refund });
         let up_to = more.map(|more| cost + more);
-        let options = CheckOptions { up_to, hold: request, meta: None };
+        let options = CheckOptions { up_to, hold: request, ..CheckOptions::default() };
         let check = Check::new(rules, cost, now_us).with(&options);
         let mut answered = self.primary.clone();
         answered.lapse_if_due(now_us);

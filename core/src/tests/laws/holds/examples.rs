@@ -231,7 +231,7 @@ impl Key {
             end_us: now_us.saturating_add_signed(micros(for_s)),
             refund: false,
         });
-        let options = CheckOptions { hold, up_to: Some(range.1), meta: None };
+        let options = CheckOptions { hold, up_to: Some(range.1), ..CheckOptions::default() };
         let check = Check::new(&rules, range.0, now_us).with(&options);
         let outcome = self.limiter.check(&check, &mut Vec::new());
         let decided = Check { cost: outcome.cost, ..check };
@@ -310,7 +310,7 @@ fn shadows_and_rules_with_their_own_cost_lower_no_grant() {
 /// A check of a range with `META`.
 fn ranged(limiter: &mut Limiter, rules: &str) -> (Outcome, Vec<Decision>) {
     let meta = Some(Meta { text: b"m", keep: 9 });
-    let options = CheckOptions { up_to: Some(8), meta, hold: None };
+    let options = CheckOptions { up_to: Some(8), meta, ..CheckOptions::default() };
     let (rules, mut decisions) = (rules_of_line(rules), Vec::new());
     let check = Check::new(&rules, 2, DAY_US).with(&options);
     (limiter.check(&check, &mut decisions), decisions)
@@ -338,7 +338,7 @@ fn repeats_and_pauses_add_no_history() {
     let check = |limiter: &mut Limiter, id: &str| {
         let hold = Some(HoldRequest { id: id.as_bytes(), end_us: DAY_US + 9, refund: false });
         let meta = Some(Meta { text: b"m", keep: 9 });
-        let options = CheckOptions { hold, meta, up_to: None };
+        let options = CheckOptions { meta, hold, ..CheckOptions::default() };
         limiter.check(&Check::new(&rules, 1, DAY_US).with(&options), &mut Vec::new());
         limiter.last_checks().count()
     };

@@ -23,7 +23,7 @@ fn check(keys: &mut [Limiter; 2], rules: [&str; 2], hold: Option<&[u8]>) -> [Out
     let rules = rules.map(rules_of_line);
     let hold = hold.map(|id| HoldRequest { id, end_us: UNTIL_US, refund: false });
     let meta = Some(Meta { text: b"who", keep: 9 });
-    let options = CheckOptions { meta, hold, up_to: None };
+    let options = CheckOptions { meta, hold, ..CheckOptions::default() };
     let of = |rules| Check::new(rules, 1, NOW_US).with(&options);
     let [a, b] = keys;
     let mut parts = [KeyCheck::new(a, of(&rules[0])), KeyCheck::new(b, of(&rules[1]))];

@@ -1,0 +1,159 @@
+//! The setting `enforce`: whether checks are enforced, observed or off.
+//!
+//! ```text
+//! yes       checks are decided
+//! observe   every rule is evaluated and charged as a shadow, and blocks and pauses are ignored: the
+//!           parser makes the rules shadows, and the check carries a flag for the engine
+//! off       every check is allowed and changes nothing, as if its key were exempt
+//! ```
+//!
+//! Each handler of a check passes through [`gate`], which answers in place of the handler while checks
+//! are off, and counts errors.
+
+use super::answer::{self, Shown};
+use super::plans;
+use super::scratch::{self, Scratch};
+use super::{mcheck, throttle, wait};
+use crate::config::{self, Enforcement};
+use crate::server::callback::Handler;
+use crate::server::changes::{self, Changes};
+use crate::server::{Call, CommandError, clock, log};
+use crate::{metrics, policy};
+use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry, Verdict};
+use ratelimit_protocol::parse::{self, CheckRequest};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A handler that calls `off` while checks are off, otherwise `enforced`. It counts their errors.
+pub const fn gate(enforced: impl Handler, off: impl Handler) -> impl Handler {
+    move |call: &Call<'_>| {
+        let is_off = config::enforcement() == Enforcement::Off;
+        let result = if is_off { off(call) } else { enforced(call) };
+        if let Err(error) = &result {
+            count(error);
+        }
+        result
+    }
+}
+
+#[cold]
+fn count(error: &CommandError) {
+    match error {
+        CommandError::UnknownPolicy(_) => metrics::ERRORS_UNKNOWN_POLICY.add(1),
+        _ => metrics::ERRORS_OTHER.add(1),
+    }
+}
+
+/// The key of a check that changes nothing.
+fn exempt() -> Limiter {
+    let mut limiter = Limiter::default();
+    let (kind, reason) = (Standing::Exempt, Box::default());
+    limiter.set_standing(Some(StandingEntry { kind, until_us: None, ban_us: None, reason }));
+    limiter
+}
+
+fn counted() {
+    metrics::checked(Verdict::Allowed, clock::now_us());
+    metrics::UNENFORCED.add(1);
+}
+
+/// Answers `RL.CHECK`.
+pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
+    scratch::with(call, |scratch| {
+        let Scratch { rules, resolver, .. } = scratch;
+        let (args, limits) = (call.after_key().bytes(), config::limits());
+        let request = parse::check(args, &limits, &mut plans::of_call(call, resolver), rules)?;
+        counted();
+        allow(call, &request, scratch);
+        Ok(())
+    })
+}
+
+/// Answers `RL.PEEK`.
+pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
+    scratch::with(call, |scratch| {
+        let Scratch { rules, resolver, .. } = scratch;
+        let (args, limits) = (call.after_key().bytes(), config::limits());
+        let request = parse::peek(args, &limits, &mut plans::of_call(call, resolver), rules)?;
+        metrics::PEEKS.add(1);
+        allow(call, &request, scratch);
+        Ok(())
+    })
+}
+
+/// Answers `RL.WAIT`.
+pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
+    wait::with_request(call, |call, request, scratch| {
+        counted();
+        allow(call, &request.check, scratch);
+        Ok(())
+    })
+}
+
+/// Allows a request for one key.
+fn allow(call: &Call<'_>, request: &CheckRequest<'_>, scratch: &mut Scratch<'_>) {
+    let Scratch { rules, decisions, .. } = scratch;
+    let now_us = request.at_us.unwrap_or_else(clock::now_us);
+    let options = request.options_at(now_us);
+    let (exempt, check) =
+        (exempt(), Check { rules, cost: request.cost, now_us, options: options.as_ref() });
+    let outcome = exempt.peek(&check, decisions);
+    let check = Check { cost: outcome.cost, ..check };
+    answer::of_key(call, request.full, outcome.summary, &check, decisions, Some(&exempt));
+}
+
+/// Answers `RL.MCHECK`. With `ANY`, chooses the first key.
+pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
+    mcheck::with_request(call, |asked, decisions, _| {
+        counted();
+        let exempt = exempt();
+        let chosen = asked.request.any.map(|_| 0);
+        let shown = if chosen.is_some() { 1 } else { asked.request.keys };
+        let summary = exempt.peek(&asked.check_of(0), decisions).summary;
+        let keys = asked.names().first(shown).iter().enumerate().map(|(index, name)| {
+            let check = asked.check_of(index);
+            let outcome = exempt.peek(&check, decisions);
+            let (name, check) = (Some(name), Check { cost: outcome.cost, ..check });
+            Shown { name, check, decisions: 0..0, limiter: Some(&exempt) }
+        });
+        let keys: Vec<_> = keys.collect();
+        let granted = keys.first().and_then(|key| key.check.granted(summary.verdict));
+        match chosen {
+            _ if asked.request.check.full => {
+                answer::full(call, summary, decisions, &keys, chosen.map(|_| 0), chosen);
+            }
+            Some(chosen) => answer::of_any(call, summary, granted, chosen),
+            None => answer::short(call, summary, granted),
+        }
+        Ok(())
+    })
+}
+
+/// Answers `RL.THROTTLE`.
+pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
+    let request = parse::throttle(call.after_key().bytes())?;
+    counted();
+    throttle::reply_exempt(call, &request.bucket);
+    Ok(())
+}
+
+/// The setting when it was last noted.
+static NOTED: AtomicU8 = AtomicU8::new(Enforcement::Yes as u8);
+
+/// Notes the setting: a change is logged, and answers the clients that wait.
+pub fn note() {
+    let now = config::enforcement();
+    if NOTED.swap(now as u8, Ordering::Relaxed) != now as u8 {
+        log::warning(match now {
+            Enforcement::Yes => "checks are enforced again (ratelimit.enforce yes)",
+            Enforcement::Observe => {
+                "checks are NOT enforced: rules are evaluated, and everything passes \
+                 (ratelimit.enforce observe)"
+            }
+            Enforcement::Off => {
+                "checks are NOT enforced: everything passes (ratelimit.enforce off)"
+            }
+        });
+        policy::forget_cached();
+        changes::report(|| Changes::Everything);
+    }
+}
