@@ -1,4 +1,4 @@
-"""The programs of docs/guide/clients.md, each run as a user would: copied into a file.
+"""The programs beside this file, and what docs/guide/clients.md says about clusters, each run as a user would.
 
 A program checks `login:42` with `5/h` on port 6379, and prints the HTTP status and the seconds for Retry-After.
 """
@@ -20,14 +20,16 @@ import servers
 
 PAGE = (servers.ROOT / "docs/guide/clients.md").read_text()
 PROGRAMS = servers.ROOT / ".cache/languages/bin"
+OTHERS = Path(__file__).parent
+OWN = OTHERS / "programs"
 SHELL = "redis-cli"
-#: Each section, and how its program is started.
-SECTIONS = {
-    SHELL: ["sh", "check.sh"],
-    "PHP: phpredis": ["php", "check.php"],
-    "PHP: Predis": ["php", "check.php"],
-    "Ruby": ["ruby", "check.rb"],
-    "Go: redigo": ["go", "run", "check.go"],
+#: Each client, its program in programs/, and what starts that.
+CLIENTS = {
+    SHELL: ("sh", "check.sh"),
+    "PHP: phpredis": ("php", "phpredis.php"),
+    "PHP: Predis": ("php", "predis.php"),
+    "Ruby": ("ruby", "redis_rb.rb"),
+    "Go: redigo": ("go", "redigo.go"),
 }
 #: Shorter than any library's default time-out; a busy machine starts programs late.
 SOON_S = 3
@@ -41,6 +43,10 @@ class Ended(NamedTuple):
 
 
 Run = Callable[[str, str], Ended]
+
+
+def program(client: str) -> str:
+    return (OWN / CLIENTS[client][1]).read_text()
 
 
 def blocks(section: str) -> list[str]:
@@ -58,11 +64,11 @@ def run(tmp_path: Path) -> Run:
     (tmp_path / "redis-cli").symlink_to(servers.SERVERS / "redis-7.0/cli")
     environment = {**os.environ, "PATH": f"{tmp_path}:{PROGRAMS}:{os.environ['PATH']}"}
 
-    def run(section: str, code: str) -> Ended:
-        command = SECTIONS[section]
-        (tmp_path / command[-1]).write_text(code)
+    def run(client: str, code: str) -> Ended:
+        command = [*CLIENTS[client]]
+        (tmp_path / command[1]).write_text(code)
         if command[0] == "go":
-            built = [PROGRAMS / "go", "build", "-o", "check", "check.go"]
+            built = [PROGRAMS / "go", "build", "-o", "check", command[1]]
             subprocess.run(built, cwd=tmp_path, check=True)
             command = [str(tmp_path / "check")]
         before = time.monotonic()
@@ -84,43 +90,43 @@ def cluster() -> Iterator[list[servers.Server]]:
         yield nodes
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_a_program_answers_as_the_server_decides(section: str, run: Run, server: servers.Server) -> None:
-    code = patient(blocks(section)[0]).replace("6379", str(server.port))
-    with server.client() as client:
-        client.flushall()
-        assert run(section, code)[:2] == (0, "200 0")
-        assert client.execute_command("RL.PEEK", "login:42", "5/h")[2] == 4, "it was counted"
-        client.execute_command("RL.CHECK", "login:42", "COST", 4, "5/h")
-        status, seconds = run(section, code).printed.split()
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_program_answers_as_the_server_decides(client: str, run: Run, server: servers.Server) -> None:
+    code = patient(program(client)).replace("6379", str(server.port))
+    with server.client() as asking:
+        asking.flushall()
+        assert run(client, code)[:2] == (0, "200 0")
+        assert asking.execute_command("RL.PEEK", "login:42", "5/h")[2] == 4, "it was counted"
+        asking.execute_command("RL.CHECK", "login:42", "COST", 4, "5/h")
+        status, seconds = run(client, code).printed.split()
         assert status == "429" and 3500 < int(seconds) <= 3600
-        client.execute_command("RL.BLOCK", "login:42", "EX", 3600)
-        status, seconds = run(section, code).printed.split()
+        asking.execute_command("RL.BLOCK", "login:42", "EX", 3600)
+        status, seconds = run(client, code).printed.split()
         assert status == "403" and 3500 < int(seconds) <= 3600
-        client.execute_command("RL.BLOCK", "login:42")
-        assert run(section, code).printed == "403 0", "a block without an end has no Retry-After"
+        asking.execute_command("RL.BLOCK", "login:42")
+        assert run(client, code).printed == "403 0", "a block without an end has no Retry-After"
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_a_wrong_rule_is_no_outage(section: str, run: Run, server: servers.Server) -> None:
-    code = patient(blocks(section)[0]).replace("6379", str(server.port))
-    ended = run(section, re.sub(r"(?<= )5/h", "'5/h'", code).replace("5/h", "5 per hour"))
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_wrong_rule_is_no_outage(client: str, run: Run, server: servers.Server) -> None:
+    code = patient(program(client)).replace("6379", str(server.port))
+    ended = run(client, re.sub(r"(?<= )5/h", "'5/h'", code).replace("5/h", "5 per hour"))
     assert "did you mean 5/h?" in ended.logged + ended.printed
-    if section == SHELL:
+    if client == SHELL:
         assert ended.printed == "200 0"
     else:
         assert ended.status != 0 and "200" not in ended.printed
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_a_program_soon_goes_on_without_its_server(section: str, run: Run) -> None:
-    code = blocks(section)[0]
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_program_soon_goes_on_without_its_server(client: str, run: Run) -> None:
+    code = program(client)
     with servers.start() as server:
         code = code.replace("6379", str(server.port))
         server.process.send_signal(signal.SIGSTOP)
-        stopped = run(section, code)
+        stopped = run(client, code)
         server.process.send_signal(signal.SIGCONT)
-    gone = run(section, code)
+    gone = run(client, code)
     for ended in (stopped, gone):
         assert ended[:2] == (0, "200 0")
         assert "not limited:" in ended.logged
@@ -163,7 +169,7 @@ def test_a_cluster_is_asked_at_the_right_node(section: str, run: Run, cluster: l
     for node in cluster:
         with node.client() as client:
             client.flushall()
-    code = CLUSTERED[section].replace("BLOCK", patient(blocks(section)[1]))
+    code = CLUSTERED[section].replace("BLOCK", patient(blocks(section)[0]))
     ended = run(section, with_ports(code, cluster))
     assert ended.printed.count("[0 5 4 0 3600000]") == 6, ended
 
@@ -179,7 +185,7 @@ def test_ruby_in_a_cluster(run: Run, cluster: list[servers.Server]) -> None:
 def test_a_server_without_the_module_answers_by_the_script(run: Run, tmp_path: Path) -> None:
     (tmp_path / "ratelimit.lua").symlink_to(servers.ROOT / "clients/script/ratelimit.lua")
     with servers.start(module=False) as server:
-        code = patient(blocks("Without the module")[0]).replace("6379", str(server.port))
+        code = patient((OWN / "script.rb").read_text()).replace("6379", str(server.port))
         printed = [run("Ruby", code).printed for _ in range(6)]
         wrong = run("Ruby", code.replace('"5/h"', '"5 per hour"'))
     assert printed[:5] == ["200 0"] * 5
@@ -215,10 +221,9 @@ def test_raw_commands_ignore_the_prefix(section: str, code: str, run: Run, serve
         assert sorted(client.keys()) == ["p:known", "raw"], ended
 
 
-def test_every_program_that_is_not_run_says_so() -> None:
-    programs = [section for section in re.findall(r"^## (.*)$", PAGE, re.MULTILINE) if blocks(section)]
-    tested = {*SECTIONS, "Without the module"}
-    assert {*programs} >= tested
-    for section in programs:
-        [begin] = re.findall(rf"^## {re.escape(section)}\n\n(.*?)\n", PAGE, re.MULTILINE)
-        assert begin.startswith("Not run.") == (section not in tested), section
+def test_the_page_links_each_program_and_says_which_are_not_run() -> None:
+    tested, untried = PAGE.split("\n## Not run\n")
+    for page, folder in ((tested, "programs"), (untried, "untried")):
+        linked = re.findall(r"\(\.\./\.\./clients/others/(\w+)/([\w.]+)\)", page)
+        assert {*linked} == {(folder, path.name) for path in (OTHERS / folder).iterdir()}
+    assert {*re.findall(r"^## (.*)$", tested, re.MULTILINE)} >= {*CLUSTERED}
