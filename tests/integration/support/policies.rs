@@ -57,6 +57,7 @@ pub fn counted(c: &mut Connection, name: &str) -> Option<(u64, u64)> {
     let section: String = ask(c, "INFO ratelimit_policies");
     let field = format!("ratelimit_policy_{name}:allowed=");
     let counts = section.lines().find_map(|line| line.strip_prefix(&field))?;
-    let (allowed, limited) = counts.split_once(",limited=").expect("two numbers");
+    let (counts, _shadowed) = counts.split_once(",shadowed=").expect("three numbers");
+    let (allowed, limited) = counts.split_once(",limited=").expect("three numbers");
     Some((allowed.parse().expect("a number"), limited.parse().expect("a number")))
 }
