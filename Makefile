@@ -74,18 +74,25 @@ quick: export RATELIMIT_COMMANDS := 40000
 quick: export PROPTEST_CASES := 100
 quick: export UNIT_SKIP := --skip a_flood --skip drift::
 quick: ## lint, unit tests with fewer cases, integration on Redis 7.0 without load, crashes, clients, guides
-	$(BESIDE)=2 build lint faulty unit
+	$(BESIDE)=2 lint faulty unit
 	$(FETCH) redis-7.0
 	$(INTEGRATION) $(QUICK) $(foreach word,$(SLOW),--skip $(word))
 
-test: ready integration test-clients ## all tests; CI runs these, and compiles for other compilers and targets
+test: ready integration test-clients ## the tests of every change; CI runs these
 
-# The module compiles for minutes on one core. Meanwhile another core checks and tests what needs no server, and downloads run.
+# For each night, and before a release.
+test-long: export RATELIMIT_LONG := 1
+test-long: ready build integration test-clients test-clients-limits packages ## `make test` on all servers, soaks, browsers, packages, the module that ships
+	RATELIMIT_ONLY='redis-6.2 valkey-9.1' RATELIMIT_MODULE=$(CURDIR)/$(BUILT) $(INTEGRATION) command:: durability::
+	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
+	cargo test --locked --quiet --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
+
+# What compiles, and what needs no server, while downloads run.
 ready:
-	$(BESIDE)=3 build fetch-all lint unit faulty compile-clients
+	$(BESIDE)=3 fetch-all lint unit faulty compile-clients
 
 fetch-all: fetch
-	$(FETCH) clients-node clients-python languages envoy chromium
+	$(FETCH) clients-node clients-python languages envoy
 
 lint: doc ## rustfmt, clippy, rustdoc, walls between rooms, names in documents, licences, workflows
 	cargo fmt --all --check
@@ -97,24 +104,23 @@ lint: doc ## rustfmt, clippy, rustdoc, walls between rooms, names in documents, 
 unit: ## tests of the core, the protocol and the module that need no server (TESTS=laws::)
 	$(CARGO) test $(CHECKED) --lib --test heap --test simulation -- $(TESTS) $(UNIT_SKIP)
 	$(CARGO) test $(CHECKED) --doc
-	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
-	cargo test --locked --quiet --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
+# What only `make test-long` runs.
+LONG := benches:: browser:: server::install:: soak::
 # Tests wait for their turn to run servers (tests/integration/support/machine.rs), so there are more threads than turns.
-quick integration integration-more: export RUST_TEST_THREADS ?= 24
-integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1 (TESTS=command::, RATELIMIT_ONLY='redis-7.0 valkey-9.1')
-	$(FETCH) chromium
-	$(INTEGRATION) $(TESTS)
+quick integration integration-more test-long: export RUST_TEST_THREADS ?= 24
+integration: faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1 (TESTS=command::, RATELIMIT_ONLY='redis-7.0 valkey-9.1')
+	$(if $(RATELIMIT_LONG),$(FETCH) chromium)
+	$(INTEGRATION) $(or $(TESTS),$(if $(RATELIMIT_LONG),,$(LONG:%=--skip %)))
 
 # For your own servers: RATELIMIT_MORE='redis-7.4=/opt/redis-server'. The skipped tests use one server of the test matrix.
-integration-more: build faulty fetch ### tests on servers of more versions, or on yours (RATELIMIT_MORE='redis-7.4=/opt/redis-server', TESTS=command::)
+integration-more: faulty fetch ### tests on servers of more versions, or on yours (RATELIMIT_MORE='redis-7.4=/opt/redis-server', TESTS=command::)
 	more="$${RATELIMIT_MORE:-$$(scripts/fetch.py servers-more)}" && RATELIMIT_MORE=$$more \
 		RATELIMIT_ONLY=$$(sed -E 's/=[^ ]*//g' <<<$$more) $(INTEGRATION) $(TESTS) $(foreach room,clients docs examples,--skip $(room)::)
 
 test-clients: ## tests of the adapters in clients/, on all servers
 	$(BESIDE)=2 test-clients-rust test-clients-node
-	$(BESIDE)=2 test-clients-python packages
-	@$(MAKE) test-clients-others
+	$(BESIDE)=2 test-clients-python test-clients-others
 
 # A workspace apart from the module's. One command builds both crates, so what they share is compiled once.
 RUST_CLIENTS := --manifest-path clients/Cargo.toml
@@ -124,25 +130,28 @@ compile-clients:
 	cargo fmt $(RUST_CLIENTS) --all --check
 	$(TEST_RUST_CLIENTS) --all-targets --no-run
 
-test-clients-rust: compile-clients build fetch ### lint and test the adapter for tower, axum and hyper, and the service for Envoy with a real Envoy
+test-clients-rust: compile-clients faulty fetch ### lint and test the adapter for tower, axum and hyper, and the service for Envoy with a real Envoy
 	$(FETCH) envoy
 	$(TEST_RUST_CLIENTS)
 
-test-clients-node: build ### tests of clients/node against its libraries and all servers
-	$(FETCH) servers clients-node chromium
+test-clients-node: faulty ### tests of clients/node against its libraries and all servers
+	$(FETCH) servers clients-node $(and $(RATELIMIT_LONG),chromium)
 	cd clients/node && npm run --silent build && npm test --silent
 
-# `limits` has its own tests for storages. They run in several processes, each with its own servers.
-LIMITS_TESTS := $(addprefix tests/,test_storage.py test_strategy.py aio/test_storage.py aio/test_strategy.py integration/test_concurrency.py)
-test-clients-python test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests
-test-clients-python: build ### tests of clients/python against its libraries and all servers
-	$(FETCH) servers clients-python chromium
+test-clients-python test-clients-limits test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests
+test-clients-python: faulty ### tests of clients/python against its libraries and all servers
+	$(FETCH) servers clients-python $(and $(RATELIMIT_LONG),chromium)
 	cd clients/python && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
 	cd clients/python && python3 -B -m mypy --cache-dir=/dev/null
 	cd clients/python && python3 -B -m pytest -q -n 3
+
+# They run in several processes, each with its own servers.
+LIMITS_TESTS := $(addprefix tests/,test_storage.py test_strategy.py aio/test_storage.py aio/test_strategy.py integration/test_concurrency.py)
+test-clients-limits: faulty ### run the tests that `limits` has for its storages on those of clients/python
+	$(FETCH) servers clients-python
 	cd .cache/clients-python/limits-sources && python3 -B -m pytest -p limits_own --noconftest -q -n 6 -c $(CURDIR)/clients/python/tests/limits_own.ini $(LIMITS_TESTS)
 
-test-clients-others: build ### run the programs of docs/guide/clients.md in PHP, Ruby, Go and a shell
+test-clients-others: faulty ### run the programs of docs/guide/clients.md in PHP, Ruby, Go and a shell
 	$(FETCH) servers clients-python languages
 	cd clients/python && python3 -B -m ruff check --no-cache --config pyproject.toml ../others
 	cd clients/others && python3 -B -m pytest -q -p no:cacheprovider
@@ -166,12 +175,12 @@ faulty: ### build the tests, and the module so that they can make it panic: targ
 # Root may make network namespaces. Any other user may make them inside a user namespace, if the system allows one.
 AS_ROOT = $(if $(filter-out 0,$(shell id -u)),unshare --map-root-user)
 test-partitions: export RUST_TEST_THREADS ?= 1
-test-partitions: build faulty ### cut and delay the links between primary, replica and clients on all servers (needs root or user namespaces, iproute2)
+test-partitions: faulty ### cut and delay the links between primary, replica and clients on all servers (needs root or user namespaces, iproute2)
 	$(FETCH) servers
 	@$(AS_ROOT) unshare --net true || { echo "no network namespace can be made here: run this as root, or allow user namespaces" >&2; exit 1; }
 	$(AS_ROOT) $(INTEGRATION) --ignored --nocapture partition::
 
-memcheck: build faulty fetch ### run tests with their servers under valgrind's memcheck (MEMCHECK='words of their names')
+memcheck: faulty fetch ### run tests with their servers under valgrind's memcheck (MEMCHECK='words of their names')
 	$(FETCH) valgrind
 	scripts/memcheck $(MEMCHECK)
 
@@ -186,24 +195,23 @@ server-suite: build ### run the servers' own tests with the module loaded (SUITE
 	@scripts/server-suite $(SUITES)
 
 out-of-memory: export RATELIMIT_STRIDE ?= 1
-out-of-memory: build fetch ### let each allocation of a scenario fail, then load the server's files (RATELIMIT_STRIDE=10: each tenth)
+out-of-memory: faulty fetch ### let each allocation of a scenario fail, then load the server's files (RATELIMIT_STRIDE=10: each tenth)
 	$(INTEGRATION) --nocapture durability::out_of_memory::
 
 fuzz-wire: export RATELIMIT_WIRE_S ?= 600
-fuzz-wire: export RATELIMIT_MODULE := $(CURDIR)/target/faulty/libredis_ratelimit.so
 fuzz-wire: faulty fetch ### send hostile commands, effects and files to all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY, TESTS=wire::storm)
 	$(INTEGRATION) --nocapture $(or $(TESTS),wire::)
 
 twin: export RATELIMIT_TWIN_LIVES ?= 100000
-twin: build fetch ### compare the module with clients/script on random calls, on all servers (RATELIMIT_TWIN_LIVES=100000, RATELIMIT_TWIN_SEED)
+twin: faulty fetch ### compare the module with clients/script on random calls, on all servers (RATELIMIT_TWIN_LIVES=100000, RATELIMIT_TWIN_SEED)
 	$(INTEGRATION) --nocapture twin::
 
 soak: export RATELIMIT_SOAK_S ?= 600
-soak: build fetch ### minutes of load on all servers at once: full speed, saves, replicas, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)
+soak: faulty fetch ### minutes of waiting clients on all servers at once: saves, flushes, pauses, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)
 	$(INTEGRATION) --nocapture soak::
 
 histories: export RATELIMIT_HISTORIES_S ?= 600
-histories: build fetch ### look for one order that explains the replies to concurrent clients (RATELIMIT_HISTORIES_S=600, RATELIMIT_HISTORIES_SEED)
+histories: faulty fetch ### look for one order that explains the replies to concurrent clients (RATELIMIT_HISTORIES_S=600, RATELIMIT_HISTORIES_SEED)
 	$(INTEGRATION) --nocapture --test-threads 1 histories::
 
 simulate: export RATELIMIT_SIM_RUNS ?= 9000
@@ -261,7 +269,7 @@ dist: sbom ## build an archive and packages that run on systems with glibc 2.17 
 	scripts/build zig --release
 	scripts/dist
 
-test-dist: fetch ### test the files of `make dist`: sums, contents, commands and panics on all servers (TARGET=, TESTS=command::)
+test-dist: fetch ### test the files of `make dist`: sums, contents; commands, durability and panics on two servers (TARGET=, TESTS=command::)
 	scripts/test-dist
 
 sbom: ### list the module's crates in CycloneDX: target/redis-ratelimit.cdx.json

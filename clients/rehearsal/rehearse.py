@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Eight outages, and what users of three clients get: 50 requests a second, 2 s before, 5 s during, 4 s after each.
 
-    make build && clients/rehearsal/rehearse.py [--only down] [--outage local] [--server valkey-9.1]
+    make faulty && clients/rehearsal/rehearse.py [--only down] [--outage local] [--server valkey-9.1]
 
 Each client runs as a process that sends at fixed times, whether answers come or not, and prints each answer as a line.
 The rule allows all requests. So any other answer is an error, or a decision that the client made without the server.

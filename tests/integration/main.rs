@@ -1,5 +1,5 @@
 //! Tests on real servers: Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1, with the module built by
-//! `make build`.
+//! `make faulty`.
 //!
 //! ```text
 //! command/       what each command replies and changes, one file per command; wrong input
@@ -11,7 +11,7 @@
 //! docs.rs        the transcripts of the README and the guides
 //! clients/       client libraries of several languages that wait in RL.WAIT, and their time-outs
 //! monitoring/    alerts and the dashboard, over a real Prometheus and a real exporter
-//! soak/          long runs under load; seconds here, minutes in `make soak`
+//! soak/          long runs under load; seconds in `make test-long`, minutes in `make soak`
 //! histories/     whether the replies to concurrent clients are those of one order of their calls
 //! twin/          compares the script for servers without modules with the module; longer in `make twin`
 //! wire/          what hostile clients, primaries and files send; seconds here, longer in `make fuzz-wire`

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 
 import { run } from './support/consumer.js';
-import { connect, startServer } from './support/servers.js';
+import { connect, LONG, startServer } from './support/servers.js';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
 
@@ -60,7 +60,7 @@ test('clients are limited by address and by user, and told so', async (t) => {
   assert.equal((await send('POST', '/ask', from('198.51.100.7'))).status, 403);
 });
 
-test('a browser shows what is left, and when more comes', async (t) => {
+test('a browser shows what is left, and when more comes', LONG, async (t) => {
   const { port, url } = await start(t);
   const ask = ['click', '#ask'];
   const shows = (name, quota) => ['see', `#${name} td:nth-child(2)`, quota];
@@ -78,7 +78,7 @@ test('a browser shows what is left, and when more comes', async (t) => {
   await visit(url, ['fill', '#token', 'token-of-ann', ...ask, 'match', '#answer', '^Forbidden, ask again in \\d+ s\\.$']);
 });
 
-test('the page works while the server is down', async (t) => {
+test('the page works while the server is down', LONG, async (t) => {
   const { url, stop } = await start(t);
   await stop();
   await visit(url, ['click', '#ask', 'see', '#answer', 'The answer is 42.', 'see', '#address td:nth-child(2)', '19 of 20']);

@@ -13,7 +13,7 @@ import Fastify from 'fastify';
 import { rateLimitStore } from 'redis-ratelimit/fastify-rate-limit';
 
 import { ioredis } from './support/limiters.js';
-import { connect, onEachServer, startServer } from './support/servers.js';
+import { connect, LONG, onEachServer, startServer } from './support/servers.js';
 
 const OWN_TESTS = resolve(import.meta.dirname, '../node_modules/@fastify/rate-limit/test');
 const SUPPORT = resolve(import.meta.dirname, 'support/fastify-own');
@@ -69,7 +69,7 @@ test('options that the store does not offer are errors', async (t) => {
 const NOT_OFFERED = /test\('([^']*(?:exponential backoff|continue ?exceeding)[^']*)'/gi;
 
 for (const [file, passing, skipped] of [['redis-rate-limit.test.js', 10, 6], ['group-rate-limit.test.js', 5, 0]]) {
-  test(`the tests of @fastify/rate-limit pass: ${file}`, async (t) => {
+  test(`the tests of @fastify/rate-limit pass: ${file}`, LONG, async (t) => {
     const { port } = await startServer(t);
     const folder = await mkdtemp(join(tmpdir(), 'fastify-own-'));
     t.after(() => rm(folder, { recursive: true }));

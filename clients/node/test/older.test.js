@@ -6,12 +6,12 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { consumer, PACKAGE, run } from './support/consumer.js';
-import { MODULE, NAMES, SERVERS } from './support/servers.js';
+import { LONG, MODULE, NAMES, SERVERS } from './support/servers.js';
 
 const OLDER = { express: 'express-4', ioredis: 'ioredis-5', redis: 'redis-5' };
 const FILES = ['limiter', 'cluster', 'express'].map((name) => `test/${name}.test.js`);
 
-test('Express 4, ioredis 5 and node-redis 5 pass as well', async (t) => {
+test('Express 4, ioredis 5 and node-redis 5 pass as well', LONG, async (t) => {
   const { folder } = await consumer(t, OLDER);
   await cp(join(PACKAGE, 'test'), join(folder, 'test'), { recursive: true });
   for (const name of Object.keys(OLDER)) {

@@ -9,7 +9,7 @@ import { test } from 'node:test';
 
 import { clone, consumer, PACKAGE, run } from './support/consumer.js';
 import { ioredis } from './support/limiters.js';
-import { connect, freePort, NAMES, startServer, until } from './support/servers.js';
+import { connect, freePort, LONG, NAMES, startServer, until } from './support/servers.js';
 
 const ROOT = resolve(PACKAGE, '../..');
 const README = await readFile(join(PACKAGE, 'README.md'), 'utf8');
@@ -62,7 +62,7 @@ test('the package', async (t) => {
     assert.doesNotMatch(README, /\]\((?!https:)/);
   });
 
-  await t.test('has types for every entry under old and new module resolution', async () => {
+  await t.test('has types for every entry under old and new module resolution', LONG, async () => {
     const names = Object.keys(MANIFEST.exports).map((entry) => join(MANIFEST.name, entry));
     await writeFile(join(folder, 'entries.ts'), names.map((name, i) => `import * as entry${i} from '${name}';\nvoid entry${i};\n`).join(''));
     const tsc = (version, module, resolution) => {
@@ -76,7 +76,7 @@ test('the package', async (t) => {
     await tsc('typescript', 'esnext', 'bundler');
   });
 
-  await t.test('has types that need no library of a browser', async () => {
+  await t.test('has types that need no library of a browser', LONG, async () => {
     const code = `import { type AnswerHeaders, type RateLimiter, Saturated } from 'redis-ratelimit';
       export async function follow(limiter: RateLimiter, answer: Response, told: Map<string, string>): Promise<void> {
         const headers: AnswerHeaders[] = [answer.headers, told, { 'retry-after': '3' }, [['retry-after', '3']]];
@@ -143,7 +143,7 @@ test('the package', async (t) => {
   });
 });
 
-test('npm pack works in a clean clone', async (t) => {
+test('npm pack works in a clean clone', LONG, async (t) => {
   const copy = await clone(t);
   const env = { ...process.env, npm_config_prefer_offline: 'true' };
   await run('npm', ['pack'], { cwd: copy, env });

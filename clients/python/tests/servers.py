@@ -22,11 +22,13 @@ from redis.retry import Retry
 from rl_limits import AsyncRateLimiter, RateLimiter
 
 ROOT = Path(__file__).resolve().parents[3]
-MODULE = os.environ.get("RATELIMIT_MODULE", ROOT / "target/release/libredis_ratelimit.so")
+MODULE = os.environ.get("RATELIMIT_MODULE", ROOT / "target/faulty/libredis_ratelimit.so")
 SERVERS = Path(os.environ.get("RATELIMIT_SERVERS", ROOT / ".cache/servers"))
 ALL = "redis-6.2 redis-7.0 redis-8.2 valkey-8.1 valkey-9.1"
 #: The servers to test: all, or those that RATELIMIT_ONLY names.
 NAMES = os.environ.get("RATELIMIT_ONLY", ALL).replace(",", " ").split()
+#: Whether `make test-long` runs the tests.
+LONG = "RATELIMIT_LONG" in os.environ
 READY_S = 30
 SLOTS = 16384
 

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
-from servers import ROOT, Server, until
+from servers import LONG, ROOT, Server, until
 
 ANN = {"authorization": "Bearer token-of-ann"}
 
@@ -59,6 +60,7 @@ def test_clients_are_limited_by_address_and_by_user_and_told_so(newest: Server) 
         assert client.post("/ask", headers=other).status_code == 403
 
 
+@pytest.mark.skipif(not LONG, reason="`make test-long` has a browser")
 def test_a_browser_shows_what_is_left_and_when_more_comes(newest: Server) -> None:
     ask = ["click", "#ask"]
     left = [step for n in (3, 2, 1, 0) for step in (*ask, *shows("user", f"{n} of 5"))]
@@ -73,6 +75,7 @@ def test_a_browser_shows_what_is_left_and_when_more_comes(newest: Server) -> Non
         )
 
 
+@pytest.mark.skipif(not LONG, reason="`make test-long` has a browser")
 def test_limits_hold_while_the_server_is_down(stopped: Server) -> None:
     with started(stopped) as url:
         visit(url, "click", "#ask", "see", "#answer", "The answer is 42.", *shows("address", "19 of 20"))

@@ -15,6 +15,7 @@ OLDER = servers.ROOT / ".cache/clients-python/older"
 TESTS = ["test_limiter.py", "test_saturation.py", "test_cancelled.py"]
 
 
+@pytest.mark.skipif(not servers.LONG, reason="`make test-long` runs this")
 @pytest.mark.parametrize("pin", [pin for pin in PINS if pin.startswith("redis==")])
 def test_the_package_works_with_an_older_redis_py(pin: str) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(OLDER / pin), *sys.path])}

@@ -54,6 +54,7 @@ def test_the_package_holds_its_sources_its_licences_and_no_tests(built: Path) ->
     assert not [name for name in names if "/tests/" in name]
 
 
+@pytest.mark.skipif(not servers.LONG, reason="`make test-long` runs this")
 def test_the_package_works_in_an_empty_environment(built: Path, tmp_path: Path, newest: Server) -> None:
     [wheel] = built.glob("*.whl")  # built from the archive of sources
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)

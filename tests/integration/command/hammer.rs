@@ -70,6 +70,7 @@ impl Seen {
 
 #[test]
 fn many_clients_pass_exactly_as_often_as_the_rules_allow() {
+    server::one_is_enough();
     machine::alone();
     server::on_all(|server| hammer(server));
 }

@@ -18,6 +18,9 @@
 //! loss     the search after a failover, and what the new primary lacks
 //! ```
 //!
+//! Not covered: partitions (`make test-partitions`), steps of the server's clock, full memory; `RL.RENEW`,
+//! `RL.SYNC`, `RL.EXEMPT`, flows, bans, ranges of costs, `count=all`; holds and refunds with `AT`.
+//!
 //! A history has two keys, in one slot, and few calls: each further call makes the search longer. A few
 //! histories run in `make test`; `make histories` runs as many as fit into `RATELIMIT_HISTORIES_S`
 //! seconds.

@@ -18,6 +18,7 @@ fn call_on_masters(cluster: &Cluster, words: &[&str]) {
 
 #[test]
 fn redis_cli_sets_policies_on_all_masters() {
+    crate::support::server::oldest_and_newest();
     cluster::on_all(|cluster| {
         call_on_masters(cluster, &["RL.POLICY", "SET", "free", "20/m", "5/h"]);
         call_on_masters(cluster, &["RL.POLICY", "SET", "old", "5/h"]);
@@ -65,6 +66,7 @@ fn redis_cli_sets_policies_on_all_masters() {
 
 #[test]
 fn checks_fail_only_on_masters_without_the_policy() {
+    crate::support::server::oldest_and_newest();
     cluster::on_all(|cluster| {
         let masters = cluster.masters();
         let () = ask(&mut cluster.connect(&masters[0]), "RL.POLICY SET free 5/h");
@@ -83,6 +85,7 @@ fn checks_fail_only_on_masters_without_the_policy() {
 /// Valkey migrates a slot as a stream of commands. The stream must not contain policies.
 #[test]
 fn slot_migration_keeps_the_policies_of_the_new_master() {
+    crate::support::server::oldest_and_newest();
     cluster::on_all(|cluster| {
         if !cluster.flavor().migrates_slots() {
             return;
@@ -108,6 +111,7 @@ fn slot_migration_keeps_the_policies_of_the_new_master() {
 /// A replica of a cluster counts as a master while it loads, until it connects to its master.
 #[test]
 fn a_restarted_replica_has_the_policies_of_its_master() {
+    crate::support::server::oldest_and_newest();
     let configured =
         |builder: Builder| builder.module_args(&["policies", "config", "policy", "free=20/m"]);
     cluster::on_all_with(configured, |cluster| {

@@ -20,6 +20,7 @@ const MOVED: usize = 200;
 
 #[test]
 fn limits_are_exact_while_slots_and_masters_change() {
+    crate::support::server::oldest_and_newest();
     cluster::on_all(|cluster| {
         resharding(cluster);
         slots_on_both_nodes(cluster);
@@ -140,6 +141,7 @@ fn assert_exact_while(cluster: &Cluster, slots: &[u16], change: impl FnOnce(&Tra
 
 #[test]
 fn checks_are_routed_like_any_command_with_a_key() {
+    crate::support::server::oldest_and_newest();
     cluster::on_all(|cluster| {
         let masters = cluster.masters();
         let (here, there) = (&masters[0], &masters[1]);

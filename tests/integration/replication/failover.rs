@@ -23,6 +23,7 @@ use crate::support::traffic::{
 
 #[test]
 fn a_replica_that_takes_over_forgets_no_confirmed_check() {
+    crate::support::server::oldest_and_newest();
     cluster::on_all(|cluster| {
         death_of_a_master(cluster, Link::Up);
         death_of_a_master(cluster, Link::Down);

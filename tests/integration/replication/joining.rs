@@ -64,6 +64,7 @@ fn eventually_without_replicas(server: &Server) {
 
 #[test]
 fn a_replica_that_joins_a_busy_server_misses_nothing() {
+    server::oldest_and_newest();
     for diskless in ["yes", "no"] {
         server::on_all_with(
             |builder| {
@@ -136,6 +137,7 @@ fn a_replica_misses_nothing_after_a_restart_of_its_primary() {
 
 #[test]
 fn an_append_only_file_switched_on_under_load_misses_nothing() {
+    server::oldest_and_newest();
     for preamble in ["yes", "no"] {
         server::on_all_with(
             |builder| {

@@ -73,6 +73,7 @@ fn each_admission_reaches_the_replica_and_the_aof_once() {
 
 #[test]
 fn a_master_that_becomes_a_replica_unblocks_waiting_clients() {
+    server::oldest_and_newest();
     cluster::on_all(|cluster| {
         let master = cluster.masters()[0].clone();
         let mut c = cluster.connect(&master);
@@ -90,6 +91,7 @@ fn a_master_that_becomes_a_replica_unblocks_waiting_clients() {
 
 #[test]
 fn a_migrated_key_admits_no_client_at_its_source() {
+    server::oldest_and_newest();
     cluster::on_all(|cluster| {
         let masters = cluster.masters();
         let (here, there) = (&masters[0], &masters[1]);
@@ -132,6 +134,7 @@ fn a_migrated_key_admits_no_client_at_its_source() {
 
 #[test]
 fn clients_whose_slot_is_no_longer_served_get_an_error() {
+    server::oldest_and_newest();
     cluster::on_all(|cluster| {
         let master = cluster.masters()[0].clone();
         let mut c = cluster.connect(&master);

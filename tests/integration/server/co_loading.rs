@@ -253,6 +253,7 @@ fn assert_shares_a_server(flavor: Flavor, neighbour: &Neighbour) {
 
 #[test]
 fn redis_cell_shares_servers_and_files() {
+    server::one_is_enough();
     server::on_each_at_once(|flavor| assert_shares_a_server(flavor, &Neighbour::redis_cell()));
 }
 

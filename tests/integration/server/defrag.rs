@@ -100,6 +100,7 @@ fn content(c: &mut Connection, kind: &Kind) -> (String, Vec<Value>) {
 
 #[test]
 fn every_kind_of_allocation_can_move() {
+    server::oldest_and_newest();
     const COPIES: u32 = 24_000;
     server::on_all_with(eager, |server| {
         if !can_defragment(server) {
@@ -137,6 +138,7 @@ fn every_kind_of_allocation_can_move() {
 
 #[test]
 fn checks_decide_alike_while_allocations_move() {
+    server::oldest_and_newest();
     const ROUNDS: u64 = 40;
     const BUSY: u64 = 100;
     server::on_all_with(eager, |server| {

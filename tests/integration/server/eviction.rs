@@ -58,6 +58,7 @@ fn assert_begin_anew(c: &mut Connection, filled: usize) {
 
 #[test]
 fn a_hundred_thousand_limiters_are_evicted_and_lines_go_on() {
+    server::oldest_and_newest();
     server::on_all(|server| {
         let mut c = server.connect();
         for policy in ["allkeys-lru", "volatile-lru"] {

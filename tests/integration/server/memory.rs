@@ -92,6 +92,7 @@ fn a_thread_frees_a_value_of_many_allocations() {
 
 #[test]
 fn a_long_value_of_few_allocations_is_freed_at_once() {
+    server::oldest_and_newest();
     // The server lets a thread free values of more than 64 allocations.
     on_all_with_large_values(|server| {
         let mut c = server.connect();
@@ -109,6 +110,7 @@ fn a_long_value_of_few_allocations_is_freed_at_once() {
 
 #[test]
 fn checks_are_served_while_a_thread_frees_everything() {
+    server::oldest_and_newest();
     const KEYS: i64 = 20_000;
     on_all_with_large_values(|server| {
         let mut c = server.connect();
@@ -255,6 +257,7 @@ fn deny(c: &mut Connection, keys: usize, name_len: usize) {
 
 #[test]
 fn denials_of_long_names_evict_no_key() {
+    server::oldest_and_newest();
     const KEYS: i64 = 5_000;
     const LONG: usize = 4 << 20;
     server::on_all(|server| {
@@ -275,6 +278,7 @@ fn denials_of_long_names_evict_no_key() {
 
 #[test]
 fn a_smaller_top_size_frees_memory_at_once() {
+    server::oldest_and_newest();
     const ROWS: usize = 20_000;
     server::on_all_with(
         |builder| builder.module_args(&["top-size", &ROWS.to_string()]),

@@ -230,6 +230,7 @@ fn a_replica_gets_effects_and_no_scripts() {
 
 #[test]
 fn a_key_that_expires_during_a_script_stays_until_its_end() {
+    server::oldest_and_newest();
     server::on_all(|primary| {
         let replica = replica_of(primary);
         let (mut c, mut r) = (primary.connect(), replica.connect());

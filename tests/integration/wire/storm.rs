@@ -37,6 +37,7 @@ fn no_command_harms_a_server() {
 
 #[test]
 fn the_mix_that_once_stalled_is_always_answered() {
+    server::oldest_and_newest();
     server::on_each_at_once(|flavor| run(flavor, Menu::Stall));
 }
 

@@ -12,9 +12,12 @@ import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 
 export const ROOT = resolve(import.meta.dirname, '../../../..');
-export const MODULE = process.env.RATELIMIT_MODULE ?? join(ROOT, 'target/release/libredis_ratelimit.so');
+export const MODULE = process.env.RATELIMIT_MODULE ?? join(ROOT, 'target/faulty/libredis_ratelimit.so');
 export const SERVERS = process.env.RATELIMIT_SERVERS ?? join(ROOT, '.cache/servers');
 const READY_MS = 30_000;
+
+/** Options of a test that only `make test-long` runs. */
+export const LONG = { skip: process.env.RATELIMIT_LONG ? false : 'make test-long runs this' };
 
 /** The servers to test: all, or those that RATELIMIT_ONLY names. */
 export const NAMES = process.env.RATELIMIT_ONLY?.split(/[ ,]+/) ?? [

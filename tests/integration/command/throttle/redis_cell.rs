@@ -240,6 +240,7 @@ fn seconds_up(ns: i64) -> i64 {
 
 #[test]
 fn replies_equal_those_of_redis_cell_but_for_rounded_seconds() {
+    server::one_is_enough();
     const RATES: [(i64, i64); 8] =
         [(200, 1), (100, 1), (30, 1), (3, 1), (30, 60), (7, 60), (100, 3_600), (1, 86_400)];
     server::on_all_with(both_modules, |server| {

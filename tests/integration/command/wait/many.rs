@@ -33,6 +33,7 @@ fn memory(c: &mut Connection) -> f64 {
 
 #[test]
 fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
+    server::one_is_enough();
     server::on_all_with(
         |builder: Builder| builder.config("maxclients", "10500"),
         |server| {
@@ -89,6 +90,7 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
 
 #[test]
 fn a_wait_of_an_hour_uses_no_cpu() {
+    server::one_is_enough();
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
@@ -116,6 +118,7 @@ fn cpu_in_two_seconds(c: &mut Connection) -> f64 {
 #[test]
 fn slow_decisions_of_waiters_leave_time_for_others() {
     const HEAVY: usize = 256;
+    server::one_is_enough();
     machine::alone();
     server::on_all(|server| {
         let mut c = server.connect();

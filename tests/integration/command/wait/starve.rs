@@ -84,10 +84,12 @@ fn newcomers_are_admitted(holds: usize, options: &str, flows: usize) {
 
 #[test]
 fn a_newcomer_passes_twenty_flows_on_a_key_of_9000_holds() {
+    server::one_is_enough();
     newcomers_are_admitted(9_000, "REFUND window:1000000/d,name=w", 20);
 }
 
 #[test]
 fn a_newcomer_passes_two_hundred_flows_on_a_key_of_3000_holds() {
+    server::one_is_enough();
     newcomers_are_admitted(3_000, "slots:100000,name=z window:1000000/d,name=w", 200);
 }

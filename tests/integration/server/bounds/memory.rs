@@ -85,6 +85,7 @@ const LARGER: &[(&str, usize, Fill)] = &[
 
 #[test]
 fn larger_settings_cost_no_more_memory_than_documented() {
+    server::one_is_enough();
     let table = Table::under("Memory with larger settings");
     let with_larger_settings = |builder: Builder| {
         let settings = "max-states 10000 max-log-entries 1000000 max-holds 50000 max-rules 1000 \
@@ -106,6 +107,7 @@ fn larger_settings_cost_no_more_memory_than_documented() {
 
 #[test]
 fn no_key_takes_more_memory_than_documented() {
+    server::one_is_enough();
     let table = Table::under("Memory of a key");
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();

@@ -394,6 +394,7 @@ fn with_a_hostile_payload(watch: &mut Stopwatch<'_>) {
 
 #[test]
 fn no_command_takes_longer_than_documented() {
+    server::one_is_enough();
     let table = Table::under("Time of a command");
     server::on_all_with(Builder::allow_at, |server| {
         let mut watch = Stopwatch { c: server.connect(), server, table: &table };

@@ -67,10 +67,10 @@ impl Builder {
         self
     }
 
-    /// Loads a build of the module that panics on request: `support/faults.rs`.
+    /// Loads a build of the module that panics on request: `support/faults.rs`. It differs from the module
+    /// under test only if `RATELIMIT_MODULE` names a release.
     pub fn faulty(mut self) -> Self {
-        self.module = from_env("RATELIMIT_FAULTY_MODULE", "target/faulty/libredis_ratelimit.so");
-        assert!(self.module.exists(), "no {}: run `make faulty`", self.module.display());
+        self.module = checked_module("RATELIMIT_FAULTY_MODULE");
         self
     }
 
@@ -146,8 +146,12 @@ impl Builder {
 
 /// The module under test.
 pub fn module() -> PathBuf {
-    let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
-    assert!(module.exists(), "no module at {}: run `make build`", module.display());
+    checked_module("RATELIMIT_MODULE")
+}
+
+fn checked_module(variable: &str) -> PathBuf {
+    let module = from_env(variable, "target/faulty/libredis_ratelimit.so");
+    assert!(module.exists(), "no module at {}: run `make faulty`", module.display());
     module
 }
 

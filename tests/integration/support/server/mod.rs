@@ -15,12 +15,13 @@
 //!
 //! ```text
 //! RATELIMIT_SERVERS        the servers: .cache/servers, by make fetch
-//! RATELIMIT_MODULE         the module: target/release/libredis_ratelimit.so, by make build
-//! RATELIMIT_FAULTY_MODULE  the module with faults: target/faulty/libredis_ratelimit.so, by make faulty
+//! RATELIMIT_MODULE         the module: target/faulty/libredis_ratelimit.so, by make faulty
+//! RATELIMIT_FAULTY_MODULE  the module that panics on request: the same
 //! RATELIMIT_OTHER_SERVERS  servers of the other processor: .cache/servers, by make fetch
 //! RATELIMIT_OTHER_MODULE   their module: target/release/libredis_ratelimit.so, by make build
 //! RATELIMIT_PROMETHEUS     Prometheus and redis_exporter: .cache/prometheus, by make fetch
 //! RATELIMIT_ONLY           the servers to test, by name: all
+//! RATELIMIT_LONG           dear tests run on all servers, if set: not set
 //! RATELIMIT_MORE           servers to test besides, each as NAME=PROGRAM, such as redis-7.4=/opt/redis-server: none
 //! RATELIMIT_WRAPPER        a tool that servers run under, with its arguments: none
 //! RATELIMIT_PATIENCE       the factor of all deadlines: 1
@@ -32,6 +33,7 @@
 mod builder;
 pub mod cluster;
 mod environment;
+mod matrix;
 mod process;
 mod processor;
 
@@ -43,6 +45,7 @@ use std::time::{Duration, Instant};
 
 pub use builder::{Builder, free_port, module};
 pub use environment::{DEADLINE, SLOWDOWN};
+pub use matrix::{oldest_and_newest, one_is_enough};
 pub use process::Server;
 pub use processor::Processor;
 
@@ -56,7 +59,7 @@ pub struct Flavor {
 }
 
 /// The servers to test: the test matrix and `RATELIMIT_MORE`, or those of them that
-/// `RATELIMIT_ONLY` names.
+/// `RATELIMIT_ONLY` names, or those that a dear test needs: `matrix.rs`.
 pub fn all() -> Vec<Flavor> {
     let wanted: Vec<_> = [
         ("redis-6.2", (6, 2)),
@@ -71,13 +74,16 @@ pub fn all() -> Vec<Flavor> {
     .filter(|flavor| environment::is_wanted(flavor.name))
     .collect();
     assert!(!wanted.is_empty(), "RATELIMIT_ONLY names no server");
-    wanted
+    matrix::needed(wanted)
 }
 
 /// A single server, for a test that does not depend on the server.
 pub fn one() -> Flavor {
-    let all = all();
-    all.get(1).or(all.first()).copied().expect("a server to test")
+    preferred(&all())
+}
+
+fn preferred(servers: &[Flavor]) -> Flavor {
+    servers.get(1).or(servers.first()).copied().expect("a server to test")
 }
 
 impl Flavor {

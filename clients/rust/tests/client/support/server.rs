@@ -228,7 +228,7 @@ fn launch(program: Program, port: u16, dir: &TempDir) -> Child {
     let start = Instant::now();
     while answers(port).is_err() {
         let ended = process.try_wait().expect("a child");
-        assert!(ended.is_none(), "{name} ended: is the module there? run `make build`");
+        assert!(ended.is_none(), "{name} ended: is the module there? run `make faulty`");
         assert!(start.elapsed() < PATIENCE, "{name} does not answer");
         thread::sleep(Duration::from_millis(20));
     }
@@ -249,7 +249,7 @@ fn spawn(program: Program, options: &[&str], port: u16, dir: &TempDir) -> Child 
 }
 
 fn module() -> PathBuf {
-    from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so")
+    from_env("RATELIMIT_MODULE", "target/faulty/libredis_ratelimit.so")
 }
 
 fn answers(port: u16) -> RedisResult<()> {
