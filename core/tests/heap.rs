@@ -11,9 +11,11 @@ use ratelimit_core::key::decode;
 
 thread_local! {
     static FREED: Cell<usize> = const { Cell::new(0) };
+    static BYTES: Cell<usize> = const { Cell::new(0) };
+    static MOST_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts what each thread frees.
+/// The system's allocator, which counts what each thread frees, and the bytes that it has.
 struct Counting;
 
 #[global_allocator]
@@ -22,12 +24,15 @@ static COUNTING: Counting = Counting;
 // SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.set(BYTES.get().wrapping_add(layout.size()));
+        MOST_BYTES.set(MOST_BYTES.get().max(BYTES.get()));
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         FREED.set(FREED.get() + 1);
+        BYTES.set(BYTES.get().wrapping_sub(layout.size()));
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(start, layout) }
     }
@@ -63,11 +68,36 @@ fn payload(paragraph: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("a byte")).collect()
 }
 
+fn golden() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/golden/v1.txt");
+    fs::read_to_string(path).expect("the golden payloads")
+}
+
+/// A number in place of a byte claims that more data follows than there is.
+#[test]
+fn a_forged_number_allocates_nothing() {
+    let numbers: [&[u8]; 5] =
+        [&[251, 255, 255], &[252, 0, 0, 16, 0], &[252, 255, 255, 255, 127], &[253; 9], &[255; 9]];
+    let (mut refused, text) = (0, golden());
+    for paragraph in text.split("\n\nname ").skip(1) {
+        let payload = payload(paragraph);
+        // As much as a value may take for its payload, twice because a value may grow while it is read.
+        let most = 2 * (200 * payload.len() + 1_000);
+        for (at, number) in (1..payload.len()).flat_map(|at| numbers.map(|number| (at, number))) {
+            let forged = [&payload[..at], number, &payload[at + 1..]].concat();
+            let before = BYTES.get();
+            MOST_BYTES.set(before);
+            refused += u32::from(decode(&forged).is_err());
+            let bytes = MOST_BYTES.get() - before;
+            assert!(bytes <= most, "{bytes} bytes for {forged:?}");
+        }
+    }
+    assert!(refused > 10_000, "{refused}");
+}
+
 #[test]
 fn each_allocation_of_a_value_is_visited_once() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/golden/v1.txt");
-    let text = fs::read_to_string(path).expect("the golden payloads");
-    let mut most = 0;
+    let (mut most, text) = (0, golden());
     for paragraph in text.split("\n\nname ").skip(1) {
         let name = paragraph.lines().next();
         let mut limiter = decode(&payload(paragraph)).expect("a limiter");

@@ -9,104 +9,17 @@ use super::holds::{Example, play_each};
 use crate::support::client::{START_US, ask, dump, exists, refusal};
 use crate::support::server::{self, Builder};
 
-const EXAMPLES: &[Example] = &[
-    (
-        "a check is granted as many units as pass",
-        &[
-            ("0", "CHECK k COST 1..100 250/m", "0 250 150 0 60000 100"),
-            ("0", "CHECK k COST 1..100 250/m", "0 250 50 0 60000 100"),
-            ("0", "CHECK k COST 1..100 250/m", "0 250 0 0 60000 50"),
-            ("0", "CHECK k COST 1..100 250/m", "1 250 0 60000 60000 0"),
-        ],
-    ),
-    (
-        "a check is denied, and consumes nothing, if the range's minimum does not pass",
-        &[
-            ("0", "CHECK k COST 200 250/m", "0 250 50 0 60000"),
-            ("0", "CHECK k COST 60..100 250/m", "1 250 50 60000 60000 0"),
-            ("0", "PEEK k COST 50..100 250/m", "0 250 50 0 60000 50"),
-            ("0", "PEEK k COST 50 250/m", "0 250 50 0 60000"),
-        ],
-    ),
-    (
-        "a hold has the granted cost, and a repeat replies that cost",
-        &[
-            ("0", "CHECK k COST 1..10 HOLD j EX 9 slots:8", "0 8 0 0 9000 8"),
-            ("1", "CHECK k COST 5..20 HOLD j EX 8 slots:8", "0 8 0 0 8000 8"),
-            ("1", "CHECK k COST 8 HOLD j EX 8 slots:8", "0 8 0 0 8000"),
-            ("1", "CHECK k COST 1..9 HOLD i EX 8 slots:8", "1 8 0 8000 8000 0"),
-            ("1", "SETTLE k j", "1"),
-            ("1", "CHECK k COST 9..10 HOLD i EX 8 slots:8", "1 8 8 -1 0 0"),
-        ],
-    ),
-    (
-        "the wait is for the range's minimum",
-        &[
-            ("0", "CHECK k COST 9 bucket:10/s", "0 10 1 0 900"),
-            ("0", "CHECK k COST 2..9 bucket:10/s", "1 10 1 100 900 0"),
-            ("0.099999", "CHECK k COST 2..9 bucket:10/s", "1 10 1 1 801 0"),
-            ("0.1", "CHECK k COST 2..9 bucket:10/s", "0 10 0 0 1000 2"),
-        ],
-    ),
-    (
-        "a rule with its own cost takes that cost, and does not limit the grant",
-        &[
-            ("0", "CHECK k COST 1..100 bucket:2/m,cost=1 bucket:50/m,name=t", "0 50 0 0 60000 50"),
-            ("0", "PEEK k bucket:2/m,cost=1", "0 2 1 0 30000"),
-            (
-                "0",
-                "CHECK l COST 1..100 COST out=9 bucket:50/m bucket:10/m,name=out",
-                "0 50 0 0 60000 50",
-            ),
-            (
-                "60",
-                "CHECK l COST 1..100 COST out=9 bucket:50/m bucket:10/m,name=out",
-                "0 50 0 0 60000 50",
-            ),
-            ("60", "PEEK l bucket:10/m,name=out", "0 10 1 0 54000"),
-            ("0", "PEEK m COST 2..7 bucket:50/m,cost=3", "0 50 50 0 0 7"),
-        ],
-    ),
-    (
-        "shadow rules do not lower a grant",
-        &[("0", "CHECK k COST 1..100 bucket:5/m,name=s,shadow bucket:50/m", "0 50 0 0 60000 50")],
-    ),
-    (
-        "count=all charges a denied check the range's minimum",
-        &[
-            ("0", "CHECK k COST 2..5 bucket:6/m,count=all", "0 6 1 0 50000 5"),
-            ("0", "CHECK k COST 2..5 bucket:6/m,count=all", "1 6 0 20000 60000 0"),
-            ("0", "CHECK l COST 3..5 window:8/m,count=all", "0 8 3 0 120000 5"),
-        ],
-    ),
-    (
-        "the key that admits the fewest units sets the grant",
-        &[
-            ("0", "MCHECK 2 a b COST 1..9 bucket:5/m NEXT bucket:7/m", "0 5 0 0 60000 5"),
-            ("0", "PEEK b bucket:7/m", "0 7 2 0 42858"),
-            (
-                "0",
-                "MCHECK 2 c b HOLD r EX 9 COST 1..9 bucket:5/m NEXT bucket:7/m",
-                "0 7 0 0 60000 2",
-            ),
-            (
-                "0",
-                "MCHECK 2 c b HOLD r EX 9 COST 1..9 bucket:5/m NEXT bucket:7/m",
-                "0 7 0 0 60000 2",
-            ),
-            ("0", "SETTLE b r REFUND", "1"),
-            ("0", "MCHECK 2 d b COST 3..9 bucket:5/m NEXT bucket:7/m", "1 7 2 8572 42858 0"),
-        ],
-    ),
-    (
-        "the unused tokens of a lease come back",
-        &[
-            ("0", "CHECK k HOLD p EX 2 REFUND COST 1..100 bucket:1000/s", "0 1000 900 0 100 100"),
-            ("0", "SETTLE k p COST 30", "1"),
-            ("0", "PEEK k bucket:1000/s", "0 1000 970 0 30"),
-        ],
-    ),
-];
+const EXAMPLES: &[Example] = &[(
+    "the key that admits the fewest units sets the grant",
+    &[
+        ("0", "MCHECK 2 a b COST 1..9 bucket:5/m NEXT bucket:7/m", "0 5 0 0 60000 5"),
+        ("0", "PEEK b bucket:7/m", "0 7 2 0 42858"),
+        ("0", "MCHECK 2 c b HOLD r EX 9 COST 1..9 bucket:5/m NEXT bucket:7/m", "0 7 0 0 60000 2"),
+        ("0", "MCHECK 2 c b HOLD r EX 9 COST 1..9 bucket:5/m NEXT bucket:7/m", "0 7 0 0 60000 2"),
+        ("0", "SETTLE b r REFUND", "1"),
+        ("0", "MCHECK 2 d b COST 3..9 bucket:5/m NEXT bucket:7/m", "1 7 2 8572 42858 0"),
+    ],
+)];
 
 #[test]
 fn examples_come_out_exactly() {

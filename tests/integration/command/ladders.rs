@@ -1,69 +1,17 @@
 //! Ban ladders, `ban=1m:10m:1h`: the rungs, the count of bans in a key, what deletes this count,
 //! and what keeps it: replicas, restarts, copies.
 
-use redis::{Connection, Value, cmd};
+use redis::{Connection, Value};
 
-use super::holds::{Example, command_at, play_each};
+use super::holds::{Example, play_each};
 use crate::support::client::{
-    Bans, ask, bans_of, digest, digest_of, exists, expires_ms, now_us, refusal, replica_of,
-    replicated, verdict,
+    Bans, ask, bans_of, digest, exists, expires_ms, now_us, refusal, replica_of, replicated,
+    verdict,
 };
-use crate::support::files::{restart_from_aof, with_synced_aof};
-use crate::support::server::{self, Builder, Server};
+use crate::support::server::{self, Builder};
 use crate::support::workload::link::quiet;
 
 const EXAMPLES: &[Example] = &[
-    (
-        "each ban takes the next rung, and the last rung repeats",
-        &[
-            ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
-            ("1", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 60000 60000"),
-            ("60.999", "CHECK k 3/m,ban=1m:10m:1h", "2 0 0 1 1"),
-            ("61", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
-            ("62", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 600000 600000"),
-            ("662", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
-            ("663", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 3600000 3600000"),
-            ("4262.999", "CHECK k 3/m,ban=1m:10m:1h", "2 0 0 1 1"),
-            ("4263", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
-            ("4264", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 3600000 3600000"),
-            ("7864", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
-            ("11463.999", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
-            ("11463.999", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 3600000 3600000"),
-        ],
-    ),
-    (
-        "bans are forgotten when the longest rung has passed",
-        &[
-            ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
-            ("1", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 60000 60000"),
-            ("3660.999", "PEEK k 3/m,ban=1m:10m:1h", "0 3 3 0 0"),
-            ("3661", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
-            ("3661", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 60000 60000"),
-        ],
-    ),
-    (
-        "a ban without a ladder does not count",
-        &[
-            ("0", "CHECK k COST 2 1/m,ban=1m", "1 1 1 -1 60000"),
-            ("60", "CHECK k COST 2 1/m,ban=1m:5m", "1 1 1 -1 60000"),
-            ("120", "CHECK k COST 2 1/m,ban=1m", "1 1 1 -1 60000"),
-            ("180", "CHECK k COST 2 1/m,ban=1m:5m", "1 1 1 -1 300000"),
-        ],
-    ),
-    (
-        "of two ladders the longer ban stands, and the count rises by one",
-        &[
-            ("0", "CHECK k COST 9 5/m,ban=1m:1h,name=a fixed:5/h,ban=2m:3m", "1 5 5 -1 120000"),
-            ("120", "CHECK k COST 9 5/m,ban=1m:1h,name=a fixed:5/h,ban=2m:3m", "1 5 5 -1 3600000"),
-        ],
-    ),
-    (
-        "a shadow rule bans nobody",
-        &[
-            ("0", "CHECK k COST 9 5/m,ban=1m:1h,shadow 100/h", "0 100 91 0 3600000"),
-            ("1", "CHECK k COST 9 5/m,ban=1m:1h,shadow 100/h", "0 100 82 0 3600000"),
-        ],
-    ),
     (
         "each key has its own count, and a peek changes no count",
         &[
@@ -216,70 +164,4 @@ fn errors_of_wrong_ladders_say_what_is_expected() {
         let texts: Vec<String> = ask(&mut c, "RL.POLICY GET login");
         assert_eq!(texts, ["log:5/1m", "fixed:20/10m,count=all,ban=1m:10m:1h"]);
     });
-}
-
-/// Commands on some keys, in order, each with its time in seconds. A key's times may step back.
-const SEQUENCE: &[(&str, &str)] = &[
-    ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h"),
-    ("1", "CHECK k META who 3/m,ban=1m:10m:1h"),
-    ("61", "CHECK k COST 9 3/m,ban=1m:10m:1h fixed:2/h,count=all,ban=7m:8m,name=f"),
-    ("62", "CHECK k META who 3/m"),
-    ("10", "CHECK k 3/m"),
-    ("661", "CHECK k COST 2 3/m,ban=1m:10m:1h"),
-    ("0", "MCHECK 2 l m COST 9 5/m,ban=1s:2s NEXT 5/m,ban=1m"),
-    ("3", "CHECK l 9/m"),
-    ("60", "CHECK m COST 9 5/m,ban=1m:5m"),
-    ("120", "CHECK m COST 9 5/m,ban=1h"),
-    ("0", "CHECK n COST 9 5/m,ban=1d:2d"),
-    ("-86400", "CHECK n COST 9 5/m,ban=1d:2d"),
-    ("0", "CHECK h HOLD a EX 600 REFUND COST 4 bucket:9/h slots:8"),
-    ("1", "CHECK h COST 8 bucket:9/h,ban=1s:2s"),
-    ("2", "CHECK h COST 8 bucket:9/h,ban=1s:2s"),
-    ("3", "SETTLE h a COST 1"),
-];
-
-#[test]
-fn replicas_restarts_and_copies_have_the_same_counts() {
-    server::on_all_with(
-        |builder| quiet(with_synced_aof(builder)).allow_at(),
-        |server: &mut Server| {
-            let replica = replica_of(server);
-            let (mut p, mut r) = (server.connect(), replica.connect());
-            for &(seconds, line) in SEQUENCE {
-                let _: Value = ask(&mut p, &command_at(seconds, line));
-                replicated(&mut p);
-                assert_eq!(digest(&mut r), digest(&mut p), "at {seconds}: {line}");
-            }
-            let keys = ["k", "m", "n", "h"];
-            let counts = |c: &mut Connection| keys.map(|key| bans_of(c, key).expect(key).bans);
-            assert_eq!(counts(&mut p), [2, 1, 1, 2]);
-            assert_eq!(counts(&mut r), [2, 1, 1, 2]);
-            for key in keys {
-                let _: i64 = ask(&mut p, &format!("COPY {key} copy"));
-                let () = ask(&mut p, "RENAME copy renamed");
-                let saved: Vec<u8> = ask(&mut p, "DUMP renamed");
-                let () =
-                    cmd("RESTORE").arg("restored").arg(1_000_000).arg(saved).query(&mut p).unwrap();
-                for copy in ["renamed", "restored"] {
-                    assert_eq!(digest_of(&mut p, copy), digest_of(&mut p, key), "{key} {copy}");
-                    let bytes =
-                        |c: &mut Connection, key| -> u64 { ask(c, &format!("MEMORY USAGE {key}")) };
-                    assert!(bytes(&mut p, copy).abs_diff(bytes(&mut p, key)) < 200);
-                }
-                let _: i64 = ask(&mut p, "DEL renamed restored");
-            }
-            let _: i64 = ask(&mut p, "RL.UNBLOCK m");
-            replicated(&mut p);
-            assert_eq!(digest(&mut r), digest(&mut p), "unblocked");
-            let before = digest(&mut p);
-            drop(replica);
-            restart_from_aof(server);
-            let mut p = server.connect();
-            assert_eq!(digest(&mut p), before, "after the effects");
-            let () = ask(&mut p, "DEBUG RELOAD");
-            assert_eq!(digest(&mut p), before, "after the RDB file");
-            let later = command_at("662", "CHECK k COST 2 3/m,ban=1m:10m:1h");
-            assert_eq!(ask::<[i64; 5]>(&mut p, &later)[3], HOUR_MS, "the third rung");
-        },
-    );
 }

@@ -3,7 +3,6 @@
 use redis::{Connection, Value, cmd};
 
 use crate::support::client::{ask, dump, exists, replica_of, replicated, verdict};
-use crate::support::files::{crash, with_synced_aof};
 use crate::support::server;
 
 /// A row of `RL.LOG`: Unix milliseconds, cost, verdict, `META`.
@@ -148,39 +147,4 @@ fn a_denial_with_meta_makes_a_key_that_lives_an_hour() {
             assert!(!exists(&mut c, "other"));
         }
     });
-}
-
-#[test]
-fn replicas_and_restarts_keep_the_history() {
-    server::on_all_with(
-        |builder| with_synced_aof(builder).module_args(&["log-entries", "20"]),
-        |server| {
-            let mut c = server.connect();
-            verdict(&mut c, "RL.CHECK k META before 9/h");
-            let replica = replica_of(server);
-            let mut r = replica.connect();
-            // The replica keeps as many entries as its primary, under any setting.
-            for n in 0..30 {
-                verdict(
-                    &mut c,
-                    &format!("RL.CHECK k COST {} META {n} 9/h,count=all bucket:9/h", n % 3),
-                );
-                verdict(&mut c, "RL.CHECK k COST 1 window:900/h");
-            }
-            let _: String = ask(&mut c, "RL.EXEMPT k EX 50");
-            verdict(&mut c, "RL.CHECK k META exempt 9/h");
-            let _: String = ask(&mut c, "RL.BLOCK k EX 50");
-            verdict(&mut c, "RL.CHECK k META blocked 9/h");
-            replicated(&mut c);
-            let (shown, saved) = (log(&mut c, "k COUNT 100"), dump(&mut c, "k"));
-            assert!(shown.len() >= 20, "{}", shown.len());
-            assert_eq!(shown[0].3, some("blocked"));
-            assert_eq!(log(&mut r, "k COUNT 100"), shown);
-            assert_eq!(dump(&mut r, "k"), saved);
-            drop(c);
-            crash(server);
-            let mut c = server.connect();
-            assert_eq!(log(&mut c, "k COUNT 100"), shown);
-        },
-    );
 }

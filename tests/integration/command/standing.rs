@@ -3,8 +3,7 @@
 use redis::{Connection, Value, cmd};
 
 use crate::support::client::{
-    self, BlockRow, allowed, ask, blocks, dump, exists, expires_ms, is_saving, now_ms, refusal,
-    replica_of, replicated,
+    self, BlockRow, allowed, ask, blocks, dump, exists, expires_ms, now_ms, refusal,
 };
 use crate::support::server::{self, Builder, eventually};
 
@@ -140,51 +139,6 @@ fn an_exemption_allows_everything_and_counts_nothing() {
         assert_eq!(ask::<i64>(&mut c, "RL.UNEXEMPT k"), 1);
         assert!(!exists(&mut c, "k"), "an exempt check counted");
     });
-}
-
-#[test]
-fn blocks_and_exemptions_survive_restarts_and_promotion() {
-    server::on_all_with(
-        |builder| builder.config("appendonly", "yes").config("aof-use-rdb-preamble", "no"),
-        |server| {
-            let mut c = server.connect();
-            let _: i64 = check(&mut c, "blocked COST 2 5/h")[0];
-            let _: String = ask(&mut c, "RL.BLOCK blocked EX 1000 REASON a\u{e9}");
-            let _: String = ask(&mut c, "RL.EXEMPT vip");
-            assert_eq!(check(&mut c, "banned COST 9 5/h,ban=10m,name=brute")[0], 1);
-            let replica = replica_of(server);
-            // The replica gets the earlier blocks in its snapshot, and the later ones as
-            // effects.
-            let _: String = ask(&mut c, "RL.BLOCK late REASON late");
-            let _: String = ask(&mut c, "RL.BLOCK lifted");
-            let _: i64 = ask(&mut c, "RL.UNBLOCK lifted");
-            assert_eq!(check(&mut c, "later COST 9 5/h,ban=10m,count=all")[0], 1);
-            replicated(&mut c);
-            let keys = ["blocked", "vip", "banned", "late", "later"];
-            let shown = |c: &mut Connection| -> Vec<BlockRow> {
-                let rows = blocks(c, "");
-                rows.into_iter().map(|(key, kind, _, why)| (key, kind, 0, why)).collect()
-            };
-            let before = shown(&mut c);
-            assert_eq!(before.len(), keys.len(), "{before:?}");
-            let mut r = replica.connect();
-            assert_eq!(shown(&mut r), before);
-            for key in keys {
-                assert_eq!(dump(&mut r, key), dump(&mut c, key), "{key}");
-            }
-            let _: String = ask(&mut r, "REPLICAOF NO ONE");
-            assert_eq!(check(&mut r, "blocked 5/h")[0], 2);
-            assert_eq!(ask::<i64>(&mut r, "RL.UNBLOCK blocked"), 1);
-            assert_eq!(check(&mut r, "blocked 5/h")[..3], [0, 5, 2]);
-
-            let _: String = ask(&mut c, "BGREWRITEAOF");
-            eventually("the rewrite to end", || !is_saving(&mut c));
-            drop(c);
-            server.restart();
-            let mut c = server.connect();
-            assert_eq!(shown(&mut c), before);
-        },
-    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redis::{Connection, Value, cmd};
 
 use crate::support::client::{ask, digest, exists, info, refusal, replica_of, replicated, touches};
-use crate::support::files::{crash, with_synced_aof};
+use crate::support::files::crash;
 use crate::support::server::{self, Builder, eventually};
 use crate::support::workload::link::offset;
 
@@ -283,22 +283,6 @@ fn only_taken_and_returned_units_are_replicated() {
 }
 
 #[test]
-fn many_different_rules_in_turn_are_replicated() {
-    server::on_all(|server| {
-        let replica = replica_of(server);
-        let mut c = server.connect();
-        // More rules than the module's cache of texts holds.
-        for _ in 0..2 {
-            for n in 1..=100 {
-                throttle(&mut c, &format!("k{n} {} {n} {}", n % 5, 60 + n % 7));
-            }
-        }
-        replicated(&mut c);
-        assert_eq!(digest(&mut replica.connect()), digest(&mut c));
-    });
-}
-
-#[test]
 fn only_taken_and_returned_units_touch_the_key() {
     server::on_all(|server| {
         let mut c = server.connect();
@@ -308,20 +292,6 @@ fn only_taken_and_returned_units_touch_the_key() {
             let call = format!("RL.THROTTLE k 4 24 86400 {quantity}");
             assert_eq!(touches(server, "k", &call), changes, "{quantity}");
         }
-    });
-}
-
-#[test]
-fn buckets_survive_a_crash_in_the_append_only_file() {
-    server::on_all_with(with_synced_aof, |server| {
-        let mut c = server.connect();
-        throttle(&mut c, "k 4 24 86400 4");
-        throttle(&mut c, "k 4 24 86400 -1");
-        let before = digest(&mut c);
-        crash(server);
-        let mut c = server.connect();
-        assert_eq!(digest(&mut c), before);
-        assert_eq!(throttle(&mut c, "k 4 24 86400 0")[..4], [0, 5, 2, -1]);
     });
 }
 

@@ -9,11 +9,8 @@
 //!
 //! Checks in flight were sent and got no reply: they may or may not count. A sum above the limit
 //! means that the server forgot a check. A sum that is too low means that it counted a check
-//! twice.
-//!
-//! `RATELIMIT_ROUNDS` sets how often each server is killed, by default 20 times.
+//! twice. `histories/` does the same with `appendfsync always`.
 
-use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -164,23 +161,8 @@ fn with_aof(builder: Builder, fsync: &str) -> Builder {
 }
 
 #[test]
-fn fsync_always_loses_no_acknowledged_check() {
-    let rounds = env::var("RATELIMIT_ROUNDS").map_or(20, |text| text.parse().expect("a number"));
-    server::on_all_with(
-        |builder| with_aof(builder, "always"),
-        |server| {
-            for round in 0..rounds {
-                let some = fastrand::usize(500..5_000);
-                let load = Load { round, pause: Duration::ZERO };
-                let (sent, _) = kill_under_load(server, &load, |checks| checks >= some);
-                assert_remembered(server, round, &sent, |_| true);
-            }
-        },
-    );
-}
-
-#[test]
 fn fsync_everysec_loses_no_check_older_than_two_seconds() {
+    server::oldest_and_newest();
     server::on_all_with(
         |builder| with_aof(builder, "everysec"),
         |server| {

@@ -1,15 +1,13 @@
 //! Holds in RDB files, append-only files and `DUMP` payloads settle like holds that were never
 //! saved.
 
-mod crash;
-
 use redis::{Connection, Value, cmd};
 
 use crate::support::client::{ask, digest, expiries_ms, now_ms, remaining};
 use crate::support::files::{
     crash as crash_server, has_preamble, restart_from_aof, save_slowly, with_aof, with_synced_aof,
 };
-use crate::support::holds::{COUNT, assert_settles, keys, settle, settled_at_once, take, taken};
+use crate::support::holds::{COUNT, assert_settles, keys, settled_at_once, take, taken};
 use crate::support::server::{self, Builder, Server, eventually};
 
 const PREFIX: &str = "k:";
@@ -75,19 +73,6 @@ fn holds_survive_a_restart_from_an_aof_with_a_preamble() {
 #[test]
 fn holds_survive_a_restart_from_an_aof_without_a_preamble() {
     assert_aof_keeps_holds(false);
-}
-
-#[test]
-fn settlements_survive_a_restart_from_an_aof() {
-    let configure = |builder: Builder| with_synced_aof(builder.allow_at());
-    server::on_all_with(configure, |server| {
-        let mut c = server.connect();
-        take(&mut c, PREFIX);
-        settle(&mut c, PREFIX);
-        let before = state(server, &mut c);
-        crash_server(server);
-        assert_eq!(state(server, &mut server.connect()), before);
-    });
 }
 
 /// Copies or moves the value of a key to another key.

@@ -2,22 +2,17 @@
 //! on a promoted replica, and moved between the nodes of a cluster.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use redis::{Connection, Value};
 
 use crate::support::client::{START_US, allowed, ask, calls, command, digest, now_us, remaining};
-use crate::support::holders::{Held, Lasting, assert_known, work};
 use crate::support::holds::{COUNT, assert_settles, keys, settle, settled_at_once, take, taken};
 use crate::support::server::{
     Builder, Server,
     cluster::{self, Cluster, Node},
     eventually, {self as server},
 };
-use crate::support::workload::link::{
-    assert_alike, in_step, number, offset, primary, quiet, replica_of,
-};
+use crate::support::workload::link::{assert_alike, in_step, number, offset, quiet, replica_of};
 
 const PREFIX: &str = "{k}";
 
@@ -114,6 +109,7 @@ fn a_hold_lapses_on_a_replica_without_a_write() {
 /// Evicting a key also removes its holds, so its slots are free, also on replicas.
 #[test]
 fn slots_of_evicted_keys_are_free() {
+    server::oldest_and_newest();
     const KEYS: usize = 3_000;
     let held = "COST 2 slots:2,cost=1 100/h window:100/h,res=60 bucket:100/h";
     // A backlog takes memory that eviction cannot free.
@@ -174,40 +170,9 @@ fn slots_of_evicted_keys_are_free() {
     });
 }
 
-/// Kills a primary under the load of clients that `WAIT` for its replica, once the replica has
-/// confirmed `enough` commands. Returns what the clients know.
-fn kill_under_load(primary: &mut Server, enough: usize) -> Vec<Held> {
-    let names: Vec<String> = (0..3).map(|key| format!("held{key}")).collect();
-    let progress = AtomicUsize::new(0);
-    let connections = [(); 3].map(|()| primary.connect());
-    thread::scope(|scope| {
-        let (names, progress) = (&names, &progress);
-        let clients: Vec<_> = connections
-            .into_iter()
-            .zip(["a", "b", "c"])
-            .map(|(c, name)| {
-                scope.spawn(move || work(c, name, names, Lasting::Replicated, progress))
-            })
-            .collect();
-        eventually("enough confirmations", || progress.load(Ordering::Relaxed) >= enough);
-        primary.kill9();
-        let held = |client: thread::ScopedJoinHandle<'_, _>| client.join().expect("no panic");
-        clients.into_iter().flat_map(held).collect()
-    })
-}
-
-#[test]
-fn a_promoted_replica_has_every_confirmed_hold() {
-    for flavor in server::all() {
-        let mut primary = primary(flavor);
-        let replica = replica_of(&primary);
-        let holds = kill_under_load(&mut primary, fastrand::usize(600..1_500));
-        assert_known(&mut promote(&replica), &holds);
-    }
-}
-
 #[test]
 fn holds_settle_alike_after_slots_and_masters_changed() {
+    server::oldest_and_newest();
     cluster::on_all_with(Builder::allow_at, |cluster| {
         let mut nodes = cluster.masters();
         let expected = settled_at_once(&mut cluster.connect(&owner(cluster, "{at-once}")));
@@ -271,6 +236,7 @@ fn atomic_migration(cluster: &Cluster, from: &Node, to: &Node) {
 
 #[test]
 fn holds_lapse_at_the_same_time_on_a_joining_replica() {
+    server::oldest_and_newest();
     server::on_all_with(quiet, |primary| {
         let mut p = primary.connect();
         let rules = "slots:900 fixed:900/h bucket:900/h";

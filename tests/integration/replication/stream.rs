@@ -3,14 +3,14 @@
 
 use std::env;
 
-use redis::{Connection, Value, pipe};
+use redis::pipe;
 
-use crate::support::client::{FIVE, ask, command, info_text, now_us};
+use crate::support::client::{ask, command, info_text, now_us};
 use crate::support::server::{self, Flavor, Server, eventually};
 use crate::support::workload::{
     self, Tally, Workload,
     data::{self, Data},
-    link::{assert_alike, in_step, number, offset, primary, quiet, replica_of},
+    link::{assert_alike, in_step, number, primary, quiet, replica_of},
 };
 
 /// How many commands each server gets, unless `RATELIMIT_COMMANDS` overrides it.
@@ -32,6 +32,7 @@ fn promote(replica: &Server) {
 
 #[test]
 fn replicas_equal_their_primary_after_any_commands() {
+    server::oldest_and_newest();
     let batches = from_env("RATELIMIT_COMMANDS", COMMANDS).div_ceil(BATCH);
     let seed = from_env("RATELIMIT_SEED", 1) as u64;
     server::on_all_with(quiet, |primary| {
@@ -60,97 +61,6 @@ fn replicas_equal_their_primary_after_any_commands() {
         assert!(Data::of(primary).len() > 100, "the last batch left little to compare");
         data::settle(primary);
         assert_alike(primary, &replicas, "after all short keys have expired");
-    });
-}
-
-/// How many bytes some commands add to the stream.
-fn streamed(c: &mut Connection, commands: &[&str]) -> u64 {
-    let before = offset(c);
-    let mut sent = pipe();
-    for line in commands {
-        sent.add_command(command(line));
-    }
-    let _: Vec<Value> = sent.query(c).unwrap_or_else(|error| panic!("{commands:?}: {error}"));
-    offset(c) - before
-}
-
-#[test]
-fn a_denied_check_adds_no_byte_to_the_stream() {
-    server::on_all_with(quiet, |primary| {
-        let _replica = replica_of(primary);
-        let mut c = primary.connect();
-        for rule in FIVE {
-            let check = format!("RL.CHECK {rule} {rule}");
-            let added = streamed(&mut c, &[&format!("RL.CHECK {rule} COST 5 {rule}")]);
-            assert!(added > 0, "an allowed check is not replicated: {rule}");
-            let with_others = format!("{check} 100/m,name=a bucket:9/h,name=b,shadow");
-            let nothing = [
-                &check,
-                &format!("RL.CHECK {rule} COST 2 FULL {rule}"),
-                &with_others,
-                &format!("RL.CHECK {rule} COST 0 {rule}"),
-                &format!("RL.CHECK none COST 6 {rule}"),
-                &format!("RL.PEEK {rule} {rule}"),
-                &format!("RL.PEEK {rule} FULL {rule}"),
-                &format!("RL.EXPLAIN {rule}"),
-                &format!("RL.REFUND none 1 {rule}"),
-                "RL.RESET none",
-            ];
-            let thousand = nothing.repeat(1_000 / nothing.len() + 1);
-            assert_eq!(streamed(&mut c, &thousand), 0, "{rule}");
-            assert_eq!(streamed(&mut c, &["MULTI", &check, &check, "EXEC"]), 0, "{rule}");
-            // 6.2 sends an empty transaction for any script that could have written.
-            let script = "return{redis.call('RL.CHECK',KEYS[1],ARGV[1])}";
-            let added = streamed(&mut c, &[&format!("EVAL {script} 1 {rule} {rule}")]);
-            assert_eq!(added == 0, primary.flavor().is_7_or_later(), "{rule}");
-        }
-    });
-}
-
-#[test]
-fn charged_denials_and_bans_are_replicated() {
-    server::on_all_with(quiet, |primary| {
-        let replica = replica_of(primary);
-        let mut c = primary.connect();
-        let _: Value = ask(&mut c, "RL.CHECK charged COST 5 5/h,count=all");
-        let charged = "RL.CHECK charged 5/h,count=all";
-        assert!(streamed(&mut c, &[charged]) > 0, "a charged denial is not replicated");
-        let banned = "RL.CHECK banned 0/h,ban=1h";
-        assert!(streamed(&mut c, &[banned]) > 0, "a denial that bans is not replicated");
-        assert_eq!(streamed(&mut c, &[banned, banned]), 0, "a check of a banned key is replicated");
-        assert_alike(primary, &[&replica], "after denials");
-    });
-}
-
-#[test]
-fn a_refund_of_units_that_came_back_changes_nothing() {
-    server::on_all_with(quiet, |primary| {
-        let replica = replica_of(primary);
-        let mut c = primary.connect();
-        // Far ahead, so that the key does not expire.
-        let at_us = now_us(&mut c) + 3_600_000_000;
-        let later_us = at_us + 10_000_000;
-        for (was, is) in [
-            ("log:5/s", "log:5/s"),
-            ("window:5/s", "window:5/s"),
-            ("fixed:5/s,align=first", "fixed:5/s,align=first"),
-            ("bucket:5/s", "bucket:5/s"),
-            ("bucket:5/s,refill=interval", "bucket:5/s,refill=interval"),
-            ("leaky:5/s", "leaky:5/s"),
-            ("bucket:5/s,name=x", "bucket:5/2s,name=x"),
-            ("window:5/s,name=x", "window:5/s,res=2,name=x"),
-        ] {
-            let _: Value = ask(&mut c, &format!("RL.CHECK {was} AT {at_us} {was}"));
-            let digest = format!("DEBUG DIGEST-VALUE {was}");
-            let before: [String; 1] = ask(&mut c, &digest);
-            for of in ["", &format!(" {is}")] {
-                let refund = format!("RL.REFUND {was} 1 AT {later_us}{of}");
-                assert_eq!(streamed(&mut c, &[&refund]), 0, "{refund}");
-                assert_eq!(ask::<i64>(&mut c, &refund), 0, "{refund}");
-                assert_eq!(ask::<[String; 1]>(&mut c, &digest), before, "{refund}");
-            }
-        }
-        assert_alike(primary, &[&replica], "after refunds");
     });
 }
 
@@ -203,6 +113,7 @@ fn a_replica_misses_nothing_after_a_cut_link() {
 
 #[test]
 fn a_replica_of_a_replica_equals_the_primary() {
+    server::oldest_and_newest();
     server::on_all_with(quiet, |primary| {
         let primary = &*primary;
         let middle = replica_of(primary);

@@ -1,10 +1,7 @@
-//! Long runs under load, on all servers at once: seconds in `make test`, minutes in `make
+//! Long runs under load, on all servers at once: seconds in `make test-long`, minutes in `make
 //! soak`. What clients saw must fit what the rules promise.
 
-mod admissions;
 mod judge;
-mod laws;
-mod ledger;
 mod waiting;
 
 use std::env;

@@ -1,5 +1,5 @@
 //! Clients wait in line, in flows, settle, hang up, and are killed and unblocked. Meanwhile keys are
-//! paused and synced, and the server forgets keys and fails over to its replica. No client is
+//! paused and synced, and the server saves, forgets keys and fails over to its replica. No client is
 //! admitted beyond the rules or in a pause, and each gets its answer.
 
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use redis::{Connection, RedisError, RedisResult, Value, from_redis_value};
 
 use super::judge::{BURST, Judge, LEASE, RATE, SLOTS};
 use crate::support::client::{ask, attempt, digest, eventually_linked, replica_of, replicated};
+use crate::support::dump::assert_calm;
 use crate::support::server::{self, Flavor, Server, eventually};
 use crate::support::traffic::Flag;
 use crate::support::waiters::waiting;
@@ -82,12 +83,13 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
     stage.watchdogs.values().for_each(Watchdog::assert_quiet);
     assert!(stage.judge.admitted() as f64 > 20.0 * length.as_secs_f64(), "hardly any admitted");
     assert!(
-        ["take over", "flush", "kill", "consume", "pause", "sync"]
+        ["take over", "flush", "kill", "consume", "pause", "sync", "save"]
             .iter()
             .all(|what| tally[what] > 0),
         "{tally:?}"
     );
     for server in [&first, &second] {
+        assert_calm(&server.log());
         let mut c = server.connect();
         eventually("nobody to wait", || waiting(&mut c) == 0);
     }
@@ -220,12 +222,12 @@ fn disturb(
         let mut c = primary.connect();
         // The first turns of a run all differ, so that a short run has every kind.
         let done: u64 = tally.values().sum();
-        let what = match if done < 9 { done } else { random.u64(..35) } {
+        let what = match if done < 10 { done } else { random.u64(..37) } {
             0 => {
                 take_over(stage, primary, replica);
                 "take over"
             }
-            1 | 9 => {
+            1 => {
                 let () = stage.judge.between_periods(|| ask(&mut c, "FLUSHALL"));
                 "flush"
             }
@@ -256,6 +258,12 @@ fn disturb(
                 let units: f64 = ask(&mut c, &format!("{line} {} {}", random.u8(..4), units()));
                 assert!(units <= BURST, "a sync consumed {units}");
                 "sync"
+            }
+            8 | 32..=34 => {
+                // A server refuses one of these while the other runs.
+                let save = ["BGSAVE", "BGREWRITEAOF"];
+                drop(attempt(&mut c, random.choice(save.iter()).expect("one")));
+                "save"
             }
             _ => {
                 let limit = random.u32(1..9);

@@ -18,16 +18,6 @@ use crate::support::server::{Flavor, Server, eventually};
 /// so far ahead that no key with times given by `AT` expires while a test runs.
 pub const START_US: u64 = 4_102_444_800_000_000;
 
-/// Rules of every algorithm but `slots`. They admit five units, and no more while a test runs.
-pub const FIVE: [&str; 6] = [
-    "log:5/h",
-    "window:5/366d,res=3",
-    "fixed:5/366d,align=first",
-    "bucket:1/366d,burst=5",
-    "bucket:5/366d,refill=interval",
-    "leaky:1/366d,queue=4",
-];
-
 /// A command from a line of words with single spaces between them.
 pub fn command(line: &str) -> Cmd {
     let mut command = Cmd::new();

@@ -6,7 +6,6 @@ pub mod clock;
 pub mod dump;
 pub mod faults;
 pub mod files;
-pub mod holders;
 pub mod holds;
 pub mod machine;
 pub mod network;

@@ -59,10 +59,12 @@ use crate::rule::{Period, Rule, RuleSpec, Unit};
 use proptest::test_runner::Config;
 use proptest::test_runner::FileFailurePersistence::Direct;
 
-/// Makes a law try this number of cases; `PROPTEST_CASES` overrides it. Before them, each law tries the
-/// seeds with which any law has failed.
+/// Makes a law try this number of cases, or without `RATELIMIT_LONG` half of them if these are thousands.
+/// `PROPTEST_CASES` overrides both. Before them, each law tries the seeds with which any law has failed.
 pub(crate) fn cases(number: u32) -> Config {
     let chosen = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    let is_long = number < 1_000 || std::env::var_os("RATELIMIT_LONG").is_some();
+    let number = if is_long { number } else { number / 2 };
     Config {
         max_shrink_iters: 20_000,
         failure_persistence: Some(Box::new(Direct("proptest-regressions.txt"))),

@@ -1,10 +1,9 @@
 //! The effects of holds: what is propagated, and what a replica, an AOF and an RDB file
 //! restore.
 
-use redis::{Connection, Value};
+use redis::Value;
 
 use crate::support::client::{START_US, ask, calls, digest, info, replica_of, replicated, touches};
-use crate::support::files::{restart_from_aof, with_synced_aof};
 use crate::support::server::{self, Builder};
 use crate::support::workload::link::quiet;
 
@@ -40,12 +39,6 @@ fn timed(second: u64, line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn send_all(c: &mut Connection) {
-    for (second, line, _) in EFFECTS {
-        let _: Value = ask(c, &timed(*second, line));
-    }
-}
-
 #[test]
 fn a_replica_gets_one_effect_for_each_change() {
     server::on_all_with(
@@ -64,45 +57,6 @@ fn a_replica_gets_one_effect_for_each_change() {
             assert!(info(&mut r, "ratelimit", "ratelimit_holds_taken") == 0.0);
         },
     );
-}
-
-#[test]
-fn a_restart_brings_holds_back() {
-    server::on_all_with(
-        |builder| with_synced_aof(builder).allow_at(),
-        |server| {
-            let mut c = server.connect();
-            send_all(&mut c);
-            let before = digest(&mut c);
-            restart_from_aof(server);
-            let mut c = server.connect();
-            assert_eq!(digest(&mut c), before, "from the AOF");
-            assert_settles(&mut c);
-        },
-    );
-    server::on_all_with(Builder::allow_at, |server| {
-        let mut c = server.connect();
-        send_all(&mut c);
-        let before = digest(&mut c);
-        let () = ask(&mut c, "SAVE");
-        server.kill9();
-        server.resume();
-        let mut c = server.connect();
-        assert_eq!(digest(&mut c), before, "from the RDB file");
-        assert_settles(&mut c);
-    });
-}
-
-fn assert_settles(c: &mut Connection) {
-    for (line, reply) in [
-        ("RL.SETTLE b a REFUND AT", 0),
-        ("RL.SETTLE b b REFUND AT", 0),
-        ("RL.SETTLE b c REFUND AT", 1),
-    ] {
-        assert_eq!(ask::<i64>(c, &timed(39, line)), reply, "{line}");
-    }
-    let peek: [i64; 5] = ask(c, &timed(39, "RL.PEEK b AT bucket:10/s,burst=50"));
-    assert_eq!(peek, [0, 50, 50, 0, 0]);
 }
 
 #[test]

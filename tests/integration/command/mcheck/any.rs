@@ -6,9 +6,7 @@ use fastrand::Rng;
 use redis::{Connection, Value, from_redis_value};
 
 use super::{DAY_MS, HOUR_MS, at, line};
-use crate::support::client::{
-    ask, attempt, digest, dump, info, now_us, refusal, remaining, replica_of, replicated,
-};
+use crate::support::client::{ask, attempt, dump, info, now_us, refusal, remaining};
 use crate::support::seed;
 use crate::support::server::{self, Builder};
 
@@ -158,20 +156,6 @@ fn keys_after_the_one_that_admits_are_not_opened() {
     });
 }
 
-#[test]
-fn replicas_get_the_effects_of_the_charged_key() {
-    server::on_all(|primary| {
-        let (mut p, replica) = (primary.connect(), replica_of(primary));
-        let mut r = replica.connect();
-        for _ in 0..3 {
-            any(&mut p, "{p}a {p}b", "META who HOLD h EX 60 ANY MOST 5/h bucket:9/m,count=all");
-            any(&mut p, "{p}a {p}b {p}c", "META who COST 2..4 ANY 5/h fixed:9/d,count=all,ban=1h");
-        }
-        replicated(&mut p);
-        assert_eq!(digest(&mut p), digest(&mut r));
-    });
-}
-
 /// Rules of one key.
 const RULES: [&str; 9] = [
     "5/m",
@@ -241,6 +225,7 @@ fn expected(
 
 #[test]
 fn any_equals_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
+    server::one_is_enough();
     let seed = seed("RATELIMIT_ANY_SEED");
     println!("RATELIMIT_ANY_SEED={seed}");
     server::on_all_with(Builder::allow_at, |server| {
@@ -305,6 +290,7 @@ fn any_equals_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
 
 #[test]
 fn after_the_wait_of_a_denial_some_key_admits_and_none_before() {
+    server::one_is_enough();
     let seed = seed("RATELIMIT_ANY_SEED");
     println!("RATELIMIT_ANY_SEED={seed}");
     server::on_all_with(Builder::allow_at, |server| {
@@ -338,34 +324,6 @@ fn after_the_wait_of_a_denial_some_key_admits_and_none_before() {
             }
         }
         assert!(denials > 100, "{denials}");
-    });
-}
-
-#[test]
-fn a_flood_takes_all_units_of_the_keys_and_the_option_most_takes_them_evenly() {
-    const LIMIT: i64 = 20;
-    let keys: Vec<_> = (0..5).map(|key| format!("{{f}}{key}")).collect();
-    server::on_all_with(Builder::allow_at, |server| {
-        let mut c = server.connect();
-        for (word, spread) in [("ANY", LIMIT), ("ANY MOST", 3)] {
-            let rest = format!("AT {} {word} bucket:{LIMIT}/h", at(0));
-            let mut passed = 0;
-            for cost in [1, 3, 2].into_iter().cycle().take(200) {
-                let reply = any(&mut c, &keys.join(" "), &format!("COST {cost} {rest}"));
-                passed += if reply[0] == 0 { cost } else { 0 };
-                let left = |key| {
-                    remaining(
-                        &mut server.connect(),
-                        &format!("RL.PEEK {key} AT {} bucket:{LIMIT}/h", at(0)),
-                    )
-                };
-                let left: Vec<i64> = keys.iter().map(left).collect();
-                let (least, most) = (left.iter().min().unwrap(), left.iter().max().unwrap());
-                assert!(most - least <= spread, "{left:?}");
-            }
-            assert_eq!(passed, LIMIT * 5, "{word}");
-            let () = ask(&mut c, "FLUSHALL");
-        }
     });
 }
 

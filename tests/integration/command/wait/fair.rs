@@ -61,38 +61,6 @@ impl<'a> Line<'a> {
 }
 
 #[test]
-fn flows_take_turns_and_a_newcomer_gets_no_turns_for_the_past() {
-    server::on_all(|server| {
-        let mut line = Line::new(server);
-        line.join(6, 'a', "FLOW a ");
-        line.join(2, 'b', "FLOW b ");
-        line.join(1, 'c', "FLOW c ");
-        assert_eq!(line.served(7), "abcabaa");
-        line.join(2, 'd', "FLOW d ");
-        assert_eq!(line.served(4), "adad");
-    });
-}
-
-#[test]
-fn two_workers_who_ask_again_do_not_starve_a_third_flow() {
-    server::on_all(|server| {
-        let mut line = Line::new(server);
-        line.join(5, 'a', "FLOW a ");
-        line.join(1, 'b', "FLOW b ");
-        line.join(1, 'c', "FLOW c ");
-        let mut served = String::new();
-        for _ in 0..12 {
-            let flow = line.serve();
-            if flow != 'a' {
-                line.join(1, flow, &format!("FLOW {flow} "));
-            }
-            served.push(flow);
-        }
-        assert_eq!(served, "abcabcabcabc");
-    });
-}
-
-#[test]
 fn a_shadow_rule_keeps_nobody_back() {
     server::on_all(|server| {
         let mut c = server.connect();
@@ -166,22 +134,6 @@ fn a_tenant_at_its_own_limit_keeps_no_other_waiting() {
         assert!(second.waits());
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k a1"), 1);
         assert_eq!(second.verdict(), 0);
-    });
-}
-
-#[test]
-fn a_large_request_is_not_starved_by_small_ones_of_other_flows() {
-    server::on_all(|server| {
-        let mut c = server.connect();
-        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD x EX 3000 COST 2 slots:3"), 0);
-        let large = wait_in_line(server, "RL.WAIT k 600000 FLOW a HOLD a EX 3000 COST 3 slots:3");
-        assert_eq!(verdict(&mut c, "RL.WAIT k 0 FLOW b HOLD b EX 3000 slots:3"), 1);
-        let small = wait_in_line(server, "RL.WAIT k 600000 FLOW b HOLD b EX 3000 slots:3");
-        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k x"), 1);
-        assert_eq!(large.verdict(), 0);
-        assert!(small.waits());
-        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k a"), 1);
-        assert_eq!(small.verdict(), 0);
     });
 }
 

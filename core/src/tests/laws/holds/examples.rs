@@ -10,7 +10,7 @@ const DAY_US: u64 = 1_700_006_400_000_000;
 
 pub struct Key {
     pub limiter: Limiter,
-    start_us: u64,
+    pub start_us: u64,
 }
 
 pub fn key() -> Key {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! examples     the worked examples of holds
+//! shared_log   callers with different rules share a log while holds end
 //! charges      a charge can still be corrected after other changes
 //! traffic      calls that take, settle and renew holds
 //! decisions    a hold changes no decision, and a repeat changes nothing but the end
@@ -37,6 +38,7 @@ pub mod replica;
 pub mod returned;
 mod room;
 mod saved;
+mod shared_log;
 mod slots;
 pub mod traffic;
 mod turns;
