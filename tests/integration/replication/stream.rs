@@ -13,8 +13,9 @@ use crate::support::workload::{
     link::{assert_alike, in_step, number, primary, quiet, replica_of},
 };
 
-/// How many commands each server gets, unless `RATELIMIT_COMMANDS` overrides it.
-const COMMANDS: usize = 200_000;
+/// How many commands each server gets, in `make test` and in `make test-long`. `RATELIMIT_COMMANDS`
+/// overrides both.
+const COMMANDS: [usize; 2] = [80_000, 200_000];
 /// The servers are compared after this many commands, before much data expires.
 const BATCH: usize = 10_000;
 
@@ -33,7 +34,8 @@ fn promote(replica: &Server) {
 #[test]
 fn replicas_equal_their_primary_after_any_commands() {
     server::oldest_and_newest();
-    let batches = from_env("RATELIMIT_COMMANDS", COMMANDS).div_ceil(BATCH);
+    let commands = COMMANDS[usize::from(env::var_os("RATELIMIT_LONG").is_some())];
+    let batches = from_env("RATELIMIT_COMMANDS", commands).div_ceil(BATCH);
     let seed = from_env("RATELIMIT_SEED", 1) as u64;
     server::on_all_with(quiet, |primary| {
         let replicas = [replica_of(primary), replica_of(primary)];
