@@ -82,9 +82,9 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// Answers `RL.WAIT`.
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
-    wait::with_request(call, |call, request, scratch| {
+    wait::with_request(call, |call, asked, scratch| {
         counted();
-        allow(call, &request.check, scratch);
+        allow(call, &asked.request.check, scratch);
         Ok(())
     })
 }

@@ -37,7 +37,7 @@ pub fn with_request(
         let args = call.args().from(1).bytes();
         let plans = &mut WithPlans::new(resolver, |index: usize, at_us| {
             let name = call.args().get(index.saturating_add(2))?;
-            plans::of_key(call, name, at_us)
+            Some(plans::of_key(call, name, at_us)?.name)
         });
         let request = &parse::mcheck(args, &config::limits(), plans, rules)?;
         let clock_us = clock::now_us();

@@ -12,6 +12,7 @@
 use crate::datatype::LIMITER;
 use crate::policy::Resolver;
 use crate::server::{Arg, Call, clock};
+use ratelimit_core::key::Plan;
 use ratelimit_core::rule::{Name, Rule};
 use ratelimit_protocol::parse::{RuleArgError, RuleCache, RuleResolver};
 
@@ -36,13 +37,13 @@ pub fn of_call<'r, 'm>(
     call: &'r Call<'_>,
     resolver: &'r mut Resolver<'m>,
 ) -> WithPlans<'r, 'm, impl Fn(usize, Option<u64>) -> Option<Name>> {
-    WithPlans::new(resolver, |_, at_us| of_key(call, call.key_name().ok()?, at_us))
+    WithPlans::new(resolver, |_, at_us| Some(of_key(call, call.key_name().ok()?, at_us)?.name))
 }
 
 /// The plan of a key that is not open.
-pub fn of_key(call: &Call<'_>, name: Arg<'_>, at_us: Option<u64>) -> Option<Name> {
+pub fn of_key(call: &Call<'_>, name: Arg<'_>, at_us: Option<u64>) -> Option<Plan> {
     let key = call.open_read(name, &LIMITER).ok()??;
-    Some(key.value()?.plan_at(at_us.unwrap_or_else(clock::now_us))?.name)
+    key.value()?.plan_at(at_us.unwrap_or_else(clock::now_us)).cloned()
 }
 
 impl<F: Fn(usize, Option<u64>) -> Option<Name>> RuleResolver for WithPlans<'_, '_, F> {

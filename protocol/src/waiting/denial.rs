@@ -26,9 +26,6 @@ impl Denial {
         let pause = key.and_then(|key| key.pause_at(check.now_us));
         let ends = check.denials(decisions).map(|(_, decision)| decision.wait_ms);
         let ends = ends.chain(pause.map(|pause| pause.left_ms(check.now_us)));
-        // Other rules may decide after the key's plan ends.
-        let plan = key.and_then(|key| key.plan_at(check.now_us));
-        let ends = ends.chain(plan.map(|plan| plan.left_ms(check.now_us)));
         let again_ms = ends.filter_map(|ms| u64::try_from(ms).ok()).min().unwrap_or(wait_ms);
         let by = check.denials(decisions).map(|(rule, _)| rule).filter(|_| pause.is_none());
         Self { wait_ms, again_ms, by: identities(by) }

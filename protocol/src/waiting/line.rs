@@ -25,7 +25,7 @@ use super::denials::{Denials, DenyingRules, LastDenial, all_turns};
 use super::flows::Flows;
 use super::heads_by_rule::HeadsByRule;
 use super::known::Known;
-use super::request::{Client, Flow, HoldId, Ticket};
+use super::request::{Client, Flow, HoldId, PlanEnd, Ticket};
 use super::rules::Rules;
 use super::turn::Turn;
 use ratelimit_core::rule::{Identity, Rule};
@@ -72,8 +72,9 @@ pub struct Line {
     seen: u64,
     /// Grows when the rules of its clients may have changed.
     generation: u64,
-    /// Whether the rules of a client depend on the key's plan.
-    by_plan: bool,
+    /// When the key's plan ends, if rules that were read in this generation depend on it. All rules
+    /// are read again then.
+    plan_end: Option<PlanEnd>,
     /// When the next step is planned.
     pub planned_us: Option<u64>,
 }
@@ -101,12 +102,13 @@ impl Line {
     }
 
     /// When the next step is due: if a head is due, now or at an earlier planned time; otherwise when
-    /// the first wait ends.
+    /// the first wait or the key's plan ends.
     pub fn next_us(&self, now_us: u64) -> Option<u64> {
         if self.steps || self.has_due() {
             return Some(self.planned_us.unwrap_or(now_us).min(now_us));
         }
-        self.denials.first_end_us()
+        let plan_end_us = self.plan_end.and_then(PlanEnd::at_us);
+        self.denials.first_end_us().into_iter().chain(plan_end_us).min()
     }
 
     /// Appends a client to its flow.
@@ -116,9 +118,9 @@ impl Line {
         flow: Flow,
         weight: u16,
         waiter: Client,
-        by_plan: bool,
+        plan_end: Option<PlanEnd>,
     ) -> Arc<Flow> {
-        self.by_plan |= by_plan;
+        self.note_plan(plan_end);
         let waiter = Client { generation: self.generation, ..waiter };
         let (flow, turn) = self.flows.join(ticket, flow, weight, waiter);
         if let Some(turn) = turn {
@@ -256,7 +258,7 @@ impl Line {
             Cause::Consumed { rules, hold } => self.consumed(rules, hold.map(HoldId::of)),
             Cause::Returned(states) => states.iter().for_each(|&state| self.returned(state)),
             // The plan may have changed too.
-            Cause::Changed if self.by_plan => self.renew(),
+            Cause::Changed if self.plan_end.is_some() => self.renew(),
             Cause::Changed => self.wake_all(),
         }
         if !self.has_due() {
@@ -299,13 +301,21 @@ impl Line {
     /// Wakes all heads, and marks their rules to be read again.
     fn renew(&mut self) {
         self.generation = self.generation.wrapping_add(1);
+        self.plan_end = None;
         self.heads_by_rule = HeadsByRule::default();
         self.wake_all();
     }
 
-    /// Wakes the heads whose waits are over, and all heads if everything has changed.
+    /// Notes when the plan ends by which a client's rules were read.
+    fn note_plan(&mut self, plan_end: Option<PlanEnd>) {
+        self.plan_end = self.plan_end.into_iter().chain(plan_end).min();
+    }
+
+    /// Wakes the heads whose waits are over, and all heads if everything has changed or the key's plan
+    /// has ended.
     pub fn catch_up(&mut self, seen: u64, now_us: u64) {
-        if self.seen != seen {
+        let plan_ended = self.plan_end.is_some_and(|end| end <= PlanEnd::At(now_us));
+        if self.seen != seen || plan_ended {
             self.seen = seen;
             self.renew();
         }
@@ -316,14 +326,15 @@ impl Line {
         }
     }
 
-    /// Whether these are the rules that the line has for a client.
-    pub fn has_rules(&self, flow: &Flow, ticket: Ticket, rules: &Rules) -> bool {
-        let turn = self.flows.turn_of(flow, ticket);
-        turn.and_then(|turn| self.flows.head(turn)).is_some_and(|waiter| *waiter.rules == *rules)
-    }
-
     /// Replaces the rules of a client by those that it has now. Returns its earlier rules.
-    pub fn read(&mut self, flow: &Flow, ticket: Ticket, rules: Arc<Rules>) -> Arc<Rules> {
+    pub fn read(
+        &mut self,
+        flow: &Flow,
+        ticket: Ticket,
+        rules: Arc<Rules>,
+        plan_end: Option<PlanEnd>,
+    ) -> Arc<Rules> {
+        self.note_plan(plan_end);
         let Some(waiter) = self.flows.waiter_mut(flow, ticket) else { return rules };
         waiter.generation = self.generation;
         let before = std::mem::replace(&mut waiter.rules, rules);

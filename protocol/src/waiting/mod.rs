@@ -11,7 +11,8 @@
 //! Only the head of a flow is tried: a later client of the flow never overtakes it, however small its
 //! request. Between flows, turns decide (`turn.rs`), and some heads may pass others (`line.rs`). A head
 //! is due when the wait that its last denial announced is over, when something happens to its key that
-//! may let it pass (`cause.rs`), and when it becomes the head of its flow.
+//! may let it pass (`cause.rs`), and when it becomes the head of its flow. When the key's plan ends, other
+//! rules may decide: the rules of all clients are read again, and all heads are due.
 //!
 //! One ordered set holds every instant at which something is due. So one timer, set for the
 //! earliest, serves all lines, and nothing happens in between. Lines take turns, head by head, and a
@@ -54,7 +55,7 @@ pub use denial::Denial;
 pub use line::Due;
 use line::Line;
 use request::Client;
-pub use request::{Flow, HoldId, Request, Ticket};
+pub use request::{Flow, HoldId, PlanEnd, Request, Ticket};
 pub use rules::Rules;
 use shared::SharedRules;
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,11 +195,11 @@ impl<W> Queues<W> {
             None => Arc::new(place),
         };
         self.catch_up(&place);
-        let Request { flow, weight, rules, by_plan, cost, hold } = request;
+        let Request { flow, weight, rules, plan_end, cost, hold } = request;
         let waiter = Client { rules: self.rules.share(rules), generation: 0, cost, hold };
         let new = || Line::new(self.seen);
         let line = self.lines.entry(Arc::clone(&place)).or_insert_with(new);
-        let flow = line.join(ticket, flow, weight, waiter, by_plan);
+        let flow = line.join(ticket, flow, weight, waiter, plan_end);
         self.instants.insert((deadline_us, Instant::Deadline(ticket)));
         self.bytes = self.bytes.saturating_add(bytes);
         plan(&mut self.instants, &place, line, self.now_us);
@@ -278,20 +279,14 @@ impl<W> Queues<W> {
         }
     }
 
-    /// Whether these are the rules that the line has for a waiter.
-    pub fn has_rules(&self, ticket: Ticket, rules: &Rules) -> bool {
-        let waiter = self.waiters.get(&ticket);
-        let line = waiter.and_then(|waiter| Some((self.lines.get(&waiter.place)?, waiter)));
-        line.is_some_and(|(line, waiter)| line.has_rules(&waiter.flow, ticket, rules))
-    }
-
-    /// Replaces the rules of a waiter by those that it has now.
-    pub fn read(&mut self, ticket: Ticket, rules: Rules) {
+    /// Replaces the rules of a waiter by those that it has now. They may change when `plan_end` is
+    /// reached; it is `None` if they do not depend on the key's plan.
+    pub fn read(&mut self, ticket: Ticket, rules: Rules, plan_end: Option<PlanEnd>) {
         let rules = self.rules.share(rules);
         let waiter = self.waiters.get(&ticket);
         let line = waiter.and_then(|waiter| Some((self.lines.get_mut(&waiter.place)?, waiter)));
         let unused = match line {
-            Some((line, waiter)) => line.read(&waiter.flow, ticket, rules),
+            Some((line, waiter)) => line.read(&waiter.flow, ticket, rules, plan_end),
             None => rules,
         };
         self.rules.unshare(&unused);

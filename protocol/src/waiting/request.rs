@@ -26,12 +26,31 @@ pub struct Request {
     pub weight: u16,
     /// Its rules.
     pub rules: Rules,
-    /// Whether the rules depend on the key's plan.
-    pub by_plan: bool,
+    /// When the plan ends by which the rules were read; `None` if they do not depend on the key's plan.
+    pub plan_end: Option<PlanEnd>,
     /// The cost of the rules without another cost; if it is a range, its least cost.
     pub cost: u32,
     /// The hold that it asks for.
     pub hold: Option<HoldId>,
+}
+
+/// When a key's plan ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PlanEnd {
+    /// At this time.
+    At(u64),
+    /// The key has no plan, or its plan has no end.
+    Never,
+}
+
+impl PlanEnd {
+    /// The time of the end, if there is one.
+    pub const fn at_us(self) -> Option<u64> {
+        match self {
+            Self::At(at_us) => Some(at_us),
+            Self::Never => None,
+        }
+    }
 }
 
 /// What a line knows of a client.

@@ -21,17 +21,16 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use super::check;
-use super::line::{Waiter, Waiters, set_alarm, tell, waiters};
+use super::line::{Waiter, Waiters, set_alarm, waiters};
 use super::opened::Opened;
 use super::scratch::Scratch;
 use crate::config;
 use crate::metrics::{self, Counter};
 use crate::server::propagation::must_not_replicate;
 use crate::server::{Call, ClientId, CommandError, EventContext, Texts, WhileWaiting, clock};
-use prospect::Prospect;
 pub use prospect::with_request;
-use ratelimit_protocol::parse::{RuleResolver, WaitRequest};
-use ratelimit_protocol::waiting::{Cause, Due, Flow, HoldId, Place, Request, Rules, Ticket};
+use prospect::{Asked, Prospect};
+use ratelimit_protocol::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
 pub use unserved::refuse_unserved;
 
 /// The command that decides for a waiter. It cannot wait, because the module calls it.
@@ -47,11 +46,11 @@ const MOST_ANSWERS: usize = 64;
 
 /// `RL.WAIT`
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
-    prospect::with_request(call, |call, request, scratch| {
-        if call.may_wait() && waits_or_is_denied(call, request, scratch)? {
+    prospect::with_request(call, |call, asked, scratch| {
+        if call.may_wait() && waits_or_is_denied(call, asked, scratch)? {
             return Ok(());
         }
-        check::decide(call, scratch, Opened::first(call, None)?, &request.check)
+        check::decide(call, scratch, Opened::first(call, None)?, &asked.request.check)
     })
 }
 
@@ -60,10 +59,11 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
 /// rules decide.
 fn waits_or_is_denied(
     call: &Call<'_>,
-    request: &WaitRequest<'_>,
+    asked: &Asked<'_>,
     scratch: &mut Scratch<'_>,
 ) -> Result<bool, CommandError> {
-    let denial = match prospect::of(call, request, scratch)? {
+    let Asked { request, plan_end } = asked;
+    let denial = match prospect::of(call, asked, scratch)? {
         Prospect::Passes { .. } if waiters().queues.waiting() == 0 => return Ok(false),
         Prospect::Passes { .. } => None,
         Prospect::Later { denial, in_time: true } => Some(denial),
@@ -77,7 +77,7 @@ fn waits_or_is_denied(
         flow: Flow { priority: request.priority, name: request.flow.into() },
         weight: request.weight,
         rules: Rules::of(scratch.rules),
-        by_plan: scratch.resolver.asked_for_plan(),
+        plan_end: *plan_end,
         cost: request.check.cost,
         hold: hold.map(|hold| HoldId::of(hold.id)),
     };
@@ -95,7 +95,7 @@ fn waits_or_is_denied(
     if request.ms == 0 || !has_room {
         // If the rules deny, let them decide: the denial may be charged, and may ban.
         if passes {
-            prospect::deny(call, request, scratch, until(in_front_us))?;
+            prospect::deny(call, asked, scratch, until(in_front_us))?;
         }
         return Ok(passes);
     }
@@ -163,35 +163,25 @@ fn leave(ticket: Ticket, admitted: Option<u32>, ended: &Counter) -> Option<Endin
 /// Answers a waiter whose request would pass now or can never pass. Any other waiter is due again after
 /// its wait, which may have become longer.
 fn attempt(ctx: &EventContext, ticket: Ticket) {
-    let prospect = of_waiter(ctx, ticket, |call, request, scratch| {
-        let prospect = prospect::of(call, request, scratch)?;
-        let is_known = || waiters().queues.has_rules(ticket, &Rules::of(scratch.rules));
-        if scratch.resolver.asked_for_plan() && !is_known() {
-            // The plan of the key has ended since the line's rules were read.
-            tell(call.key_name()?, Cause::Changed);
-            return Ok(None);
-        }
-        Ok(Some(prospect))
-    });
-    let ending = match prospect {
-        None | Some(Ok(None)) => return,
-        Some(Ok(Some(Prospect::Later { denial, .. }))) => {
+    let ending = match of_waiter(ctx, ticket, prospect::of) {
+        None => return,
+        Some(Ok(Prospect::Later { denial, .. })) => {
             return waiters().queues.deny(ticket, denial, clock::steady_us());
         }
-        Some(Ok(Some(Prospect::Passes { cost }))) => {
-            leave(ticket, Some(cost), &metrics::WAITS_ADMITTED)
-        }
-        Some(Ok(Some(Prospect::Free))) => leave(ticket, None, &metrics::WAITS_ADMITTED),
-        Some(Ok(Some(Prospect::Decided)) | Err(_)) => leave(ticket, None, &metrics::WAITS_REFUSED),
+        Some(Ok(Prospect::Passes { cost })) => leave(ticket, Some(cost), &metrics::WAITS_ADMITTED),
+        Some(Ok(Prospect::Free)) => leave(ticket, None, &metrics::WAITS_ADMITTED),
+        Some(Ok(Prospect::Decided) | Err(_)) => leave(ticket, None, &metrics::WAITS_REFUSED),
     };
     answer(ctx, ending);
 }
 
-/// Reads a waiter's rules again, after a change of a policy.
+/// Reads a waiter's rules again, after a change of a policy or of the key's plan.
 fn read(ctx: &EventContext, ticket: Ticket) {
-    match of_waiter(ctx, ticket, |_, _, scratch| Ok(Rules::of(scratch.rules))) {
+    let read =
+        of_waiter(ctx, ticket, |_, asked, scratch| Ok((Rules::of(scratch.rules), asked.plan_end)));
+    match read {
         None => {}
-        Some(Ok(rules)) => waiters().queues.read(ticket, rules),
+        Some(Ok((rules, plan_end))) => waiters().queues.read(ticket, rules, plan_end),
         Some(Err(_)) => answer(ctx, leave(ticket, None, &metrics::WAITS_REFUSED)),
     }
 }
@@ -227,7 +217,7 @@ fn end(ticket: Ticket, prospect: &Result<Prospect, CommandError>) -> Option<Endi
 fn of_waiter<T>(
     ctx: &EventContext,
     ticket: Ticket,
-    body: impl FnOnce(&Call<'_>, &WaitRequest<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
+    body: impl FnOnce(&Call<'_>, &Asked<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
 ) -> Option<Result<T, CommandError>> {
     let (db, args) = {
         let waiters = waiters();
@@ -239,8 +229,8 @@ fn of_waiter<T>(
 
 /// Denies a waiter's request.
 fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
-    prospect::with_request(call, |call, request, scratch| {
-        prospect::deny(call, request, scratch, wait_ms)
+    prospect::with_request(call, |call, asked, scratch| {
+        prospect::deny(call, asked, scratch, wait_ms)
     })
 }
 

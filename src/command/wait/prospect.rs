@@ -1,14 +1,24 @@
 //! The prospect of a request that may wait: how `RL.WAIT` would answer it now. Nothing here changes a
 //! key.
 
-use crate::command::plans;
+use super::after;
+use crate::command::plans::{self, WithPlans};
 use crate::command::scratch::{self, Scratch};
 use crate::command::{answer, peek};
 use crate::config::{self, Enforcement};
-use crate::server::{Call, CommandError};
-use ratelimit_core::key::Verdict;
+use crate::server::{Call, CommandError, clock};
+use ratelimit_core::key::{Plan, Verdict};
 use ratelimit_protocol::parse::{self, ParseError, WaitRequest};
-use ratelimit_protocol::waiting::Denial;
+use ratelimit_protocol::waiting::{Denial, PlanEnd};
+use std::cell::Cell;
+
+/// A request, whose rules are in the buffers.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub request: WaitRequest<'a>,
+    /// When the key's plan ends, on the steady clock; `None` if the rules do not depend on the plan.
+    pub plan_end: Option<PlanEnd>,
+}
 
 /// How the request would be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,23 +38,35 @@ pub enum Prospect {
     },
 }
 
-/// Runs a body with a call's request, whose rules are in the buffers.
+/// Runs a body with a call's request.
 ///
 /// # Errors
 /// If the request cannot be parsed, or the body's error.
 pub fn with_request<T>(
     call: &Call<'_>,
-    body: impl FnOnce(&Call<'_>, &WaitRequest<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
+    body: impl FnOnce(&Call<'_>, &Asked<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
     scratch::with(call, |scratch| body(call, &parsed(call, scratch)?, scratch))
 }
 
 /// Parses the request. Not inlined, because it runs rarely and `RL.CHECK` inlines the same parser.
 #[inline(never)]
-fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<WaitRequest<'a>, ParseError> {
+fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<Asked<'a>, ParseError> {
     let Scratch { rules, resolver, .. } = scratch;
-    let plans = &mut plans::of_call(call, resolver);
-    parse::wait(call.after_key().bytes(), &config::limits(), plans, rules)
+    let plan_end = Cell::new(None);
+    let plans = &mut WithPlans::new(resolver, |_, at_us| {
+        let plan = plans::of_key(call, call.key_name().ok()?, at_us);
+        plan_end.set(Some(end_of(plan.as_ref())));
+        Some(plan?.name)
+    });
+    let request = parse::wait(call.after_key().bytes(), &config::limits(), plans, rules)?;
+    Ok(Asked { request, plan_end: plan_end.get() })
+}
+
+/// When a plan ends, on the steady clock.
+fn end_of(plan: Option<&Plan>) -> PlanEnd {
+    let left_ms = plan.and_then(|plan| u64::try_from(plan.left_ms(clock::now_us())).ok());
+    left_ms.map_or(PlanEnd::Never, |left_ms| PlanEnd::At(after(left_ms)))
 }
 
 /// How a request would be answered now.
@@ -53,7 +75,7 @@ fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<WaitRequest<
 /// The error that the request would get.
 pub fn of(
     call: &Call<'_>,
-    request: &WaitRequest<'_>,
+    Asked { request, plan_end }: &Asked<'_>,
     scratch: &mut Scratch<'_>,
 ) -> Result<Prospect, CommandError> {
     if call.is_on_replica() {
@@ -77,9 +99,7 @@ pub fn of(
             (Verdict::Allowed, _) => Prospect::Passes { cost: check.greatest_cost() },
             // Only a settled hold or the end of a plan can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
-                let plan = limiter.and_then(|key| key.plan_at(now_us));
-                let plan_ms = plan.and_then(|plan| u64::try_from(plan.left_ms(now_us)).ok());
-                let ends = plan_ms.is_some_and(|plan_ms| plan_ms <= request.ms);
+                let ends = plan_end.is_some_and(|end| end <= PlanEnd::At(after(request.ms)));
                 let in_time = wait_ms <= request.ms || holds > 0 || ends;
                 Prospect::Later { denial: Denial::of(wait_ms, check, decisions, limiter), in_time }
             }
@@ -95,7 +115,7 @@ pub fn of(
 /// The error that the request gets.
 pub fn deny(
     call: &Call<'_>,
-    request: &WaitRequest<'_>,
+    Asked { request, .. }: &Asked<'_>,
     scratch: &mut Scratch<'_>,
     wait_ms: u64,
 ) -> Result<(), CommandError> {

@@ -3,6 +3,7 @@
 mod fair;
 mod many;
 mod others;
+mod plans;
 mod starve;
 mod wakes;
 

@@ -47,7 +47,7 @@ impl<'a> Driver<'a> {
 
     /// A client asks. It is decided at once if no client is in front of it.
     fn ask(&mut self, asker: Asker, now_us: u64) {
-        let (place, request) = (place_of(asker.ask.key), self.keys.request(&asker));
+        let (place, request) = (place_of(asker.ask.key), self.keys.request(&asker, now_us));
         let in_front = self.queues.in_front(&place, &request, now_us);
         let look = self.keys.look(&asker, now_us);
         if in_front.is_none() && matches!(look, Look::Passes(_)) {
@@ -77,8 +77,9 @@ impl<'a> Driver<'a> {
                     }
                 }
                 Due::Read(ticket) => {
-                    let rules = self.queues.waiter(ticket).unwrap().ask.rules;
-                    self.queues.read(ticket, Rules::of(&self.keys.rules[rules]));
+                    let ask = self.queues.waiter(ticket).unwrap().ask;
+                    let rules = Rules::of(self.keys.rules_of(&ask, now_us));
+                    self.queues.read(ticket, rules, self.keys.plan_end(&ask, now_us));
                 }
                 Due::Deadline(ticket) => {
                     let asker = self.queues.leave(ticket, None).unwrap();

@@ -9,7 +9,13 @@ const TICK_MS: u64 = 500;
 
 fn ask(flow: &'static str, weight: u16, priority: u8, cost: u32, rules: usize) -> Step {
     let patience_ms = 5 * TICK_MS;
-    Step::Ask(Ask { key: 0, cost, patience_ms, flow, weight, priority, rules })
+    Step::Ask(Ask { key: 0, cost, patience_ms, flow, weight, priority, rules, by_plan: false })
+}
+
+/// A client whose rules depend on the key's plan.
+fn ask_by_plan(flow: &'static str, cost: u32, default: usize) -> Step {
+    let Step::Ask(ask) = ask(flow, 1, 0, cost, default) else { unreachable!() };
+    Step::Ask(Ask { by_plan: true, ..ask })
 }
 
 /// Calls a body with every sequence of `length` steps.
@@ -63,6 +69,23 @@ fn every_order_of_rates_and_pauses_gives_the_models_answers() {
             (1, Step::Policy),
             (0, Step::Pause(0, TICK_MS)),
             (1, Step::Leave(1)),
+        ],
+    );
+}
+
+#[test]
+fn every_order_of_plans_and_their_ends_gives_the_models_answers() {
+    let rules = ["slots:2,name=x", "bucket:2/h,name=b slots:2,name=x", "bucket:2/h,name=b"];
+    answers_as_the_model(
+        &rules,
+        &[
+            (0, ask_by_plan("a", 1, 0)),
+            (0, ask_by_plan("b", 2, 1)),
+            (0, ask("c", 1, 0, 1, 2)),
+            (0, Step::Plan(0, 1, Some(2 * TICK_MS))),
+            (1, Step::Plan(0, 0, Some(TICK_MS))),
+            (0, Step::Pause(0, TICK_MS)),
+            (1, Step::Leave(0)),
         ],
     );
 }

@@ -12,15 +12,10 @@ fn step(fair: bool) -> impl Strategy<Value = (u64, Step)> {
     let patience_ms = prop_oneof![0..50_u64, 0..3_000_u64];
     let place =
         (0..if fair { 4_usize } else { 1 }, 1..4_u16, 0..if fair { 3_u8 } else { 1 }, 0..4_usize);
-    let ask = (key.clone(), 1..4_u32, patience_ms, place);
-    let ask = ask.prop_map(|(key, cost, patience_ms, (flow, weight, priority, rules))| Ask {
-        key,
-        cost,
-        patience_ms,
-        flow: FLOWS[flow],
-        weight,
-        priority,
-        rules,
+    let plan_ms = prop_oneof![Just(None), (1..1_500_u64).prop_map(Some)];
+    let ask = (key.clone(), 1..4_u32, patience_ms, place, any::<bool>());
+    let ask = ask.prop_map(|(key, cost, patience_ms, (flow, weight, priority, rules), by_plan)| {
+        Ask { key, cost, patience_ms, flow: FLOWS[flow], weight, priority, rules, by_plan }
     });
     let what = prop_oneof![
         8 => ask.prop_map(Step::Ask),
@@ -30,7 +25,9 @@ fn step(fair: bool) -> impl Strategy<Value = (u64, Step)> {
         1 => (key.clone(), 1..3_u32).prop_map(|(key, cost)| Step::Take(key, cost)),
         1 => key.clone().prop_map(Step::Delete),
         1 => (key.clone(), 1..900_u64).prop_map(|(key, ms)| Step::Pause(key, ms)),
-        1 => key.prop_map(Step::Resume),
+        1 => key.clone().prop_map(Step::Resume),
+        1 => (key.clone(), 0..4_usize, plan_ms).prop_map(|(key, rules, ms)| Step::Plan(key, rules, ms)),
+        1 => key.prop_map(Step::Unplan),
         1 => Just(Step::Policy),
     ];
     (prop_oneof![Just(0), 0..20_u64, 0..1_500_u64], what)

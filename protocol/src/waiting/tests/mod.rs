@@ -24,7 +24,7 @@ fn rules(line: &str) -> Rules {
 
 fn request(flow: &str, priority: u8, of: &str) -> Request {
     let flow = Flow { priority, name: flow.as_bytes().into() };
-    Request { flow, weight: 1, rules: rules(of), by_plan: false, cost: 1, hold: None }
+    Request { flow, weight: 1, rules: rules(of), plan_end: None, cost: 1, hold: None }
 }
 
 /// A request that names no flow.
@@ -126,7 +126,7 @@ fn rules_are_read_again_after_a_change_of_everything() {
     queues.everything_changed();
     assert_eq!(queues.due(0), Some(Due::Read(Ticket(0))));
     assert_eq!(queues.behind(Ticket(0)), None, "the first may be decided by any rules");
-    queues.read(Ticket(0), rules("2/s"));
+    queues.read(Ticket(0), rules("2/s"), None);
     assert_eq!([queues.due(0), queues.due(0)], [attempt(0), Some(Due::Read(Ticket(2)))]);
     queues.leave(Ticket(0), None);
     queues.leave(Ticket(2), None);

@@ -26,8 +26,10 @@ struct Heads {
     last: Option<Turn>,
     /// The denied heads that were woken since the last time at which no head was due.
     recalled: BTreeSet<u64>,
-    /// The heads whose rules have not been read since a policy changed.
+    /// The clients whose rules have not been read since policies or the key's plan may have changed.
     unread: BTreeSet<u64>,
+    /// Whether rules that were read since then depend on the key's plan.
+    by_plan: bool,
     /// What tries have shown: a rule, the least cost that it denies, and until when.
     known: Vec<(Rule, u32, u64)>,
     /// What happened since the last time at which no head was due.
@@ -67,6 +69,9 @@ pub struct Naive<'a> {
     presents: BTreeMap<(u8, u8), Start>,
     /// The starts of flows that left, while clients of their priority wait.
     left: BTreeMap<(u8, Flow), Start>,
+    /// The keys' plans at the last tick.
+    plans: [Option<usize>; 2],
+    now_us: u64,
 }
 
 /// Runs steps, each some ticks after the step before, and returns the answers.
@@ -79,6 +84,8 @@ pub fn naive(steps: &[(u64, Step)], rules: &[Vec<Rule>], tick_ms: u64) -> Vec<An
         flows: BTreeMap::new(),
         presents: BTreeMap::new(),
         left: BTreeMap::new(),
+        plans: [None; 2],
+        now_us: START_US,
     };
     let mut now_us = START_US;
     for (number, &(ticks, step)) in (0..).zip(steps) {
@@ -92,12 +99,10 @@ pub fn naive(steps: &[(u64, Step)], rules: &[Vec<Rule>], tick_ms: u64) -> Vec<An
                 let index = index % naive.line.len();
                 naive.leave(index, None);
             }
-            Step::Policy => {
-                for asker in &naive.line {
-                    naive.heads[usize::from(asker.ask.key)].unread.insert(asker.number);
-                }
-                (0..2).for_each(|key| naive.happened(key, &Happened::Changed));
-            }
+            Step::Policy => (0..2).for_each(|key| {
+                naive.forget_rules(key);
+                naive.happened(key, &Happened::Changed);
+            }),
             _ => {
                 if let Some((key, happened)) = naive.keys.change(&step, now_us) {
                     naive.happened(key, &happened);
@@ -116,11 +121,12 @@ pub fn naive(steps: &[(u64, Step)], rules: &[Vec<Rule>], tick_ms: u64) -> Vec<An
 
 impl Naive<'_> {
     fn flow(&self, asker: &Asker) -> (u8, Flow) {
-        (asker.ask.key, self.keys.request(asker).flow)
+        (asker.ask.key, self.keys.request(asker, self.now_us).flow)
     }
 
     fn ask(&mut self, asker: Asker, now_us: u64) {
         self.join(asker);
+        self.heads[usize::from(asker.ask.key)].by_plan |= asker.ask.by_plan;
         let last = self.line.len() - 1;
         if self.heads(asker.ask.key).contains(&last) && self.look(&asker, now_us).is_some() {
             self.heads[usize::from(asker.ask.key)].due.insert(asker.number);
@@ -192,7 +198,31 @@ impl Naive<'_> {
     }
 
     fn rules(&self, asker: &Asker) -> &[Rule] {
-        &self.keys.rules[asker.ask.rules]
+        self.keys.rules_of(&asker.ask, self.now_us)
+    }
+
+    /// Notes that the rules of all clients of a key must be read again. They may no longer have the rules
+    /// that kept them back, so all are looked at again in the order of their turns.
+    fn forget_rules(&mut self, key: u8) {
+        let heads = &mut self.heads[usize::from(key)];
+        let of_key = self.line.iter().filter(|asker| asker.ask.key == key);
+        heads.unread.extend(of_key.map(|asker| asker.number));
+        heads.by_plan = false;
+        heads.woken.append(&mut heads.due);
+    }
+
+    /// Notes the time, and which plans have ended.
+    fn tick(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        for key in 0..2 {
+            let plan = self.keys.plan(key, now_us).map(|(rules, _)| rules);
+            let of_key = usize::from(key);
+            if std::mem::replace(&mut self.plans[of_key], plan) != plan
+                && self.heads[of_key].by_plan
+            {
+                self.happened(key, &Happened::Changed);
+            }
+        }
     }
 
     /// Notes what happened to a key, and wakes heads.
@@ -204,6 +234,9 @@ impl Naive<'_> {
         }
         let returned = match happened {
             Happened::Changed => {
+                if self.heads[usize::from(key)].by_plan {
+                    self.forget_rules(key);
+                }
                 let heads = &mut self.heads[usize::from(key)];
                 heads.known.clear();
                 heads.changed = true;
@@ -224,10 +257,10 @@ impl Naive<'_> {
                 if trims { vec![Identity::LOG] } else { Vec::new() }
             }
         };
+        let (keys, now_us) = (&self.keys, self.now_us);
         let denied_by = |asker: &Asker, heads: &Heads, state: &Identity| {
             let denied = heads.denied.get(&asker.number);
-            let mut rules = self.keys.rules[asker.ask.rules].iter();
-            rules.any(|rule| {
+            keys.rules_of(&asker.ask, now_us).iter().any(|rule| {
                 rule.state() == *state
                     && denied.is_some_and(|(by, _)| by.contains(&rule.identity()))
             })
@@ -250,7 +283,7 @@ impl Naive<'_> {
             Look::Passes(cost) => Some(cost),
             Look::Later(denial) => {
                 let until_us = now_us + denial.again_ms * MS_US;
-                let rules = &self.keys.rules[asker.ask.rules];
+                let rules = self.keys.rules_of(&asker.ask, now_us);
                 let heads = &mut self.heads[usize::from(asker.ask.key)];
                 for rule in rules.iter().filter(|rule| denial.by.contains(&rule.identity())) {
                     let less = asker.ask.cost.checked_sub(1);
@@ -307,7 +340,8 @@ impl Naive<'_> {
                 let asker = self.line[index];
                 let is_due = self.heads[of_key].due.contains(&asker.number);
                 if is_due && Some(self.turn(index)) <= last {
-                    self.heads[of_key].unread.remove(&asker.number);
+                    let heads = &mut self.heads[of_key];
+                    heads.by_plan |= heads.unread.remove(&asker.number) && asker.ask.by_plan;
                     let rules = identities(self.rules(&asker));
                     if denials.iter().any(|by| by.iter().all(|rule| rules.contains(rule))) {
                         continue;
@@ -351,6 +385,7 @@ impl Naive<'_> {
     }
 
     fn serve(&mut self, now_us: u64) {
+        self.tick(now_us);
         loop {
             for key in 0..2 {
                 while let Some((index, cost)) = self.passes(key, now_us) {

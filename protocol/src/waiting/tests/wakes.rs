@@ -1,7 +1,7 @@
 //! Which causes wake which heads, and how many tries they take.
 
 use super::{all_due, attempt, denied, place, request, rules};
-use crate::waiting::{Cause, Due, HoldId, MOST_STEPS, Queues, Request, Ticket};
+use crate::waiting::{Cause, Due, HoldId, MOST_STEPS, PlanEnd, Queues, Request, Ticket};
 use ratelimit_core::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use ratelimit_core::testing::rules_of_line;
 
@@ -221,7 +221,7 @@ fn a_change_of_everything_reaches_a_hundred_lines_bit_by_bit() {
     let mut tried = Vec::new();
     while let Some(due) = queues.due(0) {
         match due {
-            Due::Read(ticket) => queues.read(ticket, rules("5/s")),
+            Due::Read(ticket) => queues.read(ticket, rules("5/s"), None),
             Due::Try(ticket) => {
                 tried.push(ticket);
                 queues.deny(ticket, denied(9_000, "5/s"), 0);
@@ -241,7 +241,7 @@ fn equal_rules_are_shared_until_their_last_client_leaves() {
     assert_eq!(queues.rules.len(), 2);
     queues.everything_changed();
     assert_eq!(queues.due(0), Some(Due::Read(Ticket(0))));
-    queues.read(Ticket(0), rules("5/s"));
+    queues.read(Ticket(0), rules("5/s"), None);
     assert_eq!(queues.rules.len(), 2);
     queues.leave(Ticket(1), None);
     assert_eq!(queues.rules.len(), 1);
@@ -251,27 +251,82 @@ fn equal_rules_are_shared_until_their_last_client_leaves() {
     assert_eq!((queues.rules.len(), queues.bytes()), (0, 0));
 }
 
-#[test]
-fn rules_of_a_plan_are_read_again_after_a_change_of_the_key() {
-    let mut queues: Queues<char> = Queues::EMPTY;
-    let planned = |flow| Request { by_plan: true, ..request(flow, 0, "9/s") };
-    let first = queues.join(place("k", 0), request("a", 0, "9/s"), 90_000, 1, 'a');
-    queues.deny(first, denied(9_000, "9/s"), 0);
-    let second = queues.join(place("k", 0), planned("b"), 90_000, 1, 'b');
-    assert_eq!(queues.due(0), None, "it is kept back by the first");
-    queues.key_changed(b"k", Cause::Changed);
-    let mut tried = Vec::new();
-    for _ in 0..9 {
-        match queues.due(0) {
-            Some(Due::Read(ticket)) if ticket == second => queues.read(ticket, rules("2/m")),
-            Some(Due::Read(ticket)) => queues.read(ticket, rules("9/s")),
-            Some(Due::Try(ticket)) => {
-                assert_eq!(queues.has_rules(ticket, &rules("2/m")), ticket == second);
-                tried.push(ticket);
-                queues.deny(ticket, denied(9_000, "9/s"), 0);
+/// Serves what is due until nothing is. All rules are `now` and `plan_end`, and deny. Returns the clients
+/// whose rules were read, and those that were tried.
+fn serve_denied(
+    queues: &mut Queues<char>,
+    now_us: u64,
+    (now, plan_end): (&str, Option<PlanEnd>),
+) -> [Vec<u64>; 2] {
+    let [mut read, mut tried] = [Vec::new(), Vec::new()];
+    while let Some(due) = queues.due(now_us) {
+        match due {
+            Due::Read(ticket) => {
+                read.push(ticket.0);
+                queues.read(ticket, rules(now), plan_end);
             }
-            _ => {}
+            Due::Try(ticket) => {
+                tried.push(ticket.0);
+                queues.deny(ticket, denied(90_000, now), now_us);
+            }
+            Due::More => {}
+            Due::Deadline(ticket) => panic!("{ticket:?} has time"),
         }
     }
-    assert_eq!(tried, [first, second], "the second now lacks the rule that denies the first");
+    [read, tried]
+}
+
+/// A head, and another whose rules depend on the key's plan and that the first keeps back.
+fn a_head_and_one_by_plan(plan_end: PlanEnd) -> Queues<char> {
+    let mut queues = Queues::EMPTY;
+    let first = queues.join(place("k", 0), request("a", 0, "9/s"), u64::MAX, 1, 'a');
+    queues.deny(first, denied(90_000, "9/s"), 0);
+    let planned = Request { plan_end: Some(plan_end), ..request("b", 0, "9/s 5/m") };
+    queues.join(place("k", 0), planned, u64::MAX, 1, 'b');
+    assert_eq!(queues.due(0), None, "it is kept back by the first");
+    queues
+}
+
+#[test]
+fn rules_of_a_plan_are_read_again_after_a_change_of_the_key() {
+    let mut queues = a_head_and_one_by_plan(PlanEnd::Never);
+    assert_eq!(queues.next_us(), Some(90_000_000));
+    queues.key_changed(b"k", Cause::Changed);
+    assert_eq!(serve_denied(&mut queues, 0, ("2/m", None)), [vec![0, 1], vec![0]]);
+    queues.key_changed(b"k", Cause::Changed);
+    let all = serve_denied(&mut queues, 0, ("2/m", None));
+    assert_eq!(all, [vec![], vec![0]], "no rules depend on the plan any more");
+}
+
+#[test]
+fn the_end_of_a_plan_wakes_all_heads_and_rules_are_read_again() {
+    let mut queues = a_head_and_one_by_plan(PlanEnd::At(5_000));
+    assert_eq!(queues.next_us(), Some(5_000));
+    assert_eq!(queues.due(4_999), None);
+    let newcomer = request("c", 0, "7/h");
+    assert_eq!(queues.in_front(&place("k", 0), &newcomer, 4_999), None);
+    assert!(queues.in_front(&place("k", 0), &newcomer, 5_000).is_some(), "heads may pass now");
+    // The first of these readings finds the plan in effect, as after a step of the wall clock.
+    let read = serve_denied(&mut queues, 5_000, ("2/m", Some(PlanEnd::At(8_000))));
+    assert_eq!(read, [vec![0, 1], vec![0]]);
+    assert_eq!(queues.next_us(), Some(8_000));
+    queues.key_changed(b"k", Cause::Changed);
+    let replaced = Some(PlanEnd::At(6_000));
+    assert_eq!(serve_denied(&mut queues, 5_000, ("2/m", replaced)), [vec![0, 1], vec![0]]);
+    assert_eq!(queues.next_us(), Some(6_000), "a plan with an earlier end");
+    let ended = Some(PlanEnd::Never);
+    assert_eq!(serve_denied(&mut queues, 6_000, ("2/m", ended)), [vec![0, 1], vec![0]]);
+    assert_eq!(queues.next_us(), Some(90_006_000));
+}
+
+#[test]
+fn a_later_client_learns_of_the_end_when_it_becomes_the_head() {
+    let mut queues = Queues::EMPTY;
+    let first = queues.join(place("k", 0), request("", 0, "9/s"), u64::MAX, 1, 'a');
+    queues.deny(first, denied(90_000, "9/s"), 0);
+    let planned = Request { plan_end: Some(PlanEnd::At(5_000)), ..request("", 0, "5/m") };
+    queues.join(place("k", 0), planned, u64::MAX, 1, 'b');
+    assert_eq!(serve_denied(&mut queues, 5_000, ("9/s", None)), [vec![0], vec![0]]);
+    queues.leave(first, Some(1));
+    assert_eq!(serve_denied(&mut queues, 5_000, ("2/m", None)), [vec![1], vec![1]]);
 }

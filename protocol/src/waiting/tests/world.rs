@@ -1,8 +1,8 @@
 //! Keys with real limits, and clients that ask them.
 
-use crate::waiting::{Cause, Denial, Flow, HoldId, Request, Rules};
-use ratelimit_core::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
-use ratelimit_core::rule::{Identity, Kind, Rule};
+use crate::waiting::{Cause, Denial, Flow, HoldId, PlanEnd, Request, Rules};
+use ratelimit_core::key::{Check, CheckOptions, HoldRequest, Limiter, Plan, Settlement};
+use ratelimit_core::rule::{Identity, Kind, Name, Rule};
 
 pub const START_US: u64 = 1_000_000_000;
 pub const MS_US: u64 = 1_000;
@@ -21,6 +21,8 @@ pub struct Ask {
     pub priority: u8,
     /// The index of its rules.
     pub rules: usize,
+    /// Whether the rules of the key's plan, if it has one, replace its rules.
+    pub by_plan: bool,
 }
 
 /// What happens.
@@ -38,6 +40,9 @@ pub enum Step {
     Delete(u8),
     Pause(u8, u64),
     Resume(u8),
+    /// A key gets a plan, which names the rules with this index. The milliseconds until its end follow.
+    Plan(u8, usize, Option<u64>),
+    Unplan(u8),
     /// A policy that no client here uses changes.
     Policy,
 }
@@ -114,12 +119,36 @@ impl<'a> Keys<'a> {
         Self { limiters: Default::default(), holds: Default::default(), rules }
     }
 
-    pub fn request(&self, asker: &Asker) -> Request {
+    /// The plan of a key: the index of its rules, and its end.
+    pub fn plan(&self, key: u8, now_us: u64) -> Option<(usize, Option<u64>)> {
+        let plan = self.limiters[usize::from(key)].plan_at(now_us)?;
+        Some((plan.name.as_str().parse().unwrap(), plan.until_us))
+    }
+
+    /// The index of the rules that a client has now.
+    fn index(&self, ask: &Ask, now_us: u64) -> usize {
+        let plan = self.plan(ask.key, now_us).filter(|_| ask.by_plan);
+        plan.map_or(ask.rules, |(rules, _)| rules)
+    }
+
+    /// The rules that a client has now.
+    pub fn rules_of(&self, ask: &Ask, now_us: u64) -> &'a [Rule] {
+        &self.rules[self.index(ask, now_us)]
+    }
+
+    /// When the plan ends on which a client's rules depend.
+    pub fn plan_end(&self, ask: &Ask, now_us: u64) -> Option<PlanEnd> {
+        let until_us = self.plan(ask.key, now_us).and_then(|(_, until_us)| until_us);
+        ask.by_plan.then_some(until_us.map_or(PlanEnd::Never, PlanEnd::At))
+    }
+
+    pub fn request(&self, asker: &Asker, now_us: u64) -> Request {
         let Asker { number, ask, .. } = asker;
         let flow = Flow { priority: ask.priority, name: ask.flow.as_bytes().into() };
-        let hold = takes_hold(&self.rules[ask.rules]).then(|| HoldId::of(&number.to_be_bytes()));
-        let rules = Rules::of(&self.rules[ask.rules]);
-        Request { flow, weight: ask.weight, rules, by_plan: false, cost: ask.cost, hold }
+        let rules = self.rules_of(ask, now_us);
+        let hold = takes_hold(rules).then(|| HoldId::of(&number.to_be_bytes()));
+        let (rules, plan_end) = (Rules::of(rules), self.plan_end(ask, now_us));
+        Request { flow, weight: ask.weight, rules, plan_end, cost: ask.cost, hold }
     }
 
     fn check<T>(
@@ -128,7 +157,7 @@ impl<'a> Keys<'a> {
         now_us: u64,
         body: impl FnOnce(&mut Limiter, &Check<'_>) -> T,
     ) -> T {
-        let rules = &self.rules[asker.ask.rules];
+        let rules = self.rules_of(&asker.ask, now_us);
         let id = asker.number.to_be_bytes();
         let end_us = now_us + HOLD_MS * MS_US;
         let hold = HoldRequest { id: &id, end_us, refund: false };
@@ -159,8 +188,9 @@ impl<'a> Keys<'a> {
         });
         assert!(admitted, "{asker:?} is admitted by its rules");
         self.holds[usize::from(asker.ask.key)].push(asker.number);
-        let hold = takes_hold(&self.rules[asker.ask.rules]).then_some(asker.number);
-        Happened::Consumed(asker.ask.rules, hold)
+        let rules = self.index(&asker.ask, now_us);
+        let hold = takes_hold(&self.rules[rules]).then_some(asker.number);
+        Happened::Consumed(rules, hold)
     }
 
     /// Takes a step that changes a key. Returns the key, and what happened to it.
@@ -170,7 +200,9 @@ impl<'a> Keys<'a> {
         | Step::Take(key, _)
         | Step::Delete(key)
         | Step::Pause(key, _)
-        | Step::Resume(key)) = *step
+        | Step::Resume(key)
+        | Step::Plan(key, ..)
+        | Step::Unplan(key)) = *step
         else {
             return None;
         };
@@ -205,6 +237,16 @@ impl<'a> Keys<'a> {
             }
             Step::Resume(_) => {
                 limiter.resume();
+                Happened::Changed
+            }
+            Step::Plan(_, rules, ms) => {
+                let name = Name::new(rules.to_string().as_bytes()).unwrap();
+                let until_us = ms.map(|ms| now_us + ms * MS_US);
+                limiter.set_plan(Some(Plan { name, until_us }));
+                Happened::Changed
+            }
+            Step::Unplan(_) => {
+                limiter.set_plan(None);
                 Happened::Changed
             }
             Step::Ask(_) | Step::Leave(_) | Step::Policy => return None,
