@@ -9,6 +9,7 @@ use crate::support::server::{
     cluster::{self, Cluster},
     eventually,
 };
+use crate::support::tools::run;
 
 /// Sends a command to each master with redis-cli.
 fn call_on_masters(cluster: &Cluster, words: &[&str]) {
@@ -79,6 +80,15 @@ fn checks_fail_only_on_masters_without_the_policy() {
                 Err(error) => assert!(index > 0 && error.to_string().contains("unknown policy")),
             }
         }
+        // rl-policies finds the masters, and copies the policy to them when told.
+        let entry = cluster.address(&masters[0]);
+        let (status, said) = run("rl-policies", &[&entry]);
+        assert_eq!((status, said.matches("# lacks it").count()), (Some(1), 2), "{said}");
+        let known_by = |master| known(&mut cluster.connect(master));
+        assert_eq!(known_by(&masters[1]), policies(&[]));
+        let (status, said) = run("rl-policies", &["--apply", &entry]);
+        assert_eq!(status, Some(0), "{said}");
+        assert!(masters.iter().all(|master| known_by(master) == policies(&["free log:5/1h"])));
     });
 }
 

@@ -14,6 +14,7 @@ pub mod preloaded;
 pub mod rdb_version;
 pub mod server;
 pub mod settings;
+pub mod tools;
 pub mod traffic;
 pub mod users;
 pub mod waiters;
