@@ -2,8 +2,10 @@
 
 pub mod errors;
 mod likeness;
+mod pages;
 mod replay;
 mod shown;
+mod steps;
 mod transcript;
 
 use std::path::Path;

@@ -91,9 +91,14 @@ impl Server {
 
     /// Ends the server with `SHUTDOWN SAVE`.
     pub fn stop(&mut self) {
-        // A successful SHUTDOWN closes the connection, so only the end of the process matters.
-        let reply: RedisResult<()> = cmd("SHUTDOWN").arg("SAVE").query(&mut self.connect());
-        eventually(&format!("SHUTDOWN to end the server: {reply:?}"), || self.has_ended());
+        // Redis 6.2 refuses to end while it writes its first AOF. A successful SHUTDOWN closes the connection, so only
+        // the end of the process matters.
+        let mut shutdown = cmd("SHUTDOWN");
+        shutdown.arg("SAVE");
+        eventually("SHUTDOWN to end the server", || {
+            let _ = self.open("").and_then(|mut c| shutdown.query::<()>(&mut c));
+            self.has_ended()
+        });
         self.process = None;
     }
 
@@ -199,7 +204,7 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn config_file(&self) -> PathBuf {
+    pub fn config_file(&self) -> PathBuf {
         self.dir.join("server.conf")
     }
 
