@@ -1,10 +1,12 @@
 //! `make build` and `make install`: the module has the execute permission that servers require,
-//! and its debugging symbols are in a separate file.
+//! and its debugging symbols are in a separate file. What a package says when it is removed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::support::server;
 
 fn built(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/release").join(name);
@@ -63,4 +65,36 @@ fn make_install_copies_the_built_module_with_execute_permission() {
     // A second time, over the first file.
     assert!(install(&[&stage]));
     installed("usr/local/lib/redis/modules");
+}
+
+#[test]
+fn the_removal_of_a_package_warns_while_a_server_needs_the_module() {
+    let root = tempfile::tempdir().unwrap();
+    let (module, file) =
+        (root.path().join("libredis_ratelimit.so"), root.path().join("etc/valkey"));
+    fs::copy(server::module(), &module).unwrap();
+    fs::create_dir_all(&file).unwrap();
+    let file = file.join("valkey.conf");
+    let script = include_str!("../../../packaging/in-use.sh");
+    let script = script.replace("{module}", "libredis_ratelimit.so");
+    let warning = || {
+        let mut shell = Command::new("sh");
+        let output = shell.arg("-c").arg(&script).env("DPKG_ROOT", root.path()).output();
+        let output = output.expect("sh starts");
+        assert!(output.status.success() && output.stdout.is_empty(), "the removal goes on");
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let line = format!("loadmodule {}\n", module.display());
+    fs::write(&file, format!("# {line}")).unwrap();
+    assert_eq!(warning(), "");
+    fs::write(&file, &line).unwrap();
+    assert!(warning().contains(&format!("stands in: {}", file.display())), "{}", warning());
+    fs::remove_file(&file).unwrap();
+    let mut running = server::one().start();
+    running.remove_module();
+    running.edit_config(|lines| lines.push(line));
+    running.restart();
+    assert!(warning().contains(&format!("process id: {}", running.pid())), "{}", warning());
+    running.kill9();
+    assert_eq!(warning(), "");
 }
