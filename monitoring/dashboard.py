@@ -33,6 +33,11 @@ def by_name(names):
     return f'label_replace(sum by (key) ({rate(names)}), "name", "$1", "key", "ratelimit_(.*)")'
 
 
+def by_policy(count):
+    """One series a policy, of all servers together, labelled with the policy's name."""
+    return f'label_replace(sum by (key) ({rate(f"policy_.*_{count}")}), "name", "$1", "key", "ratelimit_policy_(.*)_{count}")'
+
+
 def server(metric, condition=""):
     """A metric of the server itself, for servers that have the module."""
     return f'{metric}{{instance=~"$instance"}}{condition} and on (job, instance) {field("checks")}'
@@ -57,7 +62,7 @@ def number(title, text, expr, unit, limits=()):
     absolute = dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps)
     panel = described(stat.Panel(), title, text, [(expr, "")])
     panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"])).graph_mode(options.BigValueGraphMode.AREA)
-    return panel.unit(unit).thresholds(absolute).height(4).span(4)
+    return panel.unit(unit).thresholds(absolute).height(4).span(3)
 
 
 def graph(title, text, unit, queries, stacked=False, colors=(), span=12):
@@ -103,6 +108,20 @@ NOW = [
         "short",
         [(1, RED)],
     ),
+    number(
+        "Not enforcing",
+        "Servers whose ratelimit.enforce is not yes: they deny nothing.",
+        f"count({field('enforcing')} == 0) or vector(0)",
+        "short",
+        [(1, RED)],
+    ),
+    number(
+        "Sets of policies",
+        "One if all servers have the same policies. rl-policies shows what differs.",
+        f'count(count_values("digest", {field("policies_digest_low")}))',
+        "short",
+        [(2, RED)],
+    ),
 ]
 
 DECISIONS = [
@@ -124,18 +143,33 @@ DECISIONS = [
         "Denied, by policy",
         "Denied checks, by the policies that they named.",
         "cps",
-        [
-            (
-                f'label_replace(sum by (key) ({rate("policy_.*_limited")}), "name", "$1", "key", "ratelimit_policy_(.*)_limited")',
-                "{{name}}",
-            )
-        ],
+        [(by_policy("limited"), "{{name}}")],
     ),
     graph(
         "Bans, trials, exemptions, refunds",
         "Bans that rules set; denials that shadow rules would have made; checks of exempt keys; refunds.",
         "cps",
         [(by_name("bans|shadow_limited|exempt|refunds"), "{{name}}")],
+    ),
+    graph(
+        "Would be denied, by policy",
+        "Denials that shadow rules of policies would have made. RL.TOP SHADOW on the server names the keys.",
+        "cps",
+        [(by_policy("shadowed"), "{{name}}")],
+    ),
+    graph(
+        "Errors of checks",
+        "Checks that named an unknown policy, found no memory, or failed otherwise; and those that passed only because "
+        "ratelimit.enforce is not yes.",
+        "cps",
+        [
+            (by_name("errors_unknown_policy|errors_other|unenforced"), "{{name}}"),
+            (
+                'sum(rate(redis_errors_total{err="OOM", instance=~"$instance"}[$__rate_interval])'
+                f" and on (job, instance) {field('checks')})",
+                "out_of_memory",
+            ),
+        ],
     ),
 ]
 
@@ -196,6 +230,7 @@ SERVER = [
         "bytes",
         [
             (server("redis_memory_used_bytes"), "{{instance}}"),
+            (f"sum by (instance) ({field('bytes')})", "{{instance}}: limiters"),
             (server("redis_memory_max_bytes", " > 0"), "{{instance}}: most"),
         ],
     ),
