@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use likeness::difference;
 use redis::cmd;
-use replay::{client, flavor, plain, replay};
+use replay::{client, flavor, plain, replay, replay_on};
 use tempfile::TempDir;
 use transcript::{Block, Typed, blocks, shown};
 
@@ -58,6 +58,7 @@ fn transcripts_of_the_guides_to_http_and_migration_are_true() {
 #[test]
 fn transcripts_of_the_operations_guide_are_true() {
     replay(OPERATIONS);
+    replay_on(*server::all().last().expect("a server"), OPERATIONS);
 }
 
 #[test]

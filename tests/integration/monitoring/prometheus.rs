@@ -90,7 +90,10 @@ impl Prometheus {
             .arg("--storage.tsdb.path=data")
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             .current_dir(&dir);
-        Self { daemon: Daemon::start(command, port), _dir: dir }
+        let prometheus = Self { daemon: Daemon::start(command, port), _dir: dir };
+        let is_ready = || prometheus.daemon.get("/-/ready").contains(" 200 ");
+        eventually("Prometheus to be ready", is_ready);
+        prometheus
     }
 
     /// The result of a query, as JSON; `"result":[]` means that nothing was found.

@@ -22,7 +22,7 @@ fn work(c: &mut Connection) {
 /// A check that gets `OOM`.
 fn finds_no_memory(c: &mut Connection) {
     let () = ask(c, "CONFIG SET maxmemory 1");
-    assert!(refusal(c, "RL.CHECK k 5/m").starts_with("OOM"));
+    assert!(refusal(c, "RL.CHECK k 5/m").contains("OOM"));
     let () = ask(c, "CONFIG SET maxmemory 1gb");
 }
 
