@@ -34,17 +34,17 @@ fn group(flavor: Flavor, replicas: usize) -> Vec<Server> {
 
 /// The servers of a comment, in a group whose next primary is the second.
 fn whom(comment: &str) -> Vec<usize> {
-    let is_about = |words: &str| comment.contains(words);
-    let last = if is_about("each replica") { vec![1, 2] } else { vec![0] };
-    [
-        ("every server", vec![0, 1, 2]),
-        ("old primary and the other", vec![0, 2]),
-        ("other replicas", vec![2]),
-        ("new primary", vec![1]),
-    ]
-    .into_iter()
-    .find_map(|(words, servers)| is_about(words).then_some(servers))
-    .unwrap_or(last)
+    let groups: [(&str, &[usize]); 7] = [
+        ("every server", &[0, 1, 2]),
+        ("old primary and the other", &[0, 2]),
+        ("each replica", &[1, 2]),
+        ("other replicas", &[2]),
+        ("new primary", &[1]),
+        ("primary", &[0]),
+        ("any server", &[0]),
+    ];
+    let group = groups.into_iter().find(|(words, _)| comment.contains(words));
+    group.unwrap_or_else(|| panic!("which server is {comment}?")).1.to_vec()
 }
 
 /// Which servers are primaries.
