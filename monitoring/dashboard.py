@@ -118,7 +118,7 @@ NOW = [
     number(
         "Sets of policies",
         "One if all servers have the same policies. rl-policies shows what differs.",
-        f'count(count_values("digest", {field("policies_digest_low")}))',
+        f'count(count_values("digest", {field("policies_digest")}))',
         "short",
         [(2, RED)],
     ),
