@@ -33,7 +33,14 @@ impl CommandError {
         Self::whole("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub(super) const NOT_SERVED: Self =
         Self::whole("UNBLOCKED this node no longer serves the key's slot");
+    /// The server is saving the key, and does not let a command that it has not delayed write it.
+    pub(super) const NOT_NOW: Self = Self::whole("TRYAGAIN The server is saving the key");
     pub(super) const CLUSTER_DOWN: Self = Self::whole("CLUSTERDOWN The cluster is down");
+
+    /// True if the server is saving the key of a call that the module made.
+    pub fn is_not_now(&self) -> bool {
+        *self == Self::NOT_NOW
+    }
 
     /// True if this node does not serve the key of a call that the module made.
     pub fn is_of_cluster(&self) -> bool {

@@ -128,6 +128,8 @@ pub(super) unsafe fn call<'c>(
     args: Args<'_>,
 ) -> Result<CallReply<'c>, CommandError> {
     let args = args.raw();
+    #[cfg(feature = "fault-injection")]
+    let _called = super::fault::Called::new();
     // SAFETY: each format describes the arguments after it: a vector of strings with its length.
     let reply = unsafe {
         let call = api(raw::RedisModule_Call);

@@ -1,9 +1,11 @@
-//! Panics that a test requests, only in builds with the feature `fault-injection` (`make faulty`).
+//! Faults that a test requests, only in builds with the feature `fault-injection` (`make faulty`).
 //!
 //! ```text
 //! panic-before   a file in the server's folder that names callbacks, one a line: they panic
 //!                before their body has run
 //! panic-after    likewise, after their body has run
+//! refuse-opens   of the keys that commands open for writing when the module calls them, this
+//!                percentage is refused, as by Valkey 9.2 while it saves without a fork
 //! ```
 //!
 //! A callback is named by the path of its function, such as `datatype::saved::save`. A test may also
@@ -13,6 +15,40 @@
 
 use std::any::type_name;
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::call::CommandError;
+
+/// How many commands that the module called are running.
+static CALLED: AtomicU32 = AtomicU32::new(0);
+
+/// A command that the module calls.
+pub struct Called(());
+
+impl Called {
+    pub fn new() -> Self {
+        CALLED.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        CALLED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Refuses at random to open a key for writing, if a test requests it and the module called the command.
+pub fn refuse_to_open() -> Result<(), CommandError> {
+    if CALLED.load(Ordering::Relaxed) == 0 {
+        return Ok(());
+    }
+    let percent = fs::read_to_string("refuse-opens").ok();
+    let percent = percent.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
+    let random = RandomState::new().hash_one(0).checked_rem(100).unwrap_or(0);
+    if random < percent { Err(CommandError::NOT_NOW) } else { Ok(()) }
+}
 
 /// Wraps a callback's body so that it panics if a test requests it.
 pub fn around<T, F: FnOnce() -> T>(body: F) -> impl FnOnce() -> T {

@@ -315,7 +315,9 @@ impl Call<'_> {
     /// Opens a key for writing, existing or missing.
     ///
     /// # Errors
-    /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
+    /// [`CommandError::WRONG_TYPE`] if it holds a value of another type. [`CommandError::NOT_NOW`] while
+    /// Valkey 9.2 saves the key without a fork: it delays the commands of clients by their declared
+    /// keys, but not commands that a module or a script calls.
     #[inline(always)]
     pub fn open_write<'c, T: KeyValue>(
         &'c self,
@@ -323,8 +325,10 @@ impl Call<'_> {
         kind: &NativeType<T>,
     ) -> Result<WriteKey<'c, T>, CommandError> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
+        #[cfg(feature = "fault-injection")]
+        super::fault::refuse_to_open()?;
         let opened = OpenKey::open(self, name, kind, mode)?;
-        let Some(key) = opened else { return Err(CommandError::Internal) };
+        let Some(key) = opened else { return Err(CommandError::NOT_NOW) };
         Ok(WriteKey(key))
     }
 }

@@ -239,6 +239,19 @@ impl<W> Queues<W> {
         plan(&mut self.instants, &waiter.place, line, self.now_us);
     }
 
+    /// Notes that the key of a waiter cannot be changed for `ms` milliseconds. The waiter stays until
+    /// then, even if its deadline has passed, and as in a pause, no head may pass it.
+    pub fn put_off(&mut self, ticket: Ticket, ms: u64, now_us: u64) {
+        let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
+        let until_us = now_us.saturating_add(ms.saturating_mul(1_000));
+        if waiter.deadline_us < until_us {
+            self.instants.remove(&(waiter.deadline_us, Instant::Deadline(ticket)));
+            self.instants.insert((until_us, Instant::Deadline(ticket)));
+            waiter.deadline_us = until_us;
+        }
+        self.deny(ticket, Denial { wait_ms: ms, again_ms: ms, by: Box::default() }, now_us);
+    }
+
     /// Notes that the key of this name changed, in any database.
     pub fn key_changed(&mut self, key: &[u8], cause: Cause<'_>) {
         let from = Place { key: key.into(), db: i32::MIN };

@@ -124,6 +124,9 @@ fn until(at_us: Option<u64>) -> u64 {
     left_us.div_ceil(1_000).max(1)
 }
 
+/// After how many milliseconds to try again if a key cannot be written.
+const NOT_NOW_MS: u64 = 1;
+
 /// Decides for the waiters that are due.
 pub fn serve(ctx: &EventContext) {
     let mut now_us = clock::steady_us();
@@ -146,18 +149,21 @@ pub fn serve(ctx: &EventContext) {
     set_alarm();
 }
 
-/// How a wait ends, and the waiter that has left the line.
+/// How a wait ends.
 enum Ending {
-    /// `RL.WAIT`, called for the waiter, decides.
-    Decide(Waiter),
+    /// `RL.WAIT`, called for the waiter, decides. `admitted` is the waiter's cost if its rules admit it.
+    Decide { admitted: Option<u32>, ended: &'static Counter },
     /// The waiter is denied with this wait in milliseconds, although its rules may admit it.
-    Deny(Waiter, u64),
+    Deny { wait_ms: u64 },
 }
 
-/// Removes a waiter from the line, so that `RL.WAIT` decides for it, and counts how its wait ended.
-fn leave(ticket: Ticket, admitted: Option<u32>, ended: &Counter) -> Option<Ending> {
-    ended.add(1);
-    waiters().leave(ticket, admitted).map(Ending::Decide)
+impl Ending {
+    const REFUSED: Self = Self::Decide { admitted: None, ended: &metrics::WAITS_REFUSED };
+    const EXPIRED: Self = Self::Decide { admitted: None, ended: &metrics::WAITS_EXPIRED };
+
+    const fn admitted(cost: Option<u32>) -> Self {
+        Self::Decide { admitted: cost, ended: &metrics::WAITS_ADMITTED }
+    }
 }
 
 /// Answers a waiter whose request would pass now or can never pass. Any other waiter is due again after
@@ -168,11 +174,11 @@ fn attempt(ctx: &EventContext, ticket: Ticket) {
         Some(Ok(Prospect::Later { denial, .. })) => {
             return waiters().queues.deny(ticket, denial, clock::steady_us());
         }
-        Some(Ok(Prospect::Passes { cost })) => leave(ticket, Some(cost), &metrics::WAITS_ADMITTED),
-        Some(Ok(Prospect::Free)) => leave(ticket, None, &metrics::WAITS_ADMITTED),
-        Some(Ok(Prospect::Decided) | Err(_)) => leave(ticket, None, &metrics::WAITS_REFUSED),
+        Some(Ok(Prospect::Passes { cost })) => Ending::admitted(Some(cost)),
+        Some(Ok(Prospect::Free)) => Ending::admitted(None),
+        Some(Ok(Prospect::Decided) | Err(_)) => Ending::REFUSED,
     };
-    answer(ctx, ending);
+    answer(ctx, ticket, &ending);
 }
 
 /// Reads a waiter's rules again, after a change of a policy or of the key's plan.
@@ -182,35 +188,36 @@ fn read(ctx: &EventContext, ticket: Ticket) {
     match read {
         None => {}
         Some(Ok((rules, plan_end))) => waiters().queues.read(ticket, rules, plan_end),
-        Some(Err(_)) => answer(ctx, leave(ticket, None, &metrics::WAITS_REFUSED)),
+        Some(Err(_)) => answer(ctx, ticket, &Ending::REFUSED),
     }
 }
 
 /// Answers a waiter whose deadline has passed.
 fn expire(ctx: &EventContext, ticket: Ticket) {
     if let Some(prospect) = of_waiter(ctx, ticket, prospect::of) {
-        answer(ctx, end(ticket, &prospect));
+        answer(ctx, ticket, &at_deadline(ticket, &prospect));
     }
 }
 
-/// Removes from the line a waiter whose time is over.
-fn end(ticket: Ticket, prospect: &Result<Prospect, CommandError>) -> Option<Ending> {
+/// How the wait of a waiter ends whose time is over.
+fn at_deadline(ticket: Ticket, prospect: &Result<Prospect, CommandError>) -> Ending {
     let in_front_us = waiters().queues.behind(ticket);
-    let is_denied = match prospect {
+    let denied = Ending::Deny { wait_ms: until(in_front_us) };
+    match prospect {
         // While clients are paused, nothing may be written, not even a charged denial.
-        _ if must_not_replicate() => true,
-        Ok(Prospect::Passes { cost }) if in_front_us.is_none() => {
-            return leave(ticket, Some(*cost), &metrics::WAITS_ADMITTED);
-        }
-        Ok(Prospect::Free) => return leave(ticket, None, &metrics::WAITS_ADMITTED),
-        prospect => matches!(prospect, Ok(Prospect::Passes { .. })),
-    };
-    metrics::WAITS_EXPIRED.add(1);
-    let waiter = waiters().leave(ticket, None)?;
-    Some(match is_denied {
-        true => Ending::Deny(waiter, until(in_front_us)),
-        false => Ending::Decide(waiter),
-    })
+        _ if must_not_replicate() => denied,
+        Ok(Prospect::Passes { cost }) if in_front_us.is_none() => Ending::admitted(Some(*cost)),
+        Ok(Prospect::Passes { .. }) => denied,
+        Ok(Prospect::Free) => Ending::admitted(None),
+        Ok(Prospect::Decided | Prospect::Later { .. }) | Err(_) => Ending::EXPIRED,
+    }
+}
+
+/// The database and the arguments of a waiter's call.
+fn call_of(ticket: Ticket) -> Option<(i32, Arc<Texts>)> {
+    let waiters = waiters();
+    let waiter = waiters.queues.waiter(ticket)?;
+    Some((waiter.db, Arc::clone(&waiter.args)))
 }
 
 /// Runs a body with a waiter's request; `None` if nobody waits with this ticket.
@@ -219,11 +226,7 @@ fn of_waiter<T>(
     ticket: Ticket,
     body: impl FnOnce(&Call<'_>, &Asked<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
 ) -> Option<Result<T, CommandError>> {
-    let (db, args) = {
-        let waiters = waiters();
-        let waiter = waiters.queues.waiter(ticket)?;
-        (waiter.db, Arc::clone(&waiter.args))
-    };
+    let (db, args) = call_of(ticket)?;
     Some(ctx.with_call(db, args.args(), |call| prospect::with_request(call, body)))
 }
 
@@ -234,20 +237,36 @@ fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
     })
 }
 
-/// Answers a waiter that has left the line.
-fn answer(ctx: &EventContext, ending: Option<Ending>) {
-    match ending {
-        Some(Ending::Decide(Waiter { client, db, args })) => {
+/// Removes a waiter from its line, and counts how its wait ended.
+fn leave(ticket: Ticket, admitted: Option<u32>, ended: &Counter) -> Option<Waiter> {
+    let waiter = waiters().leave(ticket, admitted)?;
+    ended.add(1);
+    Some(waiter)
+}
+
+/// Answers a waiter, which leaves the line. If its key cannot be written now, it stays and is due again
+/// soon.
+fn answer(ctx: &EventContext, ticket: Ticket, ending: &Ending) {
+    match *ending {
+        Ending::Decide { admitted, ended } => {
+            let Some((db, args)) = call_of(ticket) else { return };
             let reply = ctx.call(db, WAIT, args.args().from(1));
-            client.answer(move |call| {
-                call.repeat(reply.as_ref().map_err(Clone::clone)?);
-                Ok(())
-            });
+            if reply.as_ref().is_err_and(CommandError::is_not_now) {
+                let now_us = clock::steady_us();
+                return waiters().queues.put_off(ticket, NOT_NOW_MS, now_us);
+            }
+            if let Some(waiter) = leave(ticket, admitted, ended) {
+                waiter.client.answer(move |call| {
+                    call.repeat(reply.as_ref().map_err(Clone::clone)?);
+                    Ok(())
+                });
+            }
         }
-        Some(Ending::Deny(waiter, wait_ms)) => {
-            waiter.client.answer(move |call| deny(call, wait_ms));
+        Ending::Deny { wait_ms } => {
+            if let Some(waiter) = leave(ticket, None, &metrics::WAITS_EXPIRED) {
+                waiter.client.answer(move |call| deny(call, wait_ms));
+            }
         }
-        None => {}
     }
 }
 
@@ -255,13 +274,23 @@ impl WhileWaiting for Waiters {
     fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError> {
         let ticket = *waiters().tickets.get(&id).ok_or(CommandError::Internal)?;
         let prospect = prospect::with_request(call, prospect::of);
-        let ending = end(ticket, &prospect);
-        set_alarm();
+        let (mut admitted, mut counter) = (None, &metrics::WAITS_EXPIRED);
+        let reply = match at_deadline(ticket, &prospect) {
+            Ending::Decide { admitted: cost, ended } => match call.call(WAIT) {
+                // The client must be answered now, and its key cannot be charged.
+                Err(error) if error.is_not_now() => deny(call, NOT_NOW_MS),
+                reply => {
+                    (admitted, counter) = (cost, ended);
+                    reply.map(|reply| call.repeat(&reply))
+                }
+            },
+            Ending::Deny { wait_ms } => deny(call, wait_ms),
+        };
         // The waiter is dropped after the reply.
-        match ending.ok_or(CommandError::Internal)? {
-            Ending::Deny(_waiter, wait_ms) => deny(call, wait_ms),
-            Ending::Decide(_waiter) => call.call(WAIT).map(|reply| call.repeat(&reply)),
-        }
+        let waiter = leave(ticket, admitted, counter);
+        set_alarm();
+        drop(waiter);
+        reply
     }
 
     fn gone(id: ClientId) {

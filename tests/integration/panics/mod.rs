@@ -9,9 +9,12 @@
 //! waiting   clients that are answered later
 //! ```
 //!
+//! `refused_opens` has another fault: keys that the server does not open.
+//!
 //! A build for these tests panics on request: `support/faults.rs`.
 
 mod loading;
+mod refused_opens;
 mod saving;
 mod serving;
 mod waiting;

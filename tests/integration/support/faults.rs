@@ -1,5 +1,5 @@
-//! Panics in callbacks, in the build for tests (`make faulty`): that build looks for files
-//! that name the callbacks.
+//! Panics in callbacks and keys that are not opened, in the build for tests (`make faulty`): that build
+//! looks for files that request them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub enum Moment {
 
 pub const MOMENTS: [Moment; 2] = [Moment::BeforeItsBody, Moment::AfterItsBody];
 
-/// While this value lives, each call of a callback panics in the server of a folder.
+/// A fault in the server of a folder, while this value lives: each call of a callback panics.
 pub struct Fault {
     file: PathBuf,
 }
@@ -25,16 +25,27 @@ impl Fault {
     /// Names the callback by the path of its function, such as `datatype::saved::save`. Several
     /// are named one per line.
     pub fn begin(dir: &Path, moment: Moment, callback: &str) -> Self {
-        let file = dir.join(match moment {
+        let file = match moment {
             Moment::BeforeItsBody => "panic-before",
             Moment::AfterItsBody => "panic-after",
-        });
+        };
+        Self::write(dir, file, callback)
+    }
+
+    fn write(dir: &Path, file: &str, content: &str) -> Self {
+        let file = dir.join(file);
         // Renamed, because the server may read it at any time.
-        let unfinished = dir.join("panic-unfinished");
-        fs::write(&unfinished, callback).expect("a file");
+        let unfinished = dir.join("fault-unfinished");
+        fs::write(&unfinished, content).expect("a file");
         fs::rename(&unfinished, &file).expect("a file");
         Self { file }
     }
+}
+
+/// While the value lives, the server of a folder refuses this percentage of the keys that commands open
+/// for writing when the module calls them.
+pub fn refuse_opens(dir: &Path, percent: u8) -> Fault {
+    Fault::write(dir, "refuse-opens", &percent.to_string())
 }
 
 impl Drop for Fault {

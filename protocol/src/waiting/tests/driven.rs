@@ -34,9 +34,13 @@ impl<'a> Driver<'a> {
         self.answers.push((asker.number, now_us, admitted));
     }
 
-    fn admit(&mut self, asker: &Asker, now_us: u64) {
+    /// Admits a client. Its ticket and its cost follow if it is in line, which it leaves afterwards.
+    fn admit(&mut self, asker: &Asker, now_us: u64, queued: Option<(Ticket, u32)>) {
         let happened = self.keys.take(asker, now_us);
         self.tell(asker.ask.key, &happened);
+        if let Some((ticket, cost)) = queued {
+            self.queues.leave(ticket, Some(cost)).unwrap();
+        }
         self.answer(asker, now_us, true);
     }
 
@@ -51,7 +55,7 @@ impl<'a> Driver<'a> {
         let in_front = self.queues.in_front(&place, &request, now_us);
         let look = self.keys.look(&asker, now_us);
         if in_front.is_none() && matches!(look, Look::Passes(_)) {
-            return self.admit(&asker, now_us);
+            return self.admit(&asker, now_us, None);
         }
         let ticket = self.queues.join(place, request, asker.deadline_us, 1, asker);
         self.tickets.insert(asker.number, ticket);
@@ -68,10 +72,7 @@ impl<'a> Driver<'a> {
                 Due::Try(ticket) => {
                     let asker = *self.queues.waiter(ticket).unwrap();
                     match self.keys.look(&asker, now_us) {
-                        Look::Passes(cost) => {
-                            self.queues.leave(ticket, Some(cost)).unwrap();
-                            self.admit(&asker, now_us);
-                        }
+                        Look::Passes(cost) => self.admit(&asker, now_us, Some((ticket, cost))),
                         Look::Later(denial) => self.queues.deny(ticket, denial, now_us),
                         Look::Never => unreachable!("{asker:?} cannot wait"),
                     }

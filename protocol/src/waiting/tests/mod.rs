@@ -217,6 +217,26 @@ fn a_pause_denies_all() {
 }
 
 #[test]
+fn a_key_that_cannot_be_changed_keeps_all_clients_in_line() {
+    let mut queues = Queues::EMPTY;
+    for (flow, of) in [("a", "1/s"), ("b", "2/m")] {
+        queues.join(place("k", 0), request(flow, 0, of), 9_000, 1, 'x');
+    }
+    assert_eq!(queues.due(0), attempt(0));
+    queues.put_off(Ticket(0), 5, 0);
+    assert_eq!(queues.due(4_999), None, "the second may not pass the first");
+    assert_eq!(queues.due(5_000), attempt(0));
+    queues.put_off(Ticket(0), 5, 5_000);
+    assert_eq!(queues.due(9_000), deadline(1));
+    queues.put_off(Ticket(1), 2, 9_000);
+    assert_eq!(queues.due(9_999), None, "both deadlines are put off");
+    assert_eq!(queues.due(10_000), attempt(0));
+    queues.leave(Ticket(0), Some(1));
+    assert_eq!(queues.due(10_999), None);
+    assert_eq!([queues.due(11_000), queues.due(11_000)], [attempt(1), deadline(1)]);
+}
+
+#[test]
 fn room_is_bounded_in_flows() {
     let mut queues = Queues::EMPTY;
     let fits = |queues: &Queues<char>, key, flow| {
