@@ -47,6 +47,8 @@ settings! {
     /// Which of two policies with the same name is in effect after a restart: the saved or the
     /// configured one.
     POLICIES = Setting::choice(c"policies", &[c"saved", c"config"]);
+    /// Whether Valkey may save without a fork.
+    FORKLESS_SAVE = Setting::switch(c"forkless-save", false).set_at_load();
     /// Whether `RL.THROTTLE` is registered as `CL.THROTTLE` as well.
     THROTTLE_ALIAS = Setting::switch(c"throttle-alias", true).set_at_load();
 }
@@ -118,6 +120,11 @@ pub fn limits() -> Limits {
         log_entries: LOG_ENTRIES.get().cast_unsigned(),
         observe: enforcement() == Enforcement::Observe,
     }
+}
+
+/// Whether Valkey may save without a fork. Only valid after [`load`].
+pub fn forkless_save() -> bool {
+    FORKLESS_SAVE.is_on()
 }
 
 /// Whether to register `CL.THROTTLE`. Only valid after [`load`].

@@ -71,8 +71,8 @@ use server::{EventContext, ServerEvent};
 /// Loads the module. Its data type is registered already.
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
-        server::declare_options(ctx);
         let policies = config::load(ctx, args, command::on_settings_changed, policy::NEEDS)?;
+        server::declare_options(ctx, config::forkless_save());
         policy::configure(&policies)?;
         command::on_settings_loaded();
         server::register_commands(ctx, command::table(config::throttle_alias()))?;

@@ -17,6 +17,10 @@
 //! the version refuses the snapshot. A file that is loaded at start may have a version that cannot be
 //! read: no effects follow it, except in an AOF, whose effects name their versions.
 //!
+//! Valkey 9.2 can save without a fork. Then another thread calls [`save`], while the server changes other
+//! values, and no command changes the one being saved. A [`Limiter`] is `Sync`, and saving it reads nothing
+//! else but atomics.
+//!
 //! Redis from 7.2 on and Valkey (`aux_save2`) write nothing if there are neither policies nor
 //! limiters, so such a file loads without the module. Older servers always write the payload.
 
@@ -29,9 +33,14 @@ use crate::server::api::{ERROR, OK};
 use crate::server::callback::guarded;
 use crate::server::io;
 use crate::{metrics, policy, unreadable};
-use ratelimit_core::key;
+use ratelimit_core::key::{self, Limiter};
 use ratelimit_core::rule::digits;
 use ratelimit_protocol::effect::VERSION as EFFECT_VERSION;
+
+const _: () = {
+    const fn is_sync<T: Sync>() {}
+    is_sync::<Limiter>();
+};
 
 /// The beginning of the auxiliary payload.
 const EFFECTS: &[u8] = b"effects ";
@@ -161,7 +170,63 @@ unsafe fn load_payload<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::split_aux;
+    use super::*;
+    use crate::datatype::value::from_raw;
+    use ratelimit_core::key::Check;
+    use ratelimit_core::rule::{Name, Rule};
+    use std::ffi::c_char;
+    use std::ptr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    static SAVED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+    unsafe extern "C" fn count_bytes(_: *mut raw::RedisModuleIO, _: *const c_char, len: usize) {
+        SAVED_BYTES.fetch_add(len, Ordering::Relaxed);
+    }
+
+    fn check(limiter: &mut Limiter, now_us: u64) {
+        let rules = ["9/s", "bucket:5/h", "window:7/m"];
+        let rules = rules.map(|text| Rule::from_text(text.as_bytes()).unwrap());
+        limiter.check(&Check::new(&rules, 1, now_us), &mut Vec::new());
+    }
+
+    /// `scripts/asan threads` runs this with ThreadSanitizer.
+    #[test]
+    fn a_thread_saves_values_while_others_change() {
+        const VALUES: usize = 2_000;
+        // SAFETY: no other test saves, and the thread starts later.
+        unsafe { raw::RedisModule_SaveStringBuffer = Some(count_bytes) };
+        let mut limiter = Limiter::default();
+        (0..50).for_each(|n| check(&mut limiter, 1_000_000 * n));
+        let expected = VALUES * key::encode(&limiter).len();
+        let values: Vec<_> =
+            (0..VALUES).map(|_| new_value(limiter.clone()).expose_provenance()).collect();
+        thread::scope(|scope| {
+            let saved = scope.spawn(|| {
+                for &value in &values {
+                    // SAFETY: a value of this type, which nothing changes.
+                    unsafe { save(ptr::null_mut(), ptr::with_exposed_provenance_mut(value)) };
+                }
+            });
+            let name = Name::new(b"beside-a-save").unwrap();
+            for n in 0.. {
+                check(&mut limiter, 1_000_000 * n);
+                metrics::CHECKS.add(1);
+                // SAFETY: a value that is used no more.
+                drop(unsafe { from_raw(new_value(limiter.clone())) });
+                policy::set(name, &[Rule::from_text(b"9/s").unwrap()]);
+                if saved.is_finished() {
+                    break;
+                }
+            }
+        });
+        assert_eq!(SAVED_BYTES.load(Ordering::Relaxed), expected);
+        for value in values {
+            // SAFETY: a value from above, which is used no more.
+            drop(unsafe { from_raw(ptr::with_exposed_provenance_mut(value)) });
+        }
+    }
 
     #[test]
     fn a_payload_is_split_into_version_and_policies() {

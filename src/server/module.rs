@@ -4,6 +4,7 @@ use std::error::Error;
 use std::ffi::{c_int, c_void};
 use std::process;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::{Context, Status, raw};
 
@@ -75,6 +76,18 @@ pub fn version(text: &str) -> c_int {
 /// An option of Valkey from 9.0 on: the module supports slots that migrate as a stream of commands.
 const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
+/// An option of Valkey from 9.2 on: the module supports saving without a fork. Its header gives the
+/// option the next bit.
+const VALKEY_HANDLE_FORKLESS: u32 = 1 << 6;
+
+/// Whether the server may save without a fork.
+static MAY_SAVE_FORKLESS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the server may save, and synchronize replicas, without a fork.
+pub(super) fn may_save_forkless() -> bool {
+    MAY_SAVE_FORKLESS.load(Ordering::Relaxed)
+}
+
 /// Sets the module's options:
 ///
 /// - The module handles I/O errors itself, so a truncated payload is an error and does not end the
@@ -84,12 +97,20 @@ const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 ///   are staged (see `events`).
 /// - A slot may migrate as a stream of commands (Valkey): a command on a limiter only needs its
 ///   key.
-pub fn declare_options(ctx: &Context) {
+/// - With `forkless`, and on a server that knows this option, the server may save without a fork: values
+///   are saved by another thread, and a key may not open for writing (`Call::open_write`).
+pub fn declare_options(ctx: &Context, forkless: bool) {
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
     if is_valkey() {
         options |= VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION;
+        // SAFETY: the function takes nothing and returns a constant.
+        let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
+        if forkless && known.cast_unsigned() & VALKEY_HANDLE_FORKLESS != 0 {
+            options |= VALKEY_HANDLE_FORKLESS;
+            MAY_SAVE_FORKLESS.store(true, Ordering::Relaxed);
+        }
     }
     // SAFETY: the context is the one the module is being loaded with.
     unsafe { api(raw::RedisModule_SetModuleOptions)(ctx.ctx, options as c_int) };

@@ -20,8 +20,8 @@
 //! ```
 //!
 //! Propagation counts as needed wherever a receiver might appear unnoticed all the same: in a cluster,
-//! whose slots can migrate; on future versions of the server; and where the server does not answer the
-//! question or report these events.
+//! whose slots can migrate; where snapshots may be made without a fork; on future versions of the server;
+//! and where the server does not answer the question or report these events.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::raw;
 
 use super::api::{OK, api};
+use super::module::may_save_forkless;
 
 /// Read for each effect; written on the events described above.
 static NEEDED: AtomicBool = AtomicBool::new(true);
@@ -72,7 +73,8 @@ unsafe fn has_receiver(ctx: *mut raw::RedisModuleCtx) -> Option<bool> {
     let (replication, persistence) = (section(c"replication")?, section(c"persistence")?);
     let (server, cluster) = (section(c"server")?, section(c"cluster")?);
     Some(
-        !makes_snapshots_in_children(&server)
+        may_save_forkless()
+            || !makes_snapshots_in_children(&server)
             || cluster.number(c"cluster_enabled")? != 0
             || persistence.number(c"aof_enabled")? != 0
             || replication.text(c"role")? != b"master"
@@ -81,8 +83,8 @@ unsafe fn has_receiver(ctx: *mut raw::RedisModuleCtx) -> Option<bool> {
     )
 }
 
-/// True if the server is known to write snapshots in child processes: Redis 6.2 to 8 and Valkey up
-/// to 9.
+/// True if the server is known to write snapshots in child processes, unless it may save without a fork:
+/// Redis 6.2 to 8 and Valkey up to 9.
 fn makes_snapshots_in_children(server: &ServerInfo) -> bool {
     let version = |field| {
         let version = std::str::from_utf8(server.text(field)?).ok()?;

@@ -11,7 +11,7 @@ use fill::{Filler, fill};
 use redis::{Connection, RedisResult, cmd, pipe};
 use snapshot::{assert_same, snapshot};
 
-use crate::support::client::{expires_ms, is_saving, now_us, verdict};
+use crate::support::client::{ask, expires_ms, is_saving, now_us, refusal, verdict};
 use crate::support::files::{
     aof_files, crash, eventually_saved, has_preamble, restart_from_aof, saved_rdb, with_aof,
 };
@@ -308,4 +308,26 @@ fn every_server_loads_rdb_files_of_every_other() {
             assert_same(&after, before, &format!("{} to {}", from.name, to.name));
         }
     }
+}
+
+/// Only Valkey from 9.2 on knows the option.
+#[test]
+fn other_servers_ignore_forkless_save() {
+    let forkless = |builder: Builder| builder.module_args(&["forkless-save", "yes"]);
+    server::on_all_with(forkless, |server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k 2/d"), 0);
+        let () = ask(&mut c, "BGSAVE");
+        eventually("the save to end", || !is_saving(&mut c));
+        eventually_saved(&mut c);
+        if server.flavor().is_7_or_later() {
+            let setting: Vec<String> = ask(&mut c, "CONFIG GET ratelimit.forkless-save");
+            assert_eq!(setting[1], "yes");
+            let error = refusal(&mut c, "CONFIG SET ratelimit.forkless-save no");
+            assert!(error.contains("immutable"), "{error}");
+        }
+        crash(server);
+        let mut c = server.connect();
+        assert_eq!(["RL.CHECK k 2/d"; 2].map(|line| verdict(&mut c, line)), [0, 1]);
+    });
 }

@@ -230,10 +230,12 @@ pub fn config_set(c: &mut Connection, setting: &Setting, value: &str) -> RedisRe
 }
 
 /// The values of all settings in the table, from `CONFIG GET`; empty on 6.2, which has no
-/// settings of modules. `throttle.rs` tests the setting that only a load can change.
+/// settings of modules. `throttle.rs` and `persistence.rs` test the settings that only a load can change.
 pub fn config_get(c: &mut Connection) -> BTreeMap<String, String> {
     let mut values: BTreeMap<_, _> = cmd("CONFIG").arg("GET").arg("ratelimit.*").query(c).unwrap();
-    values.remove("ratelimit.throttle-alias");
+    for at_load in ["throttle-alias", "forkless-save"] {
+        values.remove(&format!("ratelimit.{at_load}"));
+    }
     values
 }
 
