@@ -1,9 +1,9 @@
 -- For redis_exporter --script: every number of INFO ratelimit, as redis_script_values{key="..."}.
 -- It must not fail: an error here makes the exporter report redis_up 0.
 local flat = {}
--- Only decimal numbers: a digest or a commit such as 12e45678 is a number too, by its look.
+-- Only decimal numbers: a commit such as 12e45678 is a number too, by its look.
 local function add(name, value)
-    if value:match('^%-?%d+$') and name ~= 'ratelimit_policies_digest' and name ~= 'ratelimit_commit' then
+    if value:match('^%-?%d+$') and name ~= 'ratelimit_commit' then
         flat[#flat + 1] = name
         flat[#flat + 1] = value
     end
