@@ -25,6 +25,11 @@ pub fn steady_us() -> u64 {
     read_us(libc::CLOCK_MONOTONIC)
 }
 
+/// What [`steady_us`] will return in `ms` milliseconds.
+pub fn steady_us_after(ms: u64) -> u64 {
+    steady_us().saturating_add(ms.saturating_mul(1_000))
+}
+
 /// Whether the wall clock was set by more than 50 ms since the last call. Slewing moves it less.
 pub fn was_set() -> bool {
     const LEAST_US: u64 = 50_000;

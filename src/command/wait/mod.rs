@@ -103,7 +103,8 @@ fn waits_or_is_denied(
     let args = Arc::new(Texts::new(call.args().bytes()));
     let (id, waiter) = (client.id(), Waiter { client, db: call.db(), args });
     let mut waiters = waiters();
-    let ticket = waiters.queues.join(place, wanted, after(request.ms), bytes, waiter);
+    let ticket =
+        waiters.queues.join(place, wanted, clock::steady_us_after(request.ms), bytes, waiter);
     if let Some(denial) = denial {
         waiters.queues.deny(ticket, denial, clock::steady_us());
     }
@@ -111,11 +112,6 @@ fn waits_or_is_denied(
     drop(waiters);
     set_alarm();
     Ok(true)
-}
-
-/// The time that is `ms` milliseconds from now.
-fn after(ms: u64) -> u64 {
-    clock::steady_us().saturating_add(ms.saturating_mul(1_000))
 }
 
 /// Milliseconds until `at_us`, at least one.

@@ -1,7 +1,6 @@
 //! The prospect of a request that may wait: how `RL.WAIT` would answer it now. Nothing here changes a
 //! key.
 
-use super::after;
 use crate::command::plans::{self, WithPlans};
 use crate::command::scratch::{self, Scratch};
 use crate::command::{answer, peek};
@@ -66,7 +65,7 @@ fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<Asked<'a>, P
 /// When a plan ends, on the steady clock.
 fn end_of(plan: Option<&Plan>) -> PlanEnd {
     let left_ms = plan.and_then(|plan| u64::try_from(plan.left_ms(clock::now_us())).ok());
-    left_ms.map_or(PlanEnd::Never, |left_ms| PlanEnd::At(after(left_ms)))
+    left_ms.map_or(PlanEnd::Never, |left_ms| PlanEnd::At(clock::steady_us_after(left_ms)))
 }
 
 /// How a request would be answered now.
@@ -99,7 +98,8 @@ pub fn of(
             (Verdict::Allowed, _) => Prospect::Passes { cost: check.greatest_cost() },
             // Only a settled hold or the end of a plan can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
-                let ends = plan_end.is_some_and(|end| end <= PlanEnd::At(after(request.ms)));
+                let ends = plan_end
+                    .is_some_and(|end| end <= PlanEnd::At(clock::steady_us_after(request.ms)));
                 let in_time = wait_ms <= request.ms || holds > 0 || ends;
                 Prospect::Later { denial: Denial::of(wait_ms, check, decisions, limiter), in_time }
             }
