@@ -191,7 +191,7 @@ mod tests {
         limiter.check(&Check::new(&rules, 1, now_us), &mut Vec::new());
     }
 
-    /// `scripts/asan threads` runs this with ThreadSanitizer.
+    /// `scripts/asan threads` looks for data races in it.
     #[test]
     fn a_thread_saves_values_while_others_change() {
         const VALUES: usize = 2_000;
