@@ -172,6 +172,7 @@ unsafe fn load_payload<T>(
 mod tests {
     use super::*;
     use crate::datatype::value::from_raw;
+    use ratelimit_core::check::Bounds;
     use ratelimit_core::key::Check;
     use ratelimit_core::rule::{Name, Rule};
     use std::ffi::c_char;
@@ -186,9 +187,12 @@ mod tests {
     }
 
     fn check(limiter: &mut Limiter, now_us: u64) {
-        let rules = ["9/s", "bucket:5/h", "window:7/m"];
+        let rules = ["9/s", "bucket:1000000/s", "window:1000000/m"];
         let rules = rules.map(|text| Rule::from_text(text.as_bytes()).unwrap());
-        limiter.check(&Check::new(&rules, 1, now_us), &mut Vec::new());
+        let (check, bounds) =
+            (Check::new(&rules, 1, now_us), Bounds { max_states: 9, max_holds: 9 });
+        let outcome = limiter.check_within(bounds, &check, &mut Vec::new()).unwrap();
+        assert!(outcome.changed());
     }
 
     /// `scripts/asan threads` looks for data races in it.
@@ -198,7 +202,7 @@ mod tests {
         // SAFETY: no other test saves, and the thread starts later.
         unsafe { raw::RedisModule_SaveStringBuffer = Some(count_bytes) };
         let mut limiter = Limiter::default();
-        (0..50).for_each(|n| check(&mut limiter, 1_000_000 * n));
+        (1..50).for_each(|n| check(&mut limiter, 1_000_000 * n));
         let expected = VALUES * key::encode(&limiter).len();
         let values: Vec<_> =
             (0..VALUES).map(|_| new_value(limiter.clone()).expose_provenance()).collect();
@@ -210,7 +214,7 @@ mod tests {
                 }
             });
             let name = Name::new(b"beside-a-save").unwrap();
-            for n in 0.. {
+            for n in 50.. {
                 check(&mut limiter, 1_000_000 * n);
                 metrics::CHECKS.add(1);
                 // SAFETY: a value that is used no more.
