@@ -76,8 +76,8 @@ pub fn version(text: &str) -> c_int {
 /// An option of Valkey from 9.0 on: the module supports slots that migrate as a stream of commands.
 const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// An option of Valkey from 9.2 on: the module supports saving without a fork. Its header gives the
-/// option the next bit.
+/// An option of Valkey from 9.2 on: the module supports saving without a fork. No released header has it
+/// yet; it is expected to take the next free bit, and a server that does not report the bit ignores it.
 const VALKEY_HANDLE_FORKLESS: u32 = 1 << 6;
 
 /// Whether the server may save without a fork.

@@ -224,6 +224,18 @@ impl Key {
         }
     }
 
+    /// Tests that a check changes nothing if the key has no room for it.
+    fn fails_without_a_trace(&self, check: &Check<'_>) -> TestCaseResult {
+        let lapsed = self.primary.as_of(check.now_us).into_owned();
+        for (max_states, max_holds) in [(1, 1), (2, usize::MAX), (usize::MAX, 1)] {
+            let (mut key, bounds) = (lapsed.clone(), Bounds { max_states, max_holds });
+            if key.check_within(bounds, check, &mut Vec::new()).is_err() {
+                prop_assert_eq!(&key, &lapsed);
+            }
+        }
+        Ok(())
+    }
+
     fn check(&mut self, asked: Asked<'_>) -> TestCaseResult {
         let Asked { rules, cost, more, hold } = asked;
         let now_us = self.now_us;
@@ -243,6 +255,7 @@ impl Key {
         self.act(rules, Deed::Check { cost, options })?;
         // A refused check also lets holds lapse.
         self.ledger.lapse(now_us);
+        self.fails_without_a_trace(&check)?;
         let Ok(outcome) = outcome else {
             prop_assert!(hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)));
             return Ok(());
