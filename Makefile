@@ -70,13 +70,13 @@ top: ### watch a server: denials a second, the keys most often denied, blocks (A
 QUICK := command:: durability:: panics:: policy:: replication:: server::
 SLOW := a_flood bounds:: crash:: hammer:: many:: million out_of_memory:: ten_clients
 quick: export RATELIMIT_ONLY := redis-7.0
-quick: export RATELIMIT_COMMANDS := 40000
+quick: export RATELIMIT_COMMANDS := 20000
 quick: export PROPTEST_CASES := 100
 quick: export UNIT_SKIP := --skip a_flood --skip drift::
 quick: ## lint, unit tests with fewer cases, integration on Redis 7.0 without load, crashes, clients, guides
 	$(BESIDE)=2 lint faulty unit
 	$(FETCH) redis-7.0
-	$(INTEGRATION) $(QUICK) $(foreach word,$(SLOW),--skip $(word))
+	$(INTEGRATION) $(QUICK) $(foreach word,$(SLOW) $(LONG),--skip $(word))
 
 test: ready integration test-clients ## the tests of every change; CI runs these
 
@@ -132,7 +132,7 @@ compile-clients:
 
 test-clients-rust: compile-clients faulty fetch ### lint and test the adapter for tower, axum and hyper, and the service for Envoy with a real Envoy
 	$(FETCH) envoy
-	$(TEST_RUST_CLIENTS)
+	$(TEST_RUST_CLIENTS) $(if $(RATELIMIT_LONG),,-- --skip package::)
 
 test-clients-node: faulty ### tests of clients/node against its libraries and all servers
 	$(FETCH) servers clients-node $(and $(RATELIMIT_LONG),chromium)
