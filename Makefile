@@ -83,7 +83,7 @@ test: ready integration test-clients ## the tests of every change; CI runs these
 # For each night, and before a release.
 test-long: export RATELIMIT_LONG := 1
 test-long: ready build integration test-clients test-clients-limits packages ## `make test` on all servers, soaks, browsers, packages, the module that ships
-	RATELIMIT_ONLY='redis-6.2 valkey-9.1' RATELIMIT_MODULE=$(CURDIR)/$(BUILT) $(INTEGRATION) command:: durability::
+	RATELIMIT_ONLY='redis-6.2 valkey-9.1' RATELIMIT_MODULE=$(CURDIR)/$(BUILT) $(INTEGRATION) command:: durability:: server::bounds::
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
 	cargo test --locked --quiet --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
@@ -105,8 +105,8 @@ unit: ## tests of the core, the protocol and the module that need no server (TES
 	$(CARGO) test $(CHECKED) --lib --test heap --test simulation -- $(TESTS) $(UNIT_SKIP)
 	$(CARGO) test $(CHECKED) --doc
 
-# What only `make test-long` runs.
-LONG := benches:: browser:: server::install:: soak::
+# What only `make test-long` runs. The documents state times of the module that ships, not of the one with checks.
+LONG := benches:: bounds::time:: browser:: server::install:: soak::
 # Tests wait for their turn to run servers (tests/integration/support/machine.rs), so there are more threads than turns.
 quick integration integration-more test-long: export RUST_TEST_THREADS ?= 24
 integration: faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1 (TESTS=command::, RATELIMIT_ONLY='redis-7.0 valkey-9.1')
