@@ -1,8 +1,7 @@
-//! `HOLD`, `RL.SETTLE` and `RL.RENEW`: worked examples at given times, repeats, renewals,
-//! lapses, and keys that are blocked or exempt.
+//! `HOLD`, `RL.SETTLE` and `RL.RENEW`: repeats, refusals, bounds, and keys that are blocked or exempt.
+//! `core/src/tests/laws/holds/` has worked examples.
 
 mod propagation;
-mod shared_log;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ fn at_us(seconds: &str) -> u64 {
 }
 
 /// The command for a line such as `CHECK k 5/m`, executed at this time.
-pub(super) fn command_at(seconds: &str, line: &str) -> String {
+fn command_at(seconds: &str, line: &str) -> String {
     let words: Vec<_> = line.split(' ').collect();
     let keys = match words[0] {
         "CHECK" | "PEEK" => 1,
@@ -32,7 +31,7 @@ pub(super) fn command_at(seconds: &str, line: &str) -> String {
 }
 
 /// The integers of a reply, separated by spaces.
-pub(super) fn integers(reply: Value) -> String {
+fn integers(reply: Value) -> String {
     let integers = match reply {
         Value::Array(_) => Vec::<i64>::from_redis_value(reply),
         one => i64::from_redis_value(one).map(|one| vec![one]),
@@ -42,7 +41,7 @@ pub(super) fn integers(reply: Value) -> String {
 }
 
 /// Seconds, a line, and its reply.
-pub(super) type Step = (&'static str, &'static str, &'static str);
+type Step = (&'static str, &'static str, &'static str);
 
 /// Executes steps at their times, and compares the replies.
 pub(super) fn play(c: &mut Connection, steps: &[Step]) {

@@ -1,5 +1,5 @@
-//! Ban ladders, `ban=1m:10m:1h`: the rungs, the count of bans in a key, what deletes this count,
-//! and what keeps it: replicas, restarts, copies.
+//! Ban ladders, `ban=1m:10m:1h`, over several keys and with holds; the count of bans in a key, and
+//! what deletes it.
 
 use redis::{Connection, Value};
 

@@ -191,37 +191,6 @@ fn a_removed_key_starts_empty_and_others_keep_their_counts() {
 }
 
 #[test]
-fn a_denial_charges_rules_that_count_all_under_every_key() {
-    server::on_all_with(Builder::allow_at, |server| {
-        let mut c = server.connect();
-        let rules = "1/h NEXT bucket:1/d,burst=3,count=all NEXT 9/h";
-        let mut check = |keys: &str, cost: u32| {
-            mcheck(&mut c, keys, &format!("COST {cost} AT {START_US} {rules}"))
-        };
-        assert_eq!(check("a b c", 1), [0, 1, 0, 0, HOUR_MS]);
-        assert_eq!(check("a b c", 1), [1, 1, 0, HOUR_MS, HOUR_MS], "one unit was left in b");
-        // The wait is computed after the charge, which left no unit in b.
-        assert_eq!(check("a b c", 1), [1, 3, 0, DAY_MS, 3 * DAY_MS]);
-        assert_eq!(check("a x c", 2)[3], -1, "a request that can never pass was charged");
-        assert_eq!(check("a x c", 1)[0], 1);
-        let left = |c: &mut Connection, key: &str, rule: &str| {
-            client::remaining(c, &format!("RL.PEEK {key} AT {START_US} {rule}"))
-        };
-        assert_eq!(left(&mut c, "x", "bucket:1/d,burst=3"), 2);
-        assert_eq!(left(&mut c, "c", "9/h"), 8, "a denial counted without count=all");
-
-        // If a key is blocked, no key is charged. If a key is exempt, the others are charged.
-        let () = ask(&mut c, "RL.BLOCK blocked");
-        let () = ask(&mut c, "RL.EXEMPT exempt");
-        let all = format!("AT {START_US} 1/h,count=all");
-        assert_eq!(mcheck(&mut c, "blocked y a", &all)[0], 2);
-        assert!(!exists(&mut c, "y"));
-        assert_eq!(mcheck(&mut c, "exempt y a", &all)[0], 1);
-        assert_eq!(left(&mut c, "y", "1/h,count=all"), 0);
-    });
-}
-
-#[test]
 fn a_check_takes_64_keys_with_32_rules_each() {
     server::on_all(|server| {
         let mut c = server.connect();

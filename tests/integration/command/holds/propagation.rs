@@ -1,5 +1,4 @@
-//! The effects of holds: what is propagated, and what a replica, an AOF and an RDB file
-//! restore.
+//! The effects of holds: how many are propagated, and which keys are touched.
 
 use redis::Value;
 

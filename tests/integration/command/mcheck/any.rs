@@ -288,45 +288,6 @@ fn any_equals_a_peek_of_each_key_and_a_check_of_the_first_or_the_best() {
     });
 }
 
-#[test]
-fn after_the_wait_of_a_denial_some_key_admits_and_none_before() {
-    server::one_is_enough();
-    let seed = seed("RATELIMIT_ANY_SEED");
-    println!("RATELIMIT_ANY_SEED={seed}");
-    server::on_all_with(Builder::allow_at, |server| {
-        let (mut c, mut random) = (server.connect(), Rng::with_seed(seed));
-        let mut denials = 0;
-        for run in 0..40 {
-            let keys: Vec<_> =
-                (0..random.usize(1..=4)).map(|key| format!("{{w}}{run}-{key}")).collect();
-            // Rules with bans are left out: the wait of a block is not tested here.
-            let rules: Vec<_> = RULES.into_iter().filter(|rule| !rule.contains("ban=")).collect();
-            let rules: Vec<&str> = keys.iter().map(|_| pick(&mut random, &rules)).collect();
-            let mut ms = 0;
-            for _ in 0..20 {
-                ms += random.i64(0..2_000);
-                let cost = random.u8(1..=3);
-                let rest = format!("AT {} COST {cost} ANY {}", at(ms), rules.join(" NEXT "));
-                let reply = any(&mut c, &keys.join(" "), &rest);
-                if reply[0] != 1 || reply[3] < 1 {
-                    continue;
-                }
-                denials += 1;
-                for (wait_ms, passes) in [(reply[3] - 1, false), (reply[3], true)] {
-                    let admits = |(key, rules): (&String, &&str)| {
-                        let now = at(ms + wait_ms);
-                        let peek = format!("RL.PEEK {key} AT {now} COST {cost} {rules}");
-                        ask::<Vec<i64>>(&mut server.connect(), &peek)[0] == 0
-                    };
-                    let found = keys.iter().zip(&rules).any(admits);
-                    assert_eq!(found, passes, "{wait_ms} ms after {rest}: {reply:?}");
-                }
-            }
-        }
-        assert!(denials > 100, "{denials}");
-    });
-}
-
 /// The lines of the policies' counters.
 fn counted(c: &mut Connection) -> Vec<String> {
     let section: String = ask(c, "INFO ratelimit_policies");

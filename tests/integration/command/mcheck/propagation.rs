@@ -7,8 +7,8 @@ use redis::{Connection, Value};
 
 use super::{HOUR_MS, dumps, mcheck};
 use crate::support::client::{
-    ask, blocks, calls, digest, digest_of, dump, exists, info, raw_reply, remaining, replica_of,
-    replicated, touches,
+    ask, blocks, calls, digest, digest_of, dump, exists, info, raw_reply, replica_of, replicated,
+    touches,
 };
 use crate::support::files::{appended_aof, with_synced_aof};
 use crate::support::server;
@@ -237,24 +237,5 @@ fn a_check_counts_once_and_a_denial_once_for_each_key_that_denied() {
         let top: Vec<_> = top.iter().map(|row| (row.0.as_str(), row.1)).collect();
         // Both keys of the last valid check denied it.
         assert_eq!(top, [("a", 1), ("b", 1), ("blocked", 2), ("c", 1)]);
-    });
-}
-
-#[test]
-fn policies_of_each_key_count_and_replicate_as_their_rules() {
-    server::on_all(|server| {
-        let replica = replica_of(server);
-        let (mut p, mut r) = (server.connect(), replica.connect());
-        let () = ask(&mut p, "RL.POLICY SET user 5/h bucket:9/d");
-        let () = ask(&mut p, "RL.POLICY SET address 3/h");
-        let check = "RL.MCHECK 3 u v ip @user NEXT 7/m @user NEXT @address";
-        assert_eq!(ask::<[i64; 5]>(&mut p, check)[..3], [0, 3, 2]);
-        assert_eq!(ask::<[i64; 5]>(&mut p, &check.replace("NEXT @a", "9/s,name=s NEXT @a"))[0], 0);
-        replicated(&mut p);
-        assert_eq!(digest(&mut p), digest(&mut r));
-        for (key, rule, left) in [("u", "bucket:9/d", 7), ("v", "5/h", 3), ("ip", "3/h", 1)] {
-            let peek = format!("RL.PEEK {key} {rule}");
-            assert_eq!(remaining(&mut r, &peek), left, "{key}");
-        }
     });
 }

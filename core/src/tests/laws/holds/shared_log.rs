@@ -102,3 +102,15 @@ fn a_cost_of_0_passes_a_log_full_of_denials_with_or_without_a_hold() {
         assert_eq!(key.check(1.0, 0, rules), [0, 2, 0, 0, 60_000]);
     }
 }
+
+#[test]
+fn a_refund_empties_a_key_whose_only_name_changed_its_algorithm() {
+    let mut key = key();
+    key.check(0.0, 1, "bucket:5/m,name=x");
+    key.check(0.0, 0, "window:4/m,name=x");
+    assert!(!key.limiter.is_empty(), "nothing was consumed");
+    key.check(0.0, 1, "window:4/m,name=x");
+    let now_us = key.at(0.0);
+    assert_eq!(key.limiter.refund(1, now_us, &[]), 1);
+    assert!(key.limiter.is_empty());
+}
