@@ -13,11 +13,15 @@ use crate::check::Check;
 use crate::receipt::{Receipt, has_too_many_holds};
 use crate::reply::{Answer, Reply, Report, Source};
 use crate::rules::Rules;
+use crate::script;
 use crate::separately;
 use crate::settlement::{Settlement, refund_command, renew_command, settle_command};
 
 /// How long a request may take to answer and still get back what it cost.
 const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
+
+/// The most keys of one command. About more, the limiter asks key by key.
+const MOST_KEYS: usize = 64;
 
 /// Rate limits that the module redis-ratelimit decides, for all processes together. A clone is cheap
 /// and is the same limiter.
@@ -163,9 +167,10 @@ impl RateLimiter {
     }
 
     async fn report(&self, check: &Check) -> RedisResult<Report> {
+        let most = if self.0.separately { 1 } else { MOST_KEYS };
         if self.0.script.is_some() {
             by_script::decide(&self.0, check).await
-        } else if self.0.separately && check.limits.len() > 1 {
+        } else if check.limits.len() > most {
             separately::decide(&self.0, check).await
         } else {
             self.0.decide(check).await
@@ -180,12 +185,16 @@ impl RateLimiter {
         self.peek_as(&check.into(), false).await
     }
 
-    /// Reports on each rule of a key without consuming.
+    /// Reports on each rule of a key without consuming. The script reports on the one that decides.
     ///
     /// # Errors
     /// Those of [`Self::check`].
     pub async fn peek_all(&self, check: impl Into<Check>) -> RedisResult<Report> {
-        self.peek_as(&check.into(), true).await
+        let check = check.into();
+        if self.0.script.is_some() {
+            return script::report(&self.peek_as(&check, false).await?, &check);
+        }
+        self.peek_as(&check, true).await
     }
 
     /// Ends a hold, on the server or in this process, wherever it was taken: `RL.SETTLE`. `false`:

@@ -104,6 +104,20 @@ async fn a_denial_gives_back_the_charges_of_other_keys() {
 }
 
 #[tokio::test]
+async fn more_keys_than_a_command_takes_pass_together_or_not_at_all() {
+    let server = Server::start("redis-8.2");
+    let limiter = server.limiter();
+    let many = (0..65).fold(Check::new("one", "1/h"), |check, n| check.and(format!("k{n}"), "9/h"));
+    let left = async || limiter.peek(("k0", "9/h")).await.expect("it runs").remaining;
+    let report = limiter.check_all(many.clone()).await.expect("it runs");
+    assert_eq!((report.is_allowed(), report.rules.len(), left().await), (true, 66, Some(8)));
+    let denied =
+        (0..65).fold(Check::new("two", "9/h"), |check, n| check.and(format!("k{n}"), "9/h"));
+    let denied = limiter.check_all(denied.and("one", "1/h")).await.expect("it runs");
+    assert_eq!((denied.key.as_deref(), left().await), (Some(&b"one"[..]), Some(8)));
+}
+
+#[tokio::test]
 async fn a_key_that_is_given_twice_is_refused() {
     let server = Server::start("valkey-9.1");
     for separately in [false, true] {

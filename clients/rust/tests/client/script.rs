@@ -192,6 +192,18 @@ async fn outages_are_answered_as_chosen() {
     assert!(is_outage(&error), "{error}");
 }
 
+#[tokio::test]
+async fn a_peek_by_the_script_reports_on_the_rule_that_decides() {
+    let server = plain("redis-6.2");
+    let limiter = by_script(&server);
+    let check = || Check::new("a", ["fixed:3/d", "fixed:9/h"]);
+    limiter.check_all(check()).await.expect("a reply");
+    let report = limiter.peek_all(check().cost(3)).await.expect("a reply");
+    let [rule] = &report.rules[..] else { panic!("{report:?}") };
+    assert!(!report.is_allowed() && rule.denies);
+    assert_eq!((&*rule.rule, rule.limit, rule.remaining), ("fixed:3/d", 3, 2));
+}
+
 fn error<T>(asked: RedisResult<T>) -> RedisError {
     asked.err().expect("it needs the module")
 }
@@ -210,7 +222,6 @@ async fn calls_that_need_the_module_are_refused_at_once() {
         ("HOLD", error(limiter.check_all(one().with_hold("id", second)).await)),
         ("META", error(limiter.check_all(one().meta("who")).await)),
         ("RL.MCHECK", error(limiter.check_any(one()).await)),
-        ("FULL", error(limiter.peek_all(one()).await)),
         ("RL.SETTLE", error(limiter.settle("a", "id", Settlement::Refund).await)),
         ("RL.RENEW", error(limiter.renew("a", "id", second).await)),
         ("pause", error(limiter.pause("a", second, None).await)),
