@@ -6,8 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use redis::cluster::ClusterClient;
 use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
-use tower_redis_ratelimit::{Builder, RateLimiter};
+use tower_redis_ratelimit::{Builder, Engine, RateLimiter};
 
+use crate::decision::Asks;
 use crate::options::{Options, Redis};
 
 pub fn limiter(options: &Options) -> Result<RateLimiter> {
@@ -34,9 +35,24 @@ fn cluster(redis: &Redis) -> Result<Builder> {
     if let Some(certificates) = certificates(redis)? {
         builder = builder.certs(certificates);
     }
+    Ok(RateLimiter::cluster(builder.build()?).separately(!has_one_slot(redis)))
+}
+
+/// Whether all keys have the same hash tag.
+fn has_one_slot(redis: &Redis) -> bool {
     let tag = redis.cache_key_prefix.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-    let is_one_slot = tag.is_some_and(|(tag, _)| !tag.is_empty());
-    Ok(RateLimiter::cluster(builder.build()?).separately(!is_one_slot))
+    tag.is_some_and(|(tag, _)| !tag.is_empty())
+}
+
+/// How the limiter asks about several keys.
+pub fn asks(options: &Options) -> Asks {
+    match options.files.engine {
+        Engine::Script => Asks::TheScript,
+        Engine::Module if options.redis.is_cluster && !has_one_slot(&options.redis) => {
+            Asks::OneByOne
+        }
+        Engine::Module => Asks::AtOnce,
+    }
 }
 
 fn info(url: &str, redis: &Redis) -> Result<ConnectionInfo> {

@@ -1,16 +1,29 @@
 //! The options, each a flag or a variable of the environment. Options that the reference also has
 //! keep the reference's names.
 
+use std::env;
 use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Args, Parser};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser};
 use tower_redis_ratelimit::{Engine, Outage};
 use tracing::level_filters::LevelFilter;
 
+/// The names of the reference's log, and our own.
+const LEVELS: [(&str, LevelFilter); 9] = [
+    ("off", LevelFilter::OFF),
+    ("panic", LevelFilter::ERROR),
+    ("fatal", LevelFilter::ERROR),
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("warning", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];
 const ENGINES: [(&str, Engine); 2] = [("module", Engine::Module), ("script", Engine::Script)];
 const OUTAGES: [(&str, Outage); 4] = [
     ("error", Outage::Raise),
@@ -19,12 +32,13 @@ const OUTAGES: [(&str, Outage); 4] = [
     ("local", Outage::Local),
 ];
 
-/// Reads one of these names.
+/// Reads one of these names, in any case.
 fn one_of<T: Copy + Send + Sync + 'static>(
     named: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(named.iter().map(|(name, _)| *name)).try_map(|given| {
-        named.iter().find(|(name, _)| *name == given).map(|(_, value)| *value).ok_or("unknown")
+        let found = named.iter().find(|(name, _)| name.eq_ignore_ascii_case(&given));
+        found.map(|(_, value)| *value).ok_or("unknown")
     })
 }
 
@@ -43,14 +57,24 @@ pub struct Options {
     pub answers: Answers,
     #[command(flatten)]
     pub listen: Listen,
-    #[arg(long, env, default_value = "info")]
+    #[arg(long, env, default_value = "info", ignore_case = true, value_parser = one_of(&LEVELS))]
     pub log_level: LevelFilter,
-    #[arg(long = "log-format", env = "LOG_FORMAT", default_value = "text")]
+    #[arg(long = "log-format", env = "LOG_FORMAT", default_value = "text", ignore_case = true)]
     #[arg(action = ArgAction::Set, value_parser = one_of(&[("text", false), ("json", true)]))]
     pub is_json: bool,
 }
 
 impl Options {
+    /// The options of the process. A variable that is empty counts as not set.
+    pub fn read() -> Self {
+        let command = Self::command().mut_args(|arg| {
+            let value = arg.get_env().and_then(env::var_os);
+            let is_empty = value.is_some_and(|value| value.is_empty());
+            if is_empty { arg.env(None::<&'static str>) } else { arg }
+        });
+        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
     pub fn start_log(&self) {
         let log = tracing_subscriber::fmt().with_max_level(self.log_level);
         let log = log.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
@@ -58,7 +82,7 @@ impl Options {
     }
 }
 
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Configuration")]
 pub struct Files {
     /// The folder that contains the configuration's folder.
@@ -73,12 +97,21 @@ pub struct Files {
     /// Let several files set limits of the same domain.
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub merge_domain_config: bool,
+    /// Let no `rate_limit` charge several hits at once that are not within the limit, as with
+    /// `all_or_nothing`.
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    pub stop_cache_key_increment_when_overlimit: bool,
     /// Whether the module or the script decides. The script is for servers that cannot load the module.
-    #[arg(long, env, default_value = "module", value_parser = one_of(&ENGINES))]
+    #[arg(long, env, default_value = "module", ignore_case = true, value_parser = one_of(&ENGINES))]
     pub engine: Engine,
 }
 
 impl Files {
+    /// Whether a `rate_limit` charges several hits at once, whatever is left.
+    pub const fn counts_reports(&self) -> bool {
+        !self.stop_cache_key_increment_when_overlimit
+    }
+
     pub fn folder(&self) -> PathBuf {
         let inside = [&self.runtime_subdirectory, &self.runtime_appdirectory];
         inside.into_iter().fold(self.runtime_root.clone(), |folder, name| {
@@ -126,14 +159,14 @@ pub struct Redis {
 #[command(next_help_heading = "Answers")]
 pub struct Answers {
     /// What to answer while the server gives no decision. With `error` Envoy's `failure_mode_deny` decides.
-    #[arg(long, env, default_value = "error", value_parser = one_of(&OUTAGES))]
+    #[arg(long, env, default_value = "error", ignore_case = true, value_parser = one_of(&OUTAGES))]
     pub outage: Outage,
     /// The number of replicas of this service. With `--outage local` each keeps to its part of every limit.
     #[arg(long, env, default_value_t = 1)]
     pub replicas: u32,
     /// The number of keys whose denials are remembered, and repeated without asking the server
-    /// until a request may pass.
-    #[arg(long, env, default_value_t = 10_000)]
+    /// until a request may pass, even after `RL.RESET`, `RL.EXEMPT` or a refund.
+    #[arg(long, env, default_value_t = 0)]
     pub remembered_denials: usize,
     /// Let every request pass, but check, count and report it as always.
     #[arg(long = "shadow-mode", env = "SHADOW_MODE", value_parser = BoolishValueParser::new())]
@@ -141,6 +174,15 @@ pub struct Answers {
     /// Tell clients their limit: `RateLimit-Limit`, `-Remaining` and `-Reset`.
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub limit_response_headers_enabled: bool,
+    #[arg(long, env, default_value = "RateLimit-Limit")]
+    pub limit_limit_header: String,
+    #[arg(long, env, default_value = "RateLimit-Remaining")]
+    pub limit_remaining_header: String,
+    #[arg(long, env, default_value = "RateLimit-Reset")]
+    pub limit_reset_header: String,
+    /// The part of a limit above which the metric `near_limit` counts hits.
+    #[arg(long, env, default_value_t = 0.8)]
+    pub near_limit_ratio: f64,
 }
 
 #[derive(Args, Clone, Debug)]

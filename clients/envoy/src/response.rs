@@ -14,22 +14,27 @@ use crate::config::unit_of;
 use crate::decision::{Decision, Outcome};
 use crate::request::{Asked, Found, Request};
 
-pub fn of(request: &Request, decision: &Decision, has_fields: bool) -> RateLimitResponse {
+/// The names of the fields by which clients are told their limit.
+pub struct FieldNames {
+    pub limit: String,
+    pub remaining: String,
+    pub reset: String,
+}
+
+pub fn of(request: &Request, decision: &Decision, names: Option<&FieldNames>) -> RateLimitResponse {
     let status = |found: &Found| match found {
         Found::Nothing => code(Code::Ok),
         Found::Unlimited => DescriptorStatus { limit_remaining: u32::MAX, ..code(Code::Ok) },
         Found::Limit(place) => {
-            request.asked.get(*place).zip(decision.outcomes.get(*place)).map_or_else(
-                || code(Code::Ok),
-                |(asked, outcome)| of_limit(asked, outcome, decision.wait),
-            )
+            let found = request.asked.get(*place).zip(decision.outcomes.get(*place));
+            found.map_or_else(|| code(Code::Ok), |(asked, outcome)| of_limit(asked, outcome))
         }
     };
     let overall = if decision.is_allowed { Code::Ok } else { Code::OverLimit };
     RateLimitResponse {
         overall_code: overall.into(),
         statuses: request.found.iter().map(status).collect(),
-        response_headers_to_add: fields(decision, has_fields),
+        response_headers_to_add: fields(decision, names),
         ..RateLimitResponse::default()
     }
 }
@@ -38,9 +43,9 @@ fn code(code: Code) -> DescriptorStatus {
     DescriptorStatus { code: code.into(), ..DescriptorStatus::default() }
 }
 
-fn of_limit(asked: &Asked, outcome: &Outcome, wait: Option<Duration>) -> DescriptorStatus {
-    let Outcome { is_denied, rule, .. } = outcome;
-    let reset = if *is_denied { wait } else { rule.as_ref().and_then(|rule| rule.reset) };
+fn of_limit(asked: &Asked, outcome: &Outcome) -> DescriptorStatus {
+    let Outcome { is_denied, rule, wait, .. } = outcome;
+    let reset = if *is_denied { *wait } else { rule.as_ref().and_then(|rule| rule.reset) };
     DescriptorStatus {
         current_limit: rule.as_ref().map(|rule| RateLimit {
             name: asked.limit.name.clone(),
@@ -53,9 +58,9 @@ fn of_limit(asked: &Asked, outcome: &Outcome, wait: Option<Duration>) -> Descrip
     }
 }
 
+/// Whole seconds, because Envoy tells clients no fractions: it cuts them off.
 fn duration(time: Duration) -> protobuf::Duration {
-    let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
-    protobuf::Duration { seconds: seconds.cast_signed(), nanos: nanos.cast_signed() }
+    protobuf::Duration { seconds: seconds(time).cast_signed(), nanos: 0 }
 }
 
 fn remaining(rule: &RuleReport) -> u32 {
@@ -63,7 +68,7 @@ fn remaining(rule: &RuleReport) -> u32 {
 }
 
 /// The `Retry-After` of a denial, and the fields about the limit with the fewest units left.
-fn fields(decision: &Decision, has_fields: bool) -> Vec<HeaderValue> {
+fn fields(decision: &Decision, names: Option<&FieldNames>) -> Vec<HeaderValue> {
     let mut fields = Vec::new();
     let mut add = |key: &str, value: u64| {
         let (key, value) = (key.to_string(), value.to_string());
@@ -71,14 +76,14 @@ fn fields(decision: &Decision, has_fields: bool) -> Vec<HeaderValue> {
     };
     let is_it = |outcome: &&Outcome| decision.is_allowed || outcome.is_denied;
     let rules = decision.outcomes.iter().filter(is_it).filter_map(|outcome| outcome.rule.as_ref());
-    if let Some(rule) = rules.min_by_key(|rule| rule.remaining).filter(|_| has_fields) {
-        add("RateLimit-Limit", rule.limit);
-        add("RateLimit-Remaining", if decision.is_allowed { rule.remaining } else { 0 });
+    if let Some((rule, names)) = rules.min_by_key(|rule| rule.remaining).zip(names) {
+        add(&names.limit, rule.limit);
+        add(&names.remaining, if decision.is_allowed { rule.remaining } else { 0 });
         if let Some(reset) = rule.reset {
-            add("RateLimit-Reset", seconds(reset));
+            add(&names.reset, seconds(reset));
         }
     }
-    if let Some(wait) = decision.wait.filter(|_| !decision.is_allowed) {
+    if let Some(wait) = decision.wait().filter(|_| !decision.is_allowed) {
         add("Retry-After", seconds(wait));
     }
     fields

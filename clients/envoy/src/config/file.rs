@@ -23,6 +23,9 @@ pub struct Descriptor {
     pub lease: Option<u64>,
     #[serde(default)]
     pub shadow_mode: bool,
+    /// Whether several hits at once are charged only if they are within the limit.
+    #[serde(default)]
+    pub all_or_nothing: bool,
     pub descriptors: Option<Vec<Self>>,
     // The reference has these options too; this service refuses them.
     #[serde(default)]

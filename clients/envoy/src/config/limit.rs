@@ -1,15 +1,20 @@
 //! A limit of the configuration, or one that a request brings.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry, RateLimitOverride,
-};
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
+use ratelimit_core::Rule;
+use ratelimit_core::rule::{Kind, MAX_UNITS, looks_like_rule};
 use tower_redis_ratelimit::{Engine, Rules};
 
 use super::file::{Descriptor, RateLimit, Replaced};
 use super::unit;
 use crate::metering::Counters;
+use crate::options::Files;
+use crate::wire::Entry;
+
+/// The end of a rule on trial.
+const ON_TRIAL: &str = ",shadow";
 
 #[derive(Debug)]
 pub struct Limit {
@@ -21,16 +26,24 @@ pub struct Limit {
     pub replaces: Vec<String>,
     /// The most units of a key to lease at once.
     pub lease: Option<u64>,
+    /// Whether several hits at once are charged, whatever is left.
+    pub counts_reports: bool,
+    /// The unit of a limit that a request brings, in the language of rules.
+    pub brought_for: Option<&'static str>,
+    /// The requests for each unit of a limit that a request brings.
+    pub number: u32,
     pub counters: Counters,
 }
 
 impl Limit {
     /// The limit that a descriptor of the configuration sets, if it sets one.
-    pub fn of(path: &[String], descriptor: &Descriptor, engine: Engine) -> Result<Option<Self>> {
+    pub fn of(path: &[String], descriptor: &Descriptor, from: &Files) -> Result<Option<Self>> {
         if let Some(name) = descriptor.unsupported() {
             bail!("{name} is not supported");
         }
-        let Descriptor { rate_limit, rules, policy, plan, lease, shadow_mode, .. } = descriptor;
+        let Descriptor {
+            rate_limit, rules, policy, plan, lease, shadow_mode, all_or_nothing, ..
+        } = descriptor;
         let given = [
             rate_limit.as_ref().map(fixed).transpose()?,
             rules.clone(),
@@ -41,15 +54,20 @@ impl Limit {
         let mut texts = match (given.next(), given.next()) {
             (Some(texts), None) => texts,
             (Some(_), Some(_)) => bail!("rate_limit, rules, policy, plan: expected one of them"),
-            (None, _) if *shadow_mode || lease.is_some() => {
-                bail!("shadow_mode and lease need a limit beside them")
+            (None, _) if *shadow_mode || *all_or_nothing || lease.is_some() => {
+                bail!("shadow_mode, all_or_nothing and lease need a limit beside them")
             }
             (None, _) => return Ok(None),
         };
+        ensure!(rules.is_none() || !texts.is_empty(), "rules is empty, expected at least one rule");
+        ensure!(
+            !all_or_nothing || rate_limit.is_some(),
+            "all_or_nothing is for rate_limit: rules, policies and plans always are"
+        );
         if *shadow_mode {
-            texts.iter_mut().for_each(|rule| rule.push_str(",shadow"));
+            texts.iter_mut().for_each(|rule| rule.push_str(ON_TRIAL));
         }
-        validate(&texts, engine, *lease)?;
+        validate(&texts, from.engine, *lease)?;
         let named = rate_limit.as_ref();
         let replaces = named.map_or(&[][..], |limit| &limit.replaces);
         Ok(Some(Self {
@@ -57,27 +75,51 @@ impl Limit {
             name: named.map_or(String::new(), |limit| limit.name.clone()),
             replaces: replaces.iter().map(|replaced| replaced.name.clone()).collect(),
             lease: *lease,
+            counts_reports: rate_limit.is_some() && !all_or_nothing && from.counts_reports(),
+            brought_for: None,
+            number: 0,
             counters: Counters::of(path),
         }))
     }
 
-    /// The limit that a request brings. `None`: its unit is unknown, or its number of requests too
-    /// large.
-    pub fn brought(limit: RateLimitOverride, domain: &str, entries: &[Entry]) -> Option<Self> {
+    /// The limit that a request brings. `None`: its unit is unknown.
+    pub fn brought(
+        limit: RateLimitOverride,
+        domain: &[u8],
+        entries: &[Entry],
+        counts_reports: bool,
+    ) -> Option<Self> {
         // The units of requests have the same numbers as those of replies.
-        let rule = unit::rule(limit.requests_per_unit, Unit::try_from(limit.unit).ok()?)?;
-        rule.parse::<ratelimit_core::Rules>().ok()?;
-        // Clients choose the values, so labels have only the keys.
-        let keys = entries.iter().map(|entry| entry.key.clone());
-        let path = [domain.to_string()].into_iter().chain(keys).collect::<Vec<_>>();
-        let counters = Counters::of(&path);
+        let period = unit::period(Unit::try_from(limit.unit).ok()?)?;
+        let number = limit.requests_per_unit;
+        // No rule has a larger limit, and no count gets there.
+        let rule = (number <= MAX_UNITS).then(|| format!("fixed:{number}/{period}"));
         Some(Self {
-            rules: rule.into(),
+            rules: rule.into_iter().collect(),
             name: String::new(),
             replaces: Vec::new(),
             lease: None,
-            counters,
+            counts_reports,
+            brought_for: Some(period),
+            number,
+            counters: Counters::brought(domain, entries),
         })
+    }
+
+    /// Whether it denies nobody.
+    pub fn is_shadow(&self) -> bool {
+        self.rules.texts().iter().all(|rule| rule.ends_with(ON_TRIAL))
+    }
+
+    /// Its rules, on trial.
+    pub fn on_trial(&self) -> Rules {
+        self.enforced().texts().iter().map(|rule| format!("{rule}{ON_TRIAL}")).collect()
+    }
+
+    /// Its rules, even if they are on trial.
+    pub fn enforced(&self) -> Rules {
+        let texts = self.rules.texts().iter();
+        texts.map(|rule| rule.strip_suffix(ON_TRIAL).unwrap_or(rule)).collect()
     }
 
     /// Whether the rules are those of a policy or plan, which only the server knows.
@@ -99,10 +141,10 @@ fn fixed(limit: &RateLimit) -> Result<Vec<String>> {
     let given = limit.unit.as_deref().context("rate_limit has no unit")?;
     let requests = limit.requests_per_unit.context("rate_limit has no requests_per_unit")?;
     let unit = Unit::from_str_name(&given.to_ascii_uppercase());
-    let rule = unit.and_then(|unit| unit::rule(requests, unit)).with_context(|| {
+    let period = unit.and_then(unit::period).with_context(|| {
         format!("the unit is '{given}', expected second, minute, hour, day, week, month or year")
     })?;
-    Ok(vec![rule])
+    Ok(vec![format!("fixed:{requests}/{period}")])
 }
 
 fn validate(rules: &[String], engine: Engine, lease: Option<u64>) -> Result<()> {
@@ -124,8 +166,37 @@ fn validate(rules: &[String], engine: Engine, lease: Option<u64>) -> Result<()> 
         ensure!(has_module, "policies and plans need the module, not the script");
         let is_name = policy.len() > 1 && !policy.ends_with(':') && !policy.contains([' ', ',']);
         ensure!(is_name, "'{policy}' is no name of a policy; a policy cannot be in shadow_mode");
-    } else if !rules.is_empty() {
-        rules.join(" ").parse::<ratelimit_core::Rules>().map_err(|error| anyhow!("{error}"))?;
+        return Ok(());
+    }
+    // Each text is sent as it is, and the server reads no blanks and no second rule in it.
+    let mut read: Vec<Rule> = Vec::new();
+    for text in rules {
+        let is_rule = looks_like_rule(text.as_bytes());
+        ensure!(is_rule, "'{text}' is no rule, expected one such as 100/m");
+        let rule =
+            Rule::from_text(text.as_bytes()).map_err(|error| anyhow!("'{text}': {error}"))?;
+        let same = read.iter().find(|other| other.same_identity(&rule));
+        if let Some(same) = same {
+            bail!("'{text}' has the same identity as '{same}': give one of them a name=");
+        }
+        read.push(rule);
+    }
+    Ok(())
+}
+
+/// The bounds of a server with default settings, for when no server can be asked.
+pub fn within_defaults(rules: &Rules) -> Result<()> {
+    const MOST_RULES: usize = 32;
+    const LONGEST_LOG: u32 = 100_000;
+    let texts = rules.texts();
+    let number = texts.len();
+    ensure!(number <= MOST_RULES, "{number} rules, expected at most {MOST_RULES} (max-rules)");
+    for rule in texts.iter().filter_map(|text| Rule::from_text(text.as_bytes()).ok()) {
+        ensure!(
+            rule.kind() != Kind::Log || rule.limit() <= LONGEST_LOG,
+            "'{rule}' needs a log of {} entries, expected at most {LONGEST_LOG} (max-log-entries)",
+            rule.limit()
+        );
     }
     Ok(())
 }

@@ -3,19 +3,20 @@
 use proptest::prelude::*;
 
 use super::*;
+use tower_redis_ratelimit::Engine;
 
 fn entries(text: &str) -> Vec<Entry> {
     let pairs = text.split(' ').filter(|pair| !pair.is_empty());
     let entry = |pair: &str| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        Entry { key: key.to_string(), value: value.to_string() }
+        Entry { key: key.into(), value: value.into() }
     };
     pairs.map(entry).collect()
 }
 
 fn config(text: &str) -> Result<Config> {
     let mut config = Config::default();
-    config.add(text, false, Engine::Module).map(|()| config)
+    config.add(text, &Files::default()).map(|()| config)
 }
 
 const SHOP: &str = "
@@ -104,11 +105,11 @@ fn each_descriptor_has_the_documented_limit() {
         ("", None),
     ];
     for (descriptor, expected) in cases {
-        let found = shop.find("shop", &entries(descriptor));
+        let found = shop.find(b"shop", &entries(descriptor));
         let rules = found.map(|limit| limit.rules.texts().join(" "));
         assert_eq!(rules.as_deref(), expected, "{descriptor}");
     }
-    assert!(shop.find("market", &entries("table=orders")).is_none());
+    assert!(shop.find(b"market", &entries("table=orders")).is_none());
     let shown = shop.to_string();
     assert!(shown.contains("shop.campaign_summer.phone: fixed:5/d\n"), "{shown}");
     assert_eq!(shown.lines().count(), 15);
@@ -156,6 +157,14 @@ fn errors_name_what_is_wrong() {
         (with("policy: ''"), "no name of a policy"),
         (with("rules: ['5/x']"), "5/x"),
         (with("rules: ['5/s', '5/s']"), "same identity"),
+        (with("rules: ['fixed:10/h fixed:9/d']"), "fixed:10/h fixed:9/d"),
+        (with("rules: [' 5/s']"), "' 5/s'"),
+        (with("rules: ['5/s ']"), "'5/s '"),
+        (with("rules: ['']"), "'' is no rule"),
+        (with("rules: ['COST', '5', '1/s']"), "'COST' is no rule"),
+        (with("rules: []"), "rules is empty"),
+        (with("rules: ['5/s']\n    all_or_nothing: true"), "all_or_nothing is for rate_limit"),
+        (with("all_or_nothing: true"), "need a limit"),
         (with("rules: ['slots:5']"), "but Envoy does not report that"),
         (with("rules: ['leaky:5/s']"), "under a leaky rule"),
         (format!("{}\n    lease: 5", beside("shadow_mode: true").trim_end()), "needs no lease"),
@@ -169,7 +178,8 @@ fn errors_name_what_is_wrong() {
     for of_module in
         ["policy: free", "plan: free", "rules: ['5/s']\n    lease: 5", "rules: ['5/s,ban=1m']"]
     {
-        let error = Config::default().add(&with(of_module), false, Engine::Script).unwrap_err();
+        let by_script = Files { engine: Engine::Script, ..Files::default() };
+        let error = Config::default().add(&with(of_module), &by_script).unwrap_err();
         assert!(format!("{error:#}").contains("the module, not the script"), "{error:#}");
     }
 }
@@ -178,12 +188,28 @@ fn errors_name_what_is_wrong() {
 fn files_share_a_domain_only_if_enabled() {
     let mut two = config("domain: shop\ndescriptors: [{key: a, rules: ['1/s']}]").unwrap();
     let more = "domain: shop\ndescriptors: [{key: b, rules: ['2/s']}]";
-    assert!(two.add(more, false, Engine::Module).is_err());
-    two.add(more, true, Engine::Module).unwrap();
+    let merging = Files { merge_domain_config: true, ..Files::default() };
+    assert!(two.add(more, &Files::default()).is_err());
+    two.add(more, &merging).unwrap();
     assert!(
-        two.find("shop", &entries("a=1")).is_some() && two.find("shop", &entries("b=1")).is_some()
+        two.find(b"shop", &entries("a=1")).is_some()
+            && two.find(b"shop", &entries("b=1")).is_some()
     );
-    assert!(two.add(more, true, Engine::Module).is_err(), "twice");
+    assert!(two.add(more, &merging).is_err(), "twice");
+}
+
+#[test]
+fn without_a_server_the_bounds_are_those_of_its_default_settings() {
+    let many = |number: u32| (1..=number).map(|n| format!("'{n}/{n}m'")).collect::<Vec<_>>();
+    let of = |rules: &str| {
+        let config = config(&format!("domain: a\ndescriptors: [{{key: a, rules: [{rules}]}}]"));
+        config.unwrap().rules().try_for_each(|(_, rules)| within_defaults(rules))
+    };
+    assert!(of(&many(32).join(",")).is_ok() && of("'100000/h'").is_ok());
+    for (rules, expected) in [(many(33).join(","), "33 rules"), ("'100001/h'".into(), "max-log")] {
+        assert!(of(&rules).unwrap_err().to_string().contains(expected), "{rules}");
+    }
+    assert!(of("'window:100001/h'").is_ok());
 }
 
 proptest! {
@@ -199,7 +225,7 @@ proptest! {
         let text = lines.into_iter().map(line).collect::<String>();
         if let Ok(config) = config(&text) {
             for descriptor in ["key=a", "key=value", "value=* key=b"] {
-                config.find("shop", &entries(descriptor));
+                config.find(b"shop", &entries(descriptor));
             }
         }
     }

@@ -17,10 +17,9 @@ const UNITS: [(Unit, &str, u64); 7] = [
     (Unit::Year, "365d", 365 * DAY),
 ];
 
-/// The rule for this number of requests in a unit, if the unit is known.
-pub fn rule(requests: u32, unit: Unit) -> Option<String> {
-    let (_, period, _) = UNITS.into_iter().find(|(known, ..)| *known == unit)?;
-    Some(format!("fixed:{requests}/{period}"))
+/// The unit in the language of rules, if it is known.
+pub fn period(unit: Unit) -> Option<&'static str> {
+    UNITS.into_iter().find(|(known, ..)| *known == unit).map(|(_, period, _)| period)
 }
 
 /// The unit of this length, if there is one.

@@ -7,6 +7,7 @@ use crate::server::Server;
 use crate::support::envoy::{Envoy, ask};
 use crate::support::service::{PATIENCE, Service};
 
+const NONE: &[&str] = &[];
 const CONFIG: &str = include_str!("../../../../examples/envoy/config/shop.yaml");
 
 #[tokio::test]
@@ -15,7 +16,7 @@ async fn clients_get_a_429_with_fields_at_the_edge() {
     let service = Service::start(&server, CONFIG, &[]);
     let envoy = Envoy::start(&service, &[]).await;
     for left in [2, 1, 0] {
-        let passed = envoy.get("/search?q=a", &[]).await;
+        let passed = envoy.get("/search?q=a", NONE).await;
         assert_eq!(passed.status, 200);
         assert_eq!(passed.field("x-ratelimit-remaining"), Some(&*left.to_string()));
         assert!(
@@ -23,12 +24,12 @@ async fn clients_get_a_429_with_fields_at_the_edge() {
         );
     }
     // Each path has its own limit, since the path is the value of the descriptor.
-    let denied = envoy.get("/search?q=a", &[]).await;
+    let denied = envoy.get("/search?q=a", NONE).await;
     assert_eq!(denied.status, 429);
     let wait = denied.field("retry-after").expect("a field").parse::<u64>().expect("seconds");
     assert!((1..=60).contains(&wait), "{wait}");
     assert_eq!(denied.field("x-envoy-ratelimited"), Some("true"));
-    assert_eq!(envoy.get("/other", &[]).await.status, 200);
+    assert_eq!(envoy.get("/other", NONE).await.status, 200);
 }
 
 #[tokio::test]
@@ -51,12 +52,12 @@ async fn a_new_configuration_takes_effect_at_the_edge() {
     let server = Server::start("redis-7.0");
     let service = Service::start(&server, CONFIG, &[]);
     let envoy = Envoy::start(&service, &[]).await;
-    assert_eq!(envoy.get("/buy", &[]).await.status, 200);
+    assert_eq!(envoy.get("/buy", NONE).await.status, 200);
     service.configure(
         "{domain: shop, descriptors: [{key: path, rate_limit: {unit: day, requests_per_unit: 0}}]}",
     );
     let start = Instant::now();
-    while envoy.get("/buy", &[]).await.status != 429 {
+    while envoy.get("/buy", NONE).await.status != 429 {
         assert!(start.elapsed() < PATIENCE, "the new file was not read");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -95,4 +96,23 @@ async fn a_thousand_concurrent_requests_consume_exactly_the_limit() {
         *statuses.entry(task.await.expect("no panic").expect("an answer")).or_insert(0) += 1;
     }
     assert_eq!(statuses, [(200, 300), (429, 700)].into());
+}
+
+#[tokio::test]
+async fn no_byte_of_a_client_lifts_the_limits_at_the_edge() {
+    let server = Server::start("valkey-9.1");
+    let config = "{domain: shop, descriptors: [{key: user, rules: ['2/d']}]}";
+    let service = Service::start(&server, config, &[]);
+    let envoy = Envoy::start(&service, &[]).await;
+    let huge = [b"x-user: ".to_vec(), vec![0xe4; 40_000]].concat();
+    let odd =
+        [&b"x-user: \xff"[..], b"x-user: a\xc3\x28b", b"x-user: \xed\xa0\x80", b"x-user: ", &huge];
+    for (place, head) in odd.into_iter().enumerate() {
+        for expected in [200, 200, 429] {
+            let answer = envoy.get(&format!("/{place}"), &[head]).await;
+            assert_eq!(answer.status, expected, "{:?}", &head[..head.len().min(20)]);
+        }
+    }
+    let metrics = ask(service.http, "/metrics", NONE).await.expect("an answer").head;
+    assert!(!metrics.contains("should_rate_limit_error"), "{metrics}");
 }

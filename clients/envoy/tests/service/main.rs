@@ -9,6 +9,9 @@ mod server;
 
 mod decisions;
 mod edge;
+mod metrics;
 mod operation;
+mod options;
 mod outages;
+mod reports;
 mod support;

@@ -1,11 +1,13 @@
 //! What operators use: configuration, metrics, health, rights, TLS, the log and options.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
+use tonic::transport::{Certificate, Channel, ClientTlsConfig};
+
 use crate::server::{Server, free_port};
+use crate::support::get;
 use crate::support::service::{Client, PATIENCE, Service, command, descriptor};
 
 fn config(limit: u32) -> String {
@@ -20,15 +22,6 @@ descriptors:
     shadow_mode: true
 "
     )
-}
-
-fn get(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("text");
-    answer
 }
 
 #[tokio::test]
@@ -50,30 +43,6 @@ async fn a_changed_file_takes_effect_and_a_broken_one_does_not() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(client.codes(&["user=ann"]).await, "ok [ok:6/9]", "the units used stay used");
-}
-
-#[tokio::test]
-async fn the_service_counts_its_decisions() {
-    let server = Server::start("redis-8.2");
-    let service = Service::start(&server, &config(2), &[]);
-    let mut client = service.client().await;
-    for _ in 0..4 {
-        client.ask(&["user=ann"]).await;
-    }
-    client.ask(&["trial=1"]).await;
-    let metrics = get(service.http, "/metrics");
-    let number = |name: &str, key: &str| {
-        let labels =
-            format!("ratelimit_service_rate_limit_{name}{{domain=\"shop\",key1=\"{key}\"}} ");
-        let found = metrics.lines().find_map(|line| line.strip_prefix(&labels));
-        found.map_or_else(|| panic!("{labels}\n{metrics}"), |number| number.parse::<u64>().unwrap())
-    };
-    let numbers =
-        ["total_hits", "within_limit", "over_limit", "over_limit_with_local_cache", "shadow_mode"];
-    assert_eq!(numbers.map(|name| number(name, "user")), [4, 2, 2, 1, 0]);
-    assert_eq!(numbers.map(|name| number(name, "trial")), [1, 0, 1, 0, 1]);
-    assert!(metrics.contains("ratelimit_service_response_time_seconds_count 5"), "{metrics}");
-    assert!(!metrics.contains("ann"), "clients choose the values");
 }
 
 #[tokio::test]
@@ -146,7 +115,9 @@ fn the_log_is_text_or_json() {
     let folder = tempfile::TempDir::new().expect("a folder");
     fs::create_dir(folder.path().join("config")).expect("a folder");
     fs::write(folder.path().join("config/shop.yaml"), config(7)).expect("a file");
-    for (format, start) in [("text", "20"), ("json", "{\"timestamp\":\"20")] {
+    for (format, start) in
+        [("text", "20"), ("json", "{\"timestamp\":\"20"), ("JSON", "{\"timestamp\":\"20")]
+    {
         let mut service = command(&folder.path().display().to_string())
             .envs([("LOG_FORMAT", format), ("HOST", "127.0.0.1"), ("GRPC_HOST", "127.0.0.1")])
             .envs(
@@ -156,10 +127,10 @@ fn the_log_is_text_or_json() {
             .stderr(std::process::Stdio::piped())
             .spawn()
             .expect("the service");
-        let mut line = String::new();
-        let log = service.stderr.take().expect("it is piped");
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(log), &mut line).expect("text");
-        assert!(line.starts_with(start) && line.contains("serving"), "{line}");
+        let log = BufReader::new(service.stderr.take().expect("it is piped"));
+        let mut lines = log.lines().map(|line| line.expect("text"));
+        let line = lines.find(|line| line.contains("serving")).expect("it serves");
+        assert!(line.starts_with(start), "{line}");
         service.kill().and_then(|()| service.wait()).expect("a child");
     }
 }
@@ -167,8 +138,6 @@ fn the_log_is_text_or_json() {
 /// Envoy's connections to the service, and the service's connections to the server.
 #[tokio::test]
 async fn all_connections_can_be_encrypted() {
-    use tonic::transport::{Certificate, Channel, ClientTlsConfig};
-
     let cert = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/tls/cert.pem");
     let key = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/tls/key.pem");
     let port = free_port();
@@ -212,49 +181,39 @@ fn the_limits_of_the_example_for_kubernetes_are_read() {
     assert_eq!(shown, "shop.user: bucket:50/s,burst=100 fixed:100000/d\n");
 }
 
-#[test]
-fn a_configuration_is_checked_without_a_server() {
+#[tokio::test]
+async fn changed_certificates_are_used_for_new_connections() {
     let folder = tempfile::TempDir::new().expect("a folder");
-    let root = folder.path().display().to_string();
-    let check = || command(&root).arg("--check-config").output().expect("it runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    assert!(!check().status.success(), "no folder");
-    fs::create_dir(folder.path().join("config")).expect("a folder");
-    assert!(text(check().stderr).contains("has no file *.yaml"));
-    let file = folder.path().join("config/shop.yaml");
-    fs::write(&file, config(7)).expect("a file");
-    let right = check();
-    assert!(right.status.success());
-    assert_eq!(text(right.stdout), "shop.trial: fixed:0/d,shadow\nshop.user: fixed:7/d\n");
-    fs::write(&file, "domain: shop\ndescriptors: [{key: user, share_threshold: true}]")
-        .expect("a file");
-    let wrong = text(check().stderr);
-    assert!(
-        wrong.contains("shop.yaml")
-            && wrong.contains("shop.user: share_threshold is not supported"),
-        "{wrong}"
-    );
-}
-
-#[test]
-fn a_wrong_option_fails_at_the_start() {
-    let cases = [
-        ("REDIS_URL", "a:b:c", "REDIS_URL"),
-        ("REDIS_TYPE", "sentinel", "sentinel"),
-        ("REDIS_TIMEOUT", "0s", "timeout is 0"),
-        ("REDIS_TIMEOUT", "fast", "fast"),
-        ("REPLICAS", "0", "processes is 0"),
-        ("OUTAGE", "maybe", "maybe"),
-        ("GRPC_SERVER_USE_TLS", "1", "TLS needs a certificate"),
-        ("REDIS_TLS_CACERT", "/none", "/none"),
+    let [cert, key] = ["cert", "key"].map(|name| folder.path().join(name));
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/tls");
+    let read = |name| fs::read(format!("{fixtures}/{name}.pem")).expect("a file");
+    let (old, new) = (read("cert"), read("other-cert"));
+    fs::write(&cert, &old).expect("a file");
+    fs::write(&key, read("key")).expect("a file");
+    let server = Server::start("redis-7.0");
+    let [cert_text, key_text] = [&cert, &key].map(|file| file.display().to_string());
+    let options = [
+        ("GRPC_SERVER_USE_TLS", "true"),
+        ("GRPC_SERVER_TLS_CERT", &cert_text),
+        ("GRPC_SERVER_TLS_KEY", &key_text),
     ];
-    let folder = tempfile::TempDir::new().expect("a folder");
-    fs::create_dir(folder.path().join("config")).expect("a folder");
-    fs::write(folder.path().join("config/shop.yaml"), config(7)).expect("a file");
-    for (name, value, expected) in cases {
-        let ended = command(&folder.path().display().to_string()).env(name, value).output();
-        let ended = ended.expect("it ends");
-        let error = String::from_utf8_lossy(&ended.stderr);
-        assert!(!ended.status.success() && error.contains(expected), "{name}: {error}");
+    let service = Service::start(&server, &config(50), &options);
+    let connect = async |trusted: &[u8]| {
+        let trusted = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(trusted));
+        let endpoint = Channel::from_shared(format!("https://localhost:{}", service.grpc));
+        endpoint.expect("an address").tls_config(trusted).expect("TLS").connect().await
+    };
+    let mut client = Client::on(connect(&old).await.expect("the old certificate"));
+    assert!(client.passes(&["user=ann"]).await);
+    fs::write(&cert, "broken").expect("a file");
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    connect(&old).await.expect("a broken file changes nothing");
+    fs::write(&cert, &new).expect("a file");
+    fs::write(&key, read("other-key")).expect("a file");
+    let start = Instant::now();
+    while connect(&new).await.is_err() {
+        assert!(start.elapsed() < PATIENCE, "the new certificate is not used");
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    assert!(connect(&old).await.is_err(), "the old one is not used any more");
 }

@@ -71,7 +71,7 @@ impl Envoy {
     }
 
     /// Asks for a path, with lines in the head.
-    pub async fn get(&self, path: &str, head: &[&str]) -> Answer {
+    pub async fn get(&self, path: &str, head: &[impl AsRef<[u8]>]) -> Answer {
         ask(self.port, path, head).await.expect("an answer")
     }
 
@@ -80,11 +80,12 @@ impl Envoy {
     }
 }
 
-pub async fn ask(port: u16, path: &str, head: &[&str]) -> std::io::Result<Answer> {
+pub async fn ask(port: u16, path: &str, head: &[impl AsRef<[u8]>]) -> std::io::Result<Answer> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let lines = head.iter().flat_map(|line| [line, "\r\n"]).collect::<String>();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n{lines}\r\n");
-    stream.write_all(request.as_bytes()).await?;
+    let start = format!("GET {path} HTTP/1.1\r\nhost: shop\r\nconnection: close");
+    let lines = head.iter().map(AsRef::as_ref);
+    let lines = [start.as_bytes()].into_iter().chain(lines).chain([&b""[..], b""]);
+    stream.write_all(&lines.collect::<Vec<_>>().join(&b"\r\n"[..])).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());

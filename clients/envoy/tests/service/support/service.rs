@@ -9,6 +9,7 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descri
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use envoy_types::pb::google::protobuf::UInt64Value;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tonic::transport::Channel;
@@ -118,6 +119,11 @@ pub fn descriptor(text: &str) -> RateLimitDescriptor {
     RateLimitDescriptor { entries: text.split(' ').map(entry).collect(), ..Default::default() }
 }
 
+/// A descriptor with hits of its own.
+pub fn hits(text: &str, value: u64) -> RateLimitDescriptor {
+    RateLimitDescriptor { hits_addend: Some(UInt64Value { value }), ..descriptor(text) }
+}
+
 impl Client {
     pub fn on(channel: Channel) -> Self {
         Self(RateLimitServiceClient::new(channel))
@@ -138,6 +144,12 @@ impl Client {
     ) -> Result<RateLimitResponse, Status> {
         let request = RateLimitRequest { domain: domain.to_string(), descriptors, hits_addend };
         self.0.should_rate_limit(Request::new(request)).await.map(tonic::Response::into_inner)
+    }
+
+    /// Asks for descriptors with hits of their own, such as `user=ann 3`, and returns the codes.
+    pub async fn report(&mut self, reports: &[(&str, u64)]) -> String {
+        let descriptors = reports.iter().map(|(text, number)| hits(text, *number)).collect();
+        shown(&self.send(descriptors).await.expect("an answer"))
     }
 
     /// Asks for these descriptors.
