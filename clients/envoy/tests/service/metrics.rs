@@ -134,3 +134,37 @@ async fn what_cannot_be_decoded_is_counted() {
     let line = "ratelimit_service_should_rate_limit_error{err_type=\"service_error\"} 1";
     assert!(has(&service, line));
 }
+
+/// The cases of the reference's tests of its limiter: the limit, what was used before, the hits; the
+/// answer; and the numbers that its counters then have.
+#[tokio::test]
+async fn the_cases_of_the_references_limiter_are_answered_and_counted() {
+    let server = Server::start("valkey-9.1");
+    let cases: [(u32, u32, u64, &str, [u64; 4]); 11] = [
+        (10, 4, 1, "ok:5/10", [1, 1, 0, 0]),
+        (10, 10, 1, "over:0/10", [1, 0, 0, 1]),
+        (10, 2, 4, "ok:4/10", [4, 4, 0, 0]),
+        (15, 10, 1, "ok:4/15", [1, 1, 0, 0]),
+        (15, 12, 1, "ok:2/15", [1, 1, 1, 0]),
+        (15, 15, 1, "over:0/15", [1, 0, 0, 1]),
+        (20, 2, 3, "ok:15/20", [3, 3, 0, 0]),
+        (8, 5, 2, "ok:1/8", [2, 2, 1, 0]),
+        (20, 16, 3, "ok:1/20", [3, 3, 3, 0]),
+        // The reference splits hits at the limit: it counts 1 and 4 of these as near it, not over it.
+        (20, 19, 3, "over:0/20", [3, 0, 0, 3]),
+        (20, 15, 7, "over:0/20", [7, 0, 0, 7]),
+    ];
+    let limits = cases.iter().enumerate().map(|(place, (limit, ..))| {
+        format!("  - key: k{place}\n    rate_limit: {{unit: day, requests_per_unit: {limit}}}\n")
+    });
+    let config = format!("domain: shop\ndescriptors:\n{}", limits.collect::<String>());
+    let service = Service::start(&server, &config, &[]);
+    let mut client = service.client().await;
+    for (place, (limit, before, hits, answer, counted)) in cases.into_iter().enumerate() {
+        server.send(&format!("RL.CHECK shop|k{place}=v COST {before} fixed:{limit}/d"));
+        let overall = &answer[..answer.find(':').expect("a code")];
+        let expected = format!("{overall} [{answer}]");
+        assert_eq!(client.report(&[(&format!("k{place}=v"), hits)]).await, expected, "{place}");
+        assert_eq!(numbers(&service, &format!("k{place}"))[..4], counted, "{place}");
+    }
+}

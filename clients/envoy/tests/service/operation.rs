@@ -120,6 +120,7 @@ fn the_log_is_text_or_json() {
     {
         let mut service = command(&folder.path().display().to_string())
             .envs([("LOG_FORMAT", format), ("HOST", "127.0.0.1"), ("GRPC_HOST", "127.0.0.1")])
+            .env("USE_STATSD", "true")
             .envs(
                 [("PORT", free_port()), ("GRPC_PORT", free_port())]
                     .map(|(name, port)| (name, port.to_string())),
@@ -129,6 +130,8 @@ fn the_log_is_text_or_json() {
             .expect("the service");
         let log = BufReader::new(service.stderr.take().expect("it is piped"));
         let mut lines = log.lines().map(|line| line.expect("text"));
+        let line = lines.next().expect("a line");
+        assert!(line.contains("USE_STATSD") && line.contains("has no effect"), "{line}");
         let line = lines.find(|line| line.contains("serving")).expect("it serves");
         assert!(line.starts_with(start), "{line}");
         service.kill().and_then(|()| service.wait()).expect("a child");

@@ -1,12 +1,13 @@
 //! `--check-config`, and the options as the reference spells them.
 
-use std::fs;
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use tempfile::TempDir;
 
 use crate::server::Server;
-use crate::support::service::command;
+use crate::support::service::{PATIENCE, command};
 
 const CONFIG: &str = "
 domain: shop
@@ -18,13 +19,22 @@ descriptors:
     shadow_mode: true
 ";
 
-/// Runs the program with this configuration and these variables until it ends.
+/// Runs the program with this configuration and these variables until it ends, or for 20 seconds.
 fn run(config: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let folder = TempDir::new().expect("a folder");
     fs::create_dir(folder.path().join("config")).expect("a folder");
     fs::write(folder.path().join("config/shop.yaml"), config).expect("a file");
     let mut command = command(&folder.path().display().to_string());
-    command.envs(variables.iter().copied()).args(arguments).output().expect("it runs")
+    command.envs(variables.iter().copied()).args(arguments);
+    let mut program =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let start = Instant::now();
+    while program.try_wait().expect("a child").is_none() && start.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(10));
+    }
+    // An error means that the program has ended.
+    let _ = program.kill();
+    program.wait_with_output().expect("it runs")
 }
 
 /// What `--check-config` prints, or else its error.
@@ -76,6 +86,7 @@ fn a_server_refuses_no_check_of_an_accepted_configuration_at_the_start() {
     let ended = run(config, &variables, &[]);
     let error = String::from_utf8_lossy(&ended.stderr);
     assert!(!ended.status.success() && error.contains("100000"), "{error}");
+    assert!(!error.contains("serving"), "{error}");
 }
 
 #[test]

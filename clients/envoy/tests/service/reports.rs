@@ -194,74 +194,46 @@ async fn concurrent_reports_are_all_counted_and_within_the_limit_as_often_as_the
     assert_eq!(used.expect("it runs"), 3000, "none was lost");
 }
 
-/// A route of Envoy whose requests look at the tokens that are left, and report what they used.
-fn tokens(used: &str) -> String {
-    let limit = |hits: &str| {
-        format!(
-            "{{actions: [{{generic_key: {{descriptor_key: service, descriptor_value: service_2}}}}], {hits}}}"
-        )
-    };
-    let look = limit("hits_addend: {number: 0}");
-    let report = limit(&format!("hits_addend: {{{used}}}, apply_on_stream_done: true"));
-    format!(
-        "cluster: application
-                          typed_per_filter_config:
-                            envoy.filters.http.ratelimit:
-                              \"@type\": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
-                              vh_rate_limits: INCLUDE
-                              rate_limits: [{look}, {report}]
-                          metadata:
-                            filter_metadata:"
-    )
-}
+const EXAMPLE: &str = include_str!("../../../../examples/envoy/config/shop.yaml");
 
-const ROUTE: &str = "cluster: application
-                            rate_limits:
-                              # Only requests with this header have the descriptor.
-                              - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
-                              - actions: [{request_headers: {header_name: \":path\", descriptor_key: path}}]";
-
-/// Sends requests, each after the last one's report has arrived, and returns their statuses.
-async fn statuses(server: &Server, used: &str, limit: u32, requests: &[&str]) -> Vec<u16> {
-    let config = format!(
-        "{{domain: shop, descriptors: [{{key: service, value: service_2, rate_limit: {{unit: day, requests_per_unit: {limit}}}}}]}}"
-    );
+/// Sends requests that use these tokens, each after the last one's report has arrived, and returns
+/// their statuses.
+async fn statuses(server: &Server, limit: u32, changes: &[(&str, &str)], used: &[u32]) -> Vec<u16> {
+    let config = EXAMPLE.replace("per_unit: 1000\n", &format!("per_unit: {limit}\n"));
     let service = Service::start(server, &config, &[]);
-    let envoy = Envoy::start(&service, &[(ROUTE, &tokens(used))]).await;
+    let envoy = Envoy::start(&service, changes).await;
     let left = async || {
-        let rule = format!("fixed:{limit}/d");
-        server.limiter().peek(("shop|service=service_2", rule)).await.expect("it runs").remaining
+        let rule = format!("fixed:{limit}/h");
+        server.limiter().peek(("shop|tokens=chat", rule)).await.expect("it runs").remaining
     };
     let mut statuses = Vec::new();
-    for head in requests {
+    for tokens in used {
         let before = left().await;
-        let status = envoy.get("/tokenquota", &[head]).await.status;
+        let status = envoy.get("/chat", &[format!("x-tokens: {tokens}")]).await.status;
         statuses.push(status);
         let start = Instant::now();
         while status == 200 && left().await == before {
-            assert!(start.elapsed() < PATIENCE, "the report of '{head}' does not arrive");
+            assert!(start.elapsed() < PATIENCE, "the report of {tokens} does not arrive");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
     statuses
 }
 
-/// The reference's example of a token quota. There the third request passes, too: it denies only once
-/// more than the limit was used.
+/// The reference's example of a token quota: each request reports one. There the third request passes,
+/// too, since a look is denied only once more than the limit was used.
 #[tokio::test]
 async fn the_token_quota_of_the_reference_limits_at_the_edge() {
     let server = Server::start("valkey-9.1");
-    let requests = ["request-no: 1", "request-no: 2", "request-no: 3", "request-no: 4"];
-    assert_eq!(statuses(&server, "number: 1", 2, &requests).await, [200, 200, 429, 429]);
+    let one = [("format: \"%RESP(x-tokens)%\"", "number: 1")];
+    assert_eq!(statuses(&server, 2, &one, &[1; 4]).await, [200, 200, 429, 429]);
 }
 
 #[tokio::test]
 async fn tokens_reported_when_streams_end_are_counted_even_above_the_limit_at_the_edge() {
-    let used = "format: \"%REQ(x-tokens)%\"";
     let server = Server::start("redis-8.2");
-    let same = ["x-tokens: 300"; 6];
-    assert_eq!(statuses(&server, used, 1000, &same).await, [200, 200, 200, 200, 429, 429]);
+    let same = statuses(&server, 1000, &[], &[300; 6]).await;
+    assert_eq!(same, [200, 200, 200, 200, 429, 429]);
     let server = Server::start("redis-6.2");
-    let large = ["x-tokens: 1500", "x-tokens: 1", "x-tokens: 1"];
-    assert_eq!(statuses(&server, used, 1000, &large).await, [200, 429, 429]);
+    assert_eq!(statuses(&server, 1000, &[], &[1500, 1, 1]).await, [200, 429, 429]);
 }

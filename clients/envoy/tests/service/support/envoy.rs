@@ -1,4 +1,5 @@
-//! Envoy, with the configuration of examples/envoy, in front of an application that always answers 200.
+//! Envoy, with the configuration of examples/envoy, in front of an application that always answers 200,
+//! with the header `x-tokens` of the request.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -97,9 +98,13 @@ async fn serve(listener: TcpListener) {
     while let Ok((mut stream, _)) = listener.accept().await {
         tokio::spawn(async move {
             let mut head = [0; 4096];
-            while stream.read(&mut head).await.is_ok_and(|read| read > 0) {
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                if stream.write_all(answer).await.is_err() {
+            while let Ok(read @ 1..) = stream.read(&mut head).await {
+                let head = String::from_utf8_lossy(head.get(..read).unwrap_or_default());
+                let tokens = head.lines().find_map(|line| line.strip_prefix("x-tokens: "));
+                let tokens = tokens.unwrap_or("0");
+                let answer =
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-tokens: {tokens}\r\n\r\n");
+                if stream.write_all(answer.as_bytes()).await.is_err() {
                     break;
                 }
             }
