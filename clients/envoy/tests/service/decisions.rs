@@ -298,3 +298,36 @@ async fn a_cluster_decides_all_keys_at_once_with_a_hash_tag_and_one_by_one_witho
         assert_eq!(cluster.keys().iter().filter(|keys| **keys == 0).count(), several);
     }
 }
+
+/// The basic case of the reference's integration tests, as with its option
+/// `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT`: without that it goes on charging the other limit of a
+/// denied request.
+#[tokio::test]
+async fn the_basic_integration_case_of_the_reference_is_answered() {
+    let server = Server::start("redis-7.0");
+    let config = "
+domain: shop
+descriptors:
+  - key: key2
+    rate_limit: {unit: day, requests_per_unit: 20}
+  - key: key3
+    rate_limit: {unit: week, requests_per_unit: 10}
+";
+    let service = Service::start(&server, config, &[]);
+    let mut client = service.client().await;
+    assert_eq!(client.codes(&["hello=world"]).await, "ok [ok:0]");
+    for i in 0..25 {
+        let expected = match 19_u32.checked_sub(i) {
+            Some(left) => format!("ok [ok:{left}/20]"),
+            None => "over [over:0/20]".to_string(),
+        };
+        assert_eq!(client.codes(&["key2=a"]).await, expected);
+    }
+    for i in 0..15 {
+        let expected = match 9_u32.checked_sub(i) {
+            Some(left) => format!("ok [ok:{}/20 ok:{left}/10]", left + 10),
+            None => "over [ok:10/20 over:0/10]".to_string(),
+        };
+        assert_eq!(client.codes(&["key2=b", "key3=b"]).await, expected);
+    }
+}
