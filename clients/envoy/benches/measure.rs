@@ -144,8 +144,8 @@ async fn through_envoy(
 async fn main() {
     let seconds = env::var("SECONDS_EACH").map_or(5, |seconds| seconds.parse().expect("a number"));
     let server = Server::start("redis-7.0");
-    let service = Service::start(&server, CONFIG, &[]);
-    let forgetful = Service::start(&server, CONFIG, &[("REMEMBERED_DENIALS", "0")]);
+    let service = Service::start(&server, CONFIG, &[("REMEMBERED_DENIALS", "10000")]);
+    let forgetful = Service::start(&server, CONFIG, &[]);
     let envoy = Envoy::start(&service, &[]).await;
     let config = (
         "- name: envoy.filters.http.ratelimit",
