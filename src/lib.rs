@@ -71,7 +71,8 @@ use server::{EventContext, ServerEvent};
 /// Loads the module. Its data type is registered already.
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
-        let policies = config::load(ctx, args, command::on_settings_changed, policy::NEEDS)?;
+        let needed = (policy::most_rules as _, policy::most_log_entries as _);
+        let policies = config::load(ctx, args, command::on_settings_changed, needed)?;
         server::declare_options(ctx, config::forkless_save());
         policy::configure(&policies)?;
         command::on_settings_loaded();

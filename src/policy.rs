@@ -174,16 +174,19 @@ pub fn delete(name: &Name) -> Option<Arc<Policy>> {
     before
 }
 
-/// What the policies need: the number of rules of the longest one, and the largest limit of a log rule.
-pub const NEEDS: (fn() -> i64, fn() -> i64) = (
-    || greatest(|policy| policy.rules.len() as i64),
-    || {
-        let is_log = |rule: &&Rule| rule.kind() == Kind::Log;
-        greatest(|policy| {
-            policy.rules.iter().filter(is_log).map(|rule| rule.limit().into()).max().unwrap_or(0)
-        })
-    },
-);
+/// The number of rules of the longest policy.
+pub fn most_rules() -> i64 {
+    greatest(|policy| policy.rules.len() as i64)
+}
+
+/// The largest limit of a log rule in a policy.
+pub fn most_log_entries() -> i64 {
+    let is_log = |rule: &&Rule| rule.kind() == Kind::Log;
+    let limits = |policy: &Policy| {
+        policy.rules.iter().filter(is_log).map(|rule| rule.limit().into()).max().unwrap_or(0)
+    };
+    greatest(limits)
+}
 
 fn greatest(of: impl Fn(&Policy) -> i64) -> i64 {
     store().in_effect.values().map(|policy| of(policy)).max().unwrap_or(0)

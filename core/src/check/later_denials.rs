@@ -28,8 +28,7 @@
 //! many intervals overlap. A look that exceeds the budget is skipped: the wait is then a lower
 //! bound, see `budget`.
 
-use super::keys::peek_key;
-use super::{KeyCheck, View, length, longer};
+use super::{View, length, longer};
 use crate::algorithm::Moment;
 use crate::exact::millis_up;
 use crate::key::{Check, Holds, Limiter, Verdict};
@@ -56,31 +55,6 @@ pub(crate) fn until_all_admit<'a>(keys: impl Iterator<Item = View<'a>>, mut wait
 }
 
 impl<'a> View<'a> {
-    /// The wait of a denied peek of this key, which includes the holds that lie ahead of the clock.
-    /// `wait_ms` is the wait if these holds never come back.
-    pub fn wait_with_holds_ahead(self, mut wait_ms: i64) -> i64 {
-        let Some(holds) = self.limiter.holds() else { return wait_ms };
-        let mut back_us = holds.next_back_us(self.check.now_us);
-        while let (Some(at_us), 0..) = (back_us, wait_ms) {
-            let back_ms = Moment::At(at_us).ms_after(self.check.now_us);
-            if back_ms > wait_ms {
-                break;
-            }
-            let Some((limiter, check, _)) = self.later(at_us) else { return back_ms };
-            let key = KeyCheck::new(&*limiter, check);
-            let then = peek_key(key, &mut Vec::new(), self.budget).summary;
-            wait_ms = match (then.verdict, then.wait_ms) {
-                (Verdict::Allowed, _) => return back_ms,
-                (Verdict::Limited | Verdict::Blocked, then_ms @ 0..) => {
-                    back_ms.saturating_add(then_ms)
-                }
-                (Verdict::Limited | Verdict::Blocked, never) => never,
-            };
-            back_us = holds.next_back_us(check.now_us);
-        }
-        wait_ms
-    }
-
     fn add_later_denials(self, denials: &mut Vec<LaterDenial>) {
         let Some(end_us) = self.limiter.repeats_until(self.check) else {
             return self.add_denials_from_ahead(0, denials);
@@ -118,7 +92,7 @@ impl<'a> View<'a> {
 
     /// The key and the check as they are at `at_us` or up to a millisecond later, and the number of
     /// milliseconds until then. `None` if copying the key exceeds the budget.
-    fn later(self, at_us: u64) -> Option<(Cow<'a, Limiter>, Check<'a>, i64)> {
+    pub(super) fn later(self, at_us: u64) -> Option<(Cow<'a, Limiter>, Check<'a>, i64)> {
         let Self { limiter, check, budget } = self;
         let after_ms = millis_up(at_us.saturating_sub(check.now_us));
         let now_us = check.now_us.saturating_add(after_ms.saturating_mul(MS_US));

@@ -1,6 +1,7 @@
 //! A check of one key: on the fast path if it can take it, else on the general one.
 
 use super::{Bounds, Budget, CheckError, Decision, KeyCheck, Outcome, View, check_keys, peek_key};
+use crate::algorithm::Moment;
 use crate::key::{Check, Limiter, Standing, Verdict};
 use alloc::{borrow::Cow, vec::Vec};
 use core::slice;
@@ -87,5 +88,32 @@ impl Limiter {
             Standing::Block => Decision::blocked(standing.left_ms(now_us)),
         };
         Some((standing.kind, answer))
+    }
+}
+
+impl View<'_> {
+    /// The wait of a denied peek of this key, which includes the holds that lie ahead of the clock.
+    /// `wait_ms` is the wait if these holds never come back.
+    fn wait_with_holds_ahead(self, mut wait_ms: i64) -> i64 {
+        let Some(holds) = self.limiter.holds() else { return wait_ms };
+        let mut back_us = holds.next_back_us(self.check.now_us);
+        while let (Some(at_us), 0..) = (back_us, wait_ms) {
+            let back_ms = Moment::At(at_us).ms_after(self.check.now_us);
+            if back_ms > wait_ms {
+                break;
+            }
+            let Some((limiter, check, _)) = self.later(at_us) else { return back_ms };
+            let key = KeyCheck::new(&*limiter, check);
+            let then = peek_key(key, &mut Vec::new(), self.budget).summary;
+            wait_ms = match (then.verdict, then.wait_ms) {
+                (Verdict::Allowed, _) => return back_ms,
+                (Verdict::Limited | Verdict::Blocked, then_ms @ 0..) => {
+                    back_ms.saturating_add(then_ms)
+                }
+                (Verdict::Limited | Verdict::Blocked, never) => never,
+            };
+            back_us = holds.next_back_us(check.now_us);
+        }
+        wait_ms
     }
 }

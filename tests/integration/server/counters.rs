@@ -138,7 +138,7 @@ fn the_bytes_of_all_keys_are_known() {
             let rules =
                 ["20/h", "bucket:9/h", "9/h fixed:9/d window:9/h,res=7", "bucket:9/h,name=x 5/d"]
                     [n % 4];
-            for _ in 0..n % 9 + 1 {
+            for _ in 0..=(n % 9) {
                 let _: Vec<i64> = ask(&mut c, &format!("RL.CHECK k{n} {rules}"));
             }
             let report: Vec<(String, Value)> = ask(&mut c, &format!("RL.INFO k{n}"));
