@@ -88,6 +88,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
             unless_crashing: policy::write_info,
         };
         server::info::register(ctx, sections);
+        server::log::notice(&format!("version {}, commit {}", metrics::VERSION, metrics::COMMIT));
         Ok(())
     })
 }

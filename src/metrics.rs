@@ -90,19 +90,25 @@ counters! {
 }
 
 /// The module's version.
-const VERSION: &CStr = c_str(concat!(env!("CARGO_PKG_VERSION"), "\0"));
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit that it was built from, if the build knew it.
-const COMMIT: &CStr = match option_env!("RATELIMIT_COMMIT") {
-    Some(commit) => c_str(commit),
-    None => c"unknown",
+pub const COMMIT: &str = match option_env!("RATELIMIT_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
 };
 
-/// A text that ends with NUL.
-const fn c_str(text: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(text) => text,
-        Err(_) => c"unknown",
+static VERSION_TEXT: [u8; 32] = nul_terminated(VERSION);
+static COMMIT_TEXT: [u8; 32] = nul_terminated(COMMIT);
+
+/// The first 31 bytes of a text, and NUL.
+const fn nul_terminated(text: &str) -> [u8; 32] {
+    let (mut bytes, mut rest) = ([0; 32], text.as_bytes());
+    let (mut to, _) = bytes.split_at_mut(31);
+    while let ([byte, more @ ..], [slot, free @ ..]) = (rest, to) {
+        *slot = *byte;
+        (rest, to) = (more, free);
     }
+    bytes
 }
 
 /// How many rules of each algorithm the checks had.
@@ -201,8 +207,9 @@ pub fn write_info(info: &Info, enforce: (&CStr, bool), max_waiters: u64, max_wai
     let counters = |list: &[(&CStr, &Counter)]| {
         list.iter().for_each(|(name, counter)| info.add(name, counter.get()));
     };
-    info.add_text(c"version", VERSION);
-    info.add_text(c"commit", COMMIT);
+    for (name, text) in [(c"version", &VERSION_TEXT), (c"commit", &COMMIT_TEXT)] {
+        info.add_text(name, CStr::from_bytes_until_nul(text).unwrap_or_default());
+    }
     let (enforce, enforcing) = enforce;
     info.add_text(c"enforce", enforce);
     info.add(c"enforcing", enforcing.into());

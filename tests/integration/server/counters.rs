@@ -160,7 +160,9 @@ fn info_shows_the_version_and_a_digest_of_the_policies() {
         let mut c = server.connect();
         let version = info_text(&mut c, "ratelimit", "ratelimit_version");
         assert_eq!(version, env!("CARGO_PKG_VERSION"));
-        assert!(!info_text(&mut c, "ratelimit", "ratelimit_commit").is_empty());
+        let commit = info_text(&mut c, "ratelimit", "ratelimit_commit");
+        let logged = format!("ratelimit: version {version}, commit {commit}");
+        assert!(server.log().contains(&logged), "{}", server.log());
         let other = server.flavor().start();
         let mut o = other.connect();
         let digest = |c: &mut Connection| info_text(c, "ratelimit", "ratelimit_policies_digest");
