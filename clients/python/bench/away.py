@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a request costs while the server cannot decide: the table of docs/operate/outages.md.
+"""What a request costs while the server cannot decide: a figure of docs/operate/outages.md.
 
 Each row makes 200 checks one after the other, or as many as fit into ten seconds: by this package, by redis-py alone,
 and by `limits` as its documentation shows it.
