@@ -207,6 +207,24 @@ impl FixedWithPast {
         }
     }
 
+    /// Gives back up to `units` counted in the past window that contains `stamp_us`, and returns how
+    /// many.
+    fn give_back_to_past(&mut self, stamp_us: u64, units: u64) -> u64 {
+        let stamp = i64::try_from(stamp_us).unwrap_or(i64::MAX);
+        let started = self.past.partition_point(|past| past.start_us <= stamp);
+        let Some(index) = started.checked_sub(1) else { return 0 };
+        let Some(past) = self.past.get_mut(index) else { return 0 };
+        if !self.fixed.holds(past.start_us, stamp_us) {
+            return 0;
+        }
+        let back = past.count.min(units);
+        past.count = past.count.saturating_sub(back);
+        if past.count == 0 {
+            self.past.remove(index);
+        }
+        back
+    }
+
     fn kept_us(&self) -> u64 {
         self.fixed.period_us().saturating_mul(u64::from(self.keep))
     }
@@ -282,21 +300,10 @@ impl Algorithm for FixedWithPast {
 /// A hold gives units back to the window that counted them, even if it is a past one.
 impl Held for FixedWithPast {
     fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
-        // Windows are ordered by their starts. A window of the past may have opened again on a clock
-        // that stepped back; the hold's units were counted before that.
-        let stamp = i64::try_from(stamp_us).unwrap_or(i64::MAX);
-        let started = self.past.partition_point(|past| past.start_us <= stamp);
-        let index = started.saturating_sub(1);
-        let holds = |past: &&mut Past| self.fixed.holds(past.start_us, stamp_us);
-        let Some(past) = self.past.get_mut(index).filter(holds) else {
-            return self.fixed.give_back(stamp_us, units);
-        };
-        let back = past.count.min(units);
-        past.count = past.count.saturating_sub(back);
-        if past.count == 0 {
-            self.past.remove(index);
-        }
-        back
+        // A window of the past may have opened again on a clock that stepped back, for other units at
+        // the same times. So both may give back the hold's units.
+        let from_past = self.give_back_to_past(stamp_us, units);
+        from_past.saturating_add(self.fixed.give_back(stamp_us, units.saturating_sub(from_past)))
     }
 
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {

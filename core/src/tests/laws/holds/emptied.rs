@@ -3,10 +3,12 @@
 
 use super::examples::{Key, costs, key};
 use super::traffic::{CALLS, Deed, HoldTraffic, IDS, Step, try_check, with_holds};
+use crate::algorithm::fixed::FixedParams;
+use crate::algorithm::list::Params;
 use crate::algorithm::reading::NO_TIME_US;
 use crate::check::Bounds;
 use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
-use crate::rule::{Kind, MAX_PERIOD_US, Rule};
+use crate::rule::{MAX_PERIOD_US, Rule};
 use crate::tests::laws::rules::{alike, distinct, plain, rule_set, uncosted, with_slots};
 use crate::tests::laws::traffic::{Clock, steady};
 use crate::tests::laws::{cases, peek};
@@ -143,6 +145,19 @@ fn a_hold_takes_nothing_from_a_window_that_opened_again() {
     }
 }
 
+/// Both windows hold units at the same times, one of them in the past.
+#[test]
+fn holds_of_a_window_that_opened_again_give_everything_back() {
+    let (mut key, rule) = (key(), "fixed:9/h,keep=9");
+    key.hold(3_000.0, "old", 99_999.0, 3, rule);
+    key.hold(11_000.0, "new", 99_999.0, 1, rule);
+    assert!(key.settle(11_000.0, "new", Settlement::Refund));
+    assert_eq!(key.hold(3_100.0, "again", 99_999.0, 4, rule)[2], 5);
+    assert!(key.settle(3_200.0, "again", Settlement::Refund));
+    assert!(key.settle(3_200.0, "old", Settlement::Refund));
+    assert_eq!(key.peek(3_200.0, rule), [0, 9, 9, 0, 0]);
+}
+
 /// The length of the hold that keeps every state.
 const KEPT_US: u64 = MAX_PERIOD_US;
 
@@ -150,9 +165,23 @@ fn has_no_time(limiter: &Limiter) -> bool {
     limiter.states().iter().all(|state| state.meter().last_us() == NO_TIME_US)
 }
 
+/// True if a state of this rule may keep units that holds gave back: a leaky bucket keeps the charge
+/// of a hold that others queued after. Kept windows that open with their first requests may overlap
+/// after a step back, and then a hold's time does not tell which of them counted it.
+fn may_keep_units(rule: &Rule) -> bool {
+    match rule.params() {
+        Params::Leaky(_) | Params::Fixed(FixedParams { calendar: None, keep: 1.., .. }) => true,
+        Params::Log(_)
+        | Params::Window(_)
+        | Params::Fixed(_)
+        | Params::Bucket(_)
+        | Params::Slots(_) => false,
+    }
+}
+
 /// Plays the traffic's holds, which give all their charges back, beside a hold at no cost that keeps
 /// every state. Whenever all charges have come back, the key answers like one that was never checked,
-/// now and before. A leaky bucket keeps the charge of a hold that others queued after.
+/// now and before.
 fn emptied_keys_are_like_new(traffic: &HoldTraffic) -> TestCaseResult {
     let (mut limiter, untouched) = (Limiter::default(), Limiter::default());
     for step in &traffic.steps() {
@@ -174,9 +203,9 @@ fn emptied_keys_are_like_new(traffic: &HoldTraffic) -> TestCaseResult {
         for id in IDS {
             emptied.settle(id, Settlement::Refund, now_us);
         }
-        let leaks = rules.iter().any(|rule| rule.kind() == Kind::Leaky);
-        prop_assert!(leaks || has_no_time(&emptied), "{emptied:?}");
-        if leaks && !emptied.states().iter().all(|state| state.meter().is_empty()) {
+        let exact = !rules.iter().any(may_keep_units);
+        prop_assert!(!exact || has_no_time(&emptied), "{emptied:?}");
+        if !exact && !emptied.states().iter().all(|state| state.meter().is_empty()) {
             continue;
         }
         for (rule, mille) in rules.iter().zip([0, 140, 500, 1_000].into_iter().cycle()) {
