@@ -56,11 +56,11 @@ counters! {
         /// Plans that checks asked for, and that named an unknown policy.
         PLANS_UNKNOWN = c"plans_unknown";
         SHADOW_LIMITED = c"shadow_limited";
-        /// Checks that passed only because of the setting `enforce`.
+        /// Checks that would have been denied but for `enforce observe`, and all checks while it is `off`.
         UNENFORCED = c"unenforced";
-        /// Checks that named a policy which this server does not have.
+        /// Checks and peeks that named a policy which this server does not have.
         ERRORS_UNKNOWN_POLICY = c"errors_unknown_policy";
-        /// Checks with any other error of the module.
+        /// Checks and peeks with any other error of the module but a panic.
         ERRORS_OTHER = c"errors_other";
         PEEKS = c"peeks";
         REFUNDS = c"refunds";
@@ -97,13 +97,13 @@ pub const COMMIT: &str = match option_env!("RATELIMIT_COMMIT") {
     None => "unknown",
 };
 
-static VERSION_TEXT: [u8; 32] = nul_terminated(VERSION);
-static COMMIT_TEXT: [u8; 32] = nul_terminated(COMMIT);
+static VERSION_TEXT: [u8; 48] = nul_terminated(VERSION);
+static COMMIT_TEXT: [u8; 48] = nul_terminated(COMMIT);
 
-/// The first 31 bytes of a text, and NUL.
-const fn nul_terminated(text: &str) -> [u8; 32] {
-    let (mut bytes, mut rest) = ([0; 32], text.as_bytes());
-    let (mut to, _) = bytes.split_at_mut(31);
+/// The first 47 bytes of a text, and NUL.
+const fn nul_terminated(text: &str) -> [u8; 48] {
+    let (mut bytes, mut rest) = ([0; 48], text.as_bytes());
+    let (mut to, _) = bytes.split_at_mut(47);
     while let ([byte, more @ ..], [slot, free @ ..]) = (rest, to) {
         *slot = *byte;
         (rest, to) = (more, free);
@@ -207,12 +207,6 @@ pub fn write_info(info: &Info, enforce: (&CStr, bool), max_waiters: u64, max_wai
     let counters = |list: &[(&CStr, &Counter)]| {
         list.iter().for_each(|(name, counter)| info.add(name, counter.get()));
     };
-    for (name, text) in [(c"version", &VERSION_TEXT), (c"commit", &COMMIT_TEXT)] {
-        info.add_text(name, CStr::from_bytes_until_nul(text).unwrap_or_default());
-    }
-    let (enforce, enforcing) = enforce;
-    info.add_text(c"enforce", enforce);
-    info.add(c"enforcing", enforcing.into());
     counters(&FIRST);
     info.add(c"max_waiters", max_waiters);
     info.add(c"waiting_bytes", WAITING_BYTES.get());
@@ -232,6 +226,12 @@ pub fn write_info(info: &Info, enforce: (&CStr, bool), max_waiters: u64, max_wai
     info.add(c"internal_errors", log::panics());
     info.add(c"values", values());
     info.add(c"bytes", alloc::in_use());
+    let (enforce, enforcing) = enforce;
+    info.add_text(c"enforce", enforce);
+    info.add(c"enforcing", enforcing.into());
+    for (name, text) in [(c"version", &VERSION_TEXT), (c"commit", &COMMIT_TEXT)] {
+        info.add_text(name, CStr::from_bytes_until_nul(text).unwrap_or_default());
+    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::config::{self, Enforcement};
+use crate::config;
 use crate::metrics::{self, Counter};
 use crate::server::changes::{self, Changes};
 use crate::server::clock;
@@ -70,6 +70,16 @@ struct Counts {
 /// How long a policy counts as used after a check.
 const MINUTE_US: u64 = 60_000_000;
 
+impl Counts {
+    fn add(&self, verdict: Verdict) {
+        match verdict {
+            Verdict::Allowed => self.allowed.add(1),
+            Verdict::Limited => self.limited.add(1),
+            Verdict::Blocked => {}
+        }
+    }
+}
+
 /// Policies by name.
 type Policies = HashMap<Box<[u8]>, Arc<Policy>, RandomState>;
 
@@ -89,6 +99,8 @@ lazy_static! {
 /// Counts changes of the policies in effect. A change increments the count under the lock. A reader
 /// that sees the new count has to take the lock, and so gets the policies after the change.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
+/// A value that [`GENERATION`] never has.
+const NO_GENERATION: u64 = u64::MAX;
 
 /// Locks the store for a change of the policies in effect.
 fn store_to_change() -> MutexGuard<'static, Store> {
@@ -116,14 +128,15 @@ impl Policy {
         (ago_us < MINUTE_US).then_some(ago_us / 1_000)
     }
 
-    /// Counts a check.
-    fn count(&self, verdict: Verdict, now_us: u64) {
-        self.counts.used_us.set(now_us);
-        match verdict {
-            Verdict::Allowed => self.counts.allowed.add(1),
-            Verdict::Limited => self.counts.limited.add(1),
-            Verdict::Blocked => {}
-        }
+    /// Whether a shadow of the policy would have denied a check of one key.
+    pub fn shadows(&self, check: &Check<'_>, decisions: &[Decision]) -> bool {
+        let is_own = |rule: &Rule| self.rules.iter().any(|own| own.same_identity(rule));
+        check.shadowed(decisions).any(is_own)
+    }
+
+    /// Counts a check that a shadow of the policy would have denied.
+    pub fn count_shadowed(&self) {
+        self.counts.shadowed.add(1);
     }
 
     fn propagate(&self, ctx: &EventContext, to: ReplicateTo) {
@@ -157,7 +170,8 @@ pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
             format!("argument 'policy {}': {error}", String::from_utf8_lossy(text))
         })?;
         set(name, &rules);
-        store().configured.extend(get(name.as_bytes()).map(|it| (name.as_bytes().into(), it)));
+        let policy = get(name.as_bytes());
+        store().configured.extend(policy.map(|policy| (name.as_bytes().into(), policy)));
     }
     Ok(())
 }
@@ -255,6 +269,8 @@ pub struct Resolver<'m> {
     named: usize,
     /// The plans that the request has asked for, one a key.
     plans: &'m mut Vec<KeysPlan>,
+    /// Whether a stand-in replaces a policy that is unknown.
+    replaces_unknown: bool,
 }
 
 impl RuleResolver for Resolver<'_> {
@@ -267,7 +283,14 @@ impl RuleResolver for Resolver<'_> {
         let cached = policies.iter().position(|policy| policy.name.as_bytes() == name);
         let mut index = cached.unwrap_or(policies.len());
         if cached.is_none() {
-            let policy = get(name).or_else(|| stand_in(name));
+            let policy = match get(name) {
+                None if self.replaces_unknown => {
+                    // So the next request does not find it.
+                    self.cache.generation = NO_GENERATION;
+                    stand_in(name)
+                }
+                policy => policy,
+            };
             policies.push(policy.ok_or(RuleArgError::UnknownPolicy)?);
         }
         if index >= self.named {
@@ -296,7 +319,12 @@ impl<'m> Resolver<'m> {
     #[inline]
     pub fn new(Memory { rules, policies, plans }: &'m mut Memory) -> Self {
         plans.clear();
-        Self { rules, cache: policies, named: 0, plans }
+        Self { rules, cache: policies, named: 0, plans, replaces_unknown: false }
+    }
+
+    /// Lets a policy that allows everything stand in for each unknown one.
+    pub const fn replace_unknown(&mut self) {
+        self.replaces_unknown = true;
     }
 
     /// Finds the rules of the policy that a key's plan names, or of the default.
@@ -341,21 +369,32 @@ impl<'m> Resolver<'m> {
     #[inline]
     pub fn count(&self, verdict: Verdict) {
         if self.named > 0 {
-            let now_us = clock::steady_us();
-            self.all_named().iter().for_each(|policy| policy.count(verdict, now_us));
+            self.note_use();
+            self.all_named().iter().for_each(|policy| policy.counts.add(verdict));
             count_unknown(self.plans.iter());
         }
     }
 
-    /// Counts a check for each policy that has one of the shadows which would have denied it.
+    /// Notes that a check named its policies, even if it counts for none of them.
+    pub fn note_use(&self) {
+        let now_us = clock::steady_us();
+        self.all_named().iter().for_each(|policy| policy.counts.used_us.set(now_us));
+    }
+
+    /// Counts a check of one key for each policy whose shadows would have denied it.
     #[cold]
     pub fn count_shadowed(&self, check: &Check<'_>, decisions: &[Decision]) {
-        for policy in self.all_named() {
-            let is_own = |rule: &Rule| policy.rules.iter().any(|own| own.same_identity(rule));
-            if check.shadowed(decisions).any(is_own) {
-                policy.counts.shadowed.add(1);
-            }
-        }
+        let named = self.all_named().iter().filter(|policy| policy.shadows(check, decisions));
+        named.for_each(|policy| policy.count_shadowed());
+    }
+
+    /// The policies of one key, whose rules are the texts `written`.
+    pub fn of_key<'t>(
+        &self,
+        key: usize,
+        written: impl Iterator<Item = &'t [u8]>,
+    ) -> impl Iterator<Item = &Arc<Policy>> {
+        written.filter_map(move |text| self.named(text.strip_prefix(b"@")?, key))
     }
 
     /// Counts a check of one key alone, whose rules are the texts `written`.
@@ -365,25 +404,16 @@ impl<'m> Resolver<'m> {
         written: impl Iterator<Item = &'t [u8]>,
         verdict: Verdict,
     ) {
-        let policies = written.filter_map(|text| self.named(text.strip_prefix(b"@")?, key));
-        let now_us = clock::steady_us();
-        policies.for_each(|policy| policy.count(verdict, now_us));
+        self.of_key(key, written).for_each(|policy| policy.counts.add(verdict));
         count_unknown(self.asked(key).into_iter());
     }
 }
 
-/// A policy for an unknown name while checks are off: then no check fails because a policy is missing.
+/// A policy that stands in for an unknown one.
 #[cold]
 fn stand_in(name: &[u8]) -> Option<Arc<Policy>> {
-    let is_off = config::enforcement() == Enforcement::Off;
-    let name = Name::new(name).filter(|_| is_off)?;
-    let rule = Rule::from_text(b"0/s,shadow").ok()?;
-    Some(Arc::new(Policy::new(name, &[rule])))
-}
-
-/// Makes the next requests look their policies up again.
-pub fn forget_cached() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    let rule = Rule::from_text(b"bucket:0/s,shadow").ok()?;
+    Some(Arc::new(Policy::new(Name::new(name)?, &[rule])))
 }
 
 /// Counts the plans that name unknown policies.
@@ -411,8 +441,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// A number below 2^48 that is equal on servers with equal policies, and differs, as good as always, on
-/// others.
+/// A number for all policies. Servers with equal policies have the same number; others almost surely do
+/// not. It is below 2^48, because Prometheus stores numbers above 2^53 inexactly.
 fn digest() -> u64 {
     store().in_effect.values().fold(0, |sum: u64, policy| sum.wrapping_add(policy.digest)) >> 16
 }

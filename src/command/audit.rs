@@ -7,7 +7,7 @@ use ratelimit_core::rule::Excerpt;
 use std::fmt::Write;
 
 /// The most bytes of a list of arguments. The server cuts a line at 1,024.
-const MOST: usize = 400;
+const MOST: usize = 340;
 
 /// Logs a change of the policies at level `notice`. `before` are the rules that the change replaced.
 pub fn policy_changed(call: &Call<'_>, before: Option<Args<'_>>) {
@@ -16,8 +16,11 @@ pub fn policy_changed(call: &Call<'_>, before: Option<Args<'_>>) {
     log::notice(&format!("{}; {before}", line(call)));
 }
 
-/// Logs a change of a key at level `verbose`.
-pub fn key_changed(call: &Call<'_>) {
+/// Logs a change of a key at level `verbose`, if it changed.
+pub fn key_changed(call: &Call<'_>, changed: bool) {
+    if !changed {
+        return;
+    }
     log::verbose(&format!("{}, database {}", line(call), call.db()));
 }
 

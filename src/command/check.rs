@@ -58,7 +58,7 @@ pub fn decide(
     if shadowed {
         resolver.count_shadowed(&check, decisions);
     }
-    if opened.is_excused(&check, decisions) {
+    if opened.is_excused(&check, decisions, &outcome) {
         metrics::UNENFORCED.add(1);
     }
     let event = event(&outcome);

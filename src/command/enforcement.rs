@@ -15,12 +15,13 @@ use super::plans;
 use super::scratch::{self, Scratch};
 use super::{mcheck, throttle, wait};
 use crate::config::{self, Enforcement};
+use crate::metrics;
+use crate::policy::Resolver;
 use crate::server::callback::Handler;
 use crate::server::changes::{self, Changes};
 use crate::server::{Call, CommandError, clock, log};
-use crate::{metrics, policy};
 use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry, Verdict};
-use ratelimit_protocol::parse::{self, CheckRequest};
+use ratelimit_protocol::parse::{self, CheckRequest, Limits};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A handler that calls `off` while checks are off, otherwise `enforced`. It counts their errors.
@@ -39,6 +40,8 @@ pub const fn gate(enforced: impl Handler, off: impl Handler) -> impl Handler {
 fn count(error: &CommandError) {
     match error {
         CommandError::UnknownPolicy(_) => metrics::ERRORS_UNKNOWN_POLICY.add(1),
+        // The caller tries again, and no client gets the error.
+        error if error.is_not_now() => {}
         _ => metrics::ERRORS_OTHER.add(1),
     }
 }
@@ -51,18 +54,35 @@ fn exempt() -> Limiter {
     limiter
 }
 
-fn counted() {
+/// Counts a check, and notes the use of its policies.
+fn counted(resolver: &Resolver<'_>) {
+    counted_check();
+    resolver.note_use();
+}
+
+fn counted_check() {
     metrics::checked(Verdict::Allowed, clock::now_us());
     metrics::UNENFORCED.add(1);
+}
+
+/// The bounds of a request. While checks are off, its rules may count in one state, and something stands
+/// in for unknown policies, so that no check fails for either.
+pub fn limits(resolver: &mut Resolver<'_>) -> Limits {
+    let limits = config::limits();
+    if config::enforcement() == Enforcement::Off {
+        resolver.replace_unknown();
+        return Limits { same_identity: true, ..limits };
+    }
+    limits
 }
 
 /// Answers `RL.CHECK`.
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
-        let (args, limits) = (call.after_key().bytes(), config::limits());
+        let (args, limits) = (call.after_key().bytes(), limits(resolver));
         let request = parse::check(args, &limits, &mut plans::of_call(call, resolver), rules)?;
-        counted();
+        counted(resolver);
         allow(call, &request, scratch);
         Ok(())
     })
@@ -72,7 +92,7 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
-        let (args, limits) = (call.after_key().bytes(), config::limits());
+        let (args, limits) = (call.after_key().bytes(), limits(resolver));
         let request = parse::peek(args, &limits, &mut plans::of_call(call, resolver), rules)?;
         metrics::PEEKS.add(1);
         allow(call, &request, scratch);
@@ -83,7 +103,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
 /// Answers `RL.WAIT`.
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
     wait::with_request(call, |call, asked, scratch| {
-        counted();
+        counted(&scratch.resolver);
         allow(call, &asked.request.check, scratch);
         Ok(())
     })
@@ -103,8 +123,8 @@ fn allow(call: &Call<'_>, request: &CheckRequest<'_>, scratch: &mut Scratch<'_>)
 
 /// Answers `RL.MCHECK`. With `ANY`, chooses the first key.
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
-    mcheck::with_request(call, |asked, decisions, _| {
-        counted();
+    mcheck::with_request(call, |asked, decisions, resolver| {
+        counted(resolver);
         let exempt = exempt();
         let chosen = asked.request.any.map(|_| 0);
         let shown = if chosen.is_some() { 1 } else { asked.request.keys };
@@ -117,12 +137,10 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         });
         let keys: Vec<_> = keys.collect();
         let granted = keys.first().and_then(|key| key.check.granted(summary.verdict));
-        match chosen {
-            _ if asked.request.check.full => {
-                answer::full(call, summary, decisions, &keys, chosen.map(|_| 0), chosen);
-            }
-            Some(chosen) => answer::of_any(call, summary, granted, chosen),
-            None => answer::short(call, summary, granted),
+        match (asked.request.check.full, chosen) {
+            (true, _) => answer::full(call, summary, decisions, &keys, chosen.map(|_| 0), chosen),
+            (false, Some(chosen)) => answer::of_any(call, summary, granted, chosen),
+            (false, None) => answer::short(call, summary, granted),
         }
         Ok(())
     })
@@ -131,7 +149,12 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
 /// Answers `RL.THROTTLE`.
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
     let request = parse::throttle(call.after_key().bytes())?;
-    counted();
+    match request.quantity {
+        // Gives back, as RL.REFUND does.
+        ..0 => return throttle::throttle(call),
+        0 => {}
+        1.. => counted_check(),
+    }
     throttle::reply_exempt(call, &request.bucket);
     Ok(())
 }
@@ -153,7 +176,6 @@ pub fn note() {
                 "checks are NOT enforced: everything passes (ratelimit.enforce off)"
             }
         });
-        policy::forget_cached();
         changes::report(|| Changes::Everything);
     }
 }

@@ -6,6 +6,7 @@
 
 use super::answer;
 use super::any;
+use super::enforcement;
 use super::opened::refused;
 use super::plans::{self, WithPlans};
 use super::scratch::{self, Scratch};
@@ -34,12 +35,12 @@ pub fn with_request(
     body: impl FnOnce(&Asked<'_>, &mut Vec<Decision>, &Resolver<'_>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
-        let args = call.args().from(1).bytes();
+        let (args, limits) = (call.args().from(1).bytes(), enforcement::limits(resolver));
         let plans = &mut WithPlans::new(resolver, |index: usize, at_us| {
             let name = call.args().get(index.saturating_add(2))?;
             Some(plans::of_key(call, name, at_us)?.name)
         });
-        let request = &parse::mcheck(args, &config::limits(), plans, rules)?;
+        let request = &parse::mcheck(args, &limits, plans, rules)?;
         let clock_us = clock::now_us();
         let now_us = request.check.at_us.unwrap_or(clock_us);
         let options = request.check.options_at(now_us);

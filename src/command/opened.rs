@@ -133,13 +133,14 @@ impl<'c> Opened<'c> {
 
     /// Whether a check that only observes would have been denied: by a rule that is a shadow for this
     /// request alone, by a block or by a pause.
-    pub fn is_excused(&self, check: &Check<'_>, decisions: &[Decision]) -> bool {
+    pub fn is_excused(&self, check: &Check<'_>, decisions: &[Decision], outcome: &Outcome) -> bool {
         let is_stopped = |limiter: &Limiter| {
             let standing = limiter.standing_at(check.now_us);
             standing.is_some_and(|standing| standing.kind == Standing::Block)
-                || limiter.pause_at(check.now_us).is_some()
+                || limiter.pause_at(check.now_us).is_some() && !outcome.repeated
         };
         check.observes()
+            && outcome.standing != Some(Standing::Exempt)
             && (check.shadowed(decisions).any(Rule::is_observed)
                 || self.key.value().is_some_and(is_stopped))
     }

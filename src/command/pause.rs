@@ -41,5 +41,5 @@ pub fn resume(call: &Call<'_>) -> Result<(), CommandError> {
     // clock catches up, so this ends it, too.
     let paused =
         |limiter: &Limiter, now_us| limiter.pause().is_some_and(|pause| pause.until_us > now_us);
-    lift(call, Action::Resume, paused, Limiter::resume)
+    lift(call, Action::Resume, paused, Limiter::resume).map(drop)
 }

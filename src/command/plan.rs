@@ -18,7 +18,7 @@ pub fn plan(call: &Call<'_>) -> Result<(), CommandError> {
     opened.change(|limiter| limiter.set_plan(Some(Plan { name, until_us })))?;
     let action = Action::Plan { until_us, name: name.as_bytes() };
     opened.changed(action, Cause::Changed, EffectArgs::default);
-    audit::key_changed(call);
+    audit::key_changed(call, true);
     call.reply_ok();
     opened.close(action.event());
     Ok(())
@@ -27,5 +27,6 @@ pub fn plan(call: &Call<'_>) -> Result<(), CommandError> {
 /// `RL.UNPLAN`
 pub fn unplan(call: &Call<'_>) -> Result<(), CommandError> {
     let has_plan = |limiter: &Limiter, now_us| limiter.plan_at(now_us).is_some();
-    lift(call, Action::Unplan, has_plan, |limiter| limiter.set_plan(None))
+    let lifted = lift(call, Action::Unplan, has_plan, |limiter| limiter.set_plan(None));
+    lifted.map(|lifted| audit::key_changed(call, lifted))
 }

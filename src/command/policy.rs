@@ -56,7 +56,8 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
                     if !obeyed {
                         audit::policy_changed(call, Some(before.texts.args()));
                     }
-                    call.replicate_verbatim();
+                    // Without FORCE, which versions before do not know, and which replicas need not.
+                    call.replicate_first(c"RL.POLICY", 2);
                 }
                 call.reply_integer(before.is_some().into());
             }

@@ -102,12 +102,15 @@ impl<'a> Asked<'a> {
         match self.request.any {
             None => resolver.count(verdict),
             // Each key was checked by itself, or passed over.
-            Some(_) => keys.iter().zip(done).for_each(|(key, (outcome, _))| {
-                let written = self.written(key.index).bytes();
-                resolver.count_of_key(key.index, written, outcome.summary.verdict);
-            }),
+            Some(_) => {
+                resolver.note_use();
+                for (key, (outcome, _)) in keys.iter().zip(done) {
+                    let written = self.written(key.index).bytes();
+                    resolver.count_of_key(key.index, written, outcome.summary.verdict);
+                }
+            }
         }
-        let mut excused = false;
+        let (mut excused, mut shadowed_policies) = (false, Vec::new());
         for (Asking { index, opened, new, check }, (outcome, own)) in keys.iter_mut().zip(done) {
             if outcome.changed() {
                 opened.store(mem::take(new))?;
@@ -118,10 +121,14 @@ impl<'a> Asked<'a> {
                 EffectArgs::of_check(self.written(*index), resolver, *index, check.rules)
             });
             if shadowed {
-                resolver.count_shadowed(check, decisions);
+                let policies = resolver.of_key(*index, self.written(*index).bytes());
+                shadowed_policies.extend(policies.filter(|it| it.shadows(check, decisions)));
             }
-            excused |= opened.is_excused(check, decisions);
+            excused |= opened.is_excused(check, decisions, outcome);
         }
+        shadowed_policies.sort_unstable_by_key(|policy| policy.name);
+        shadowed_policies.dedup_by_key(|policy| policy.name);
+        shadowed_policies.iter().for_each(|policy| policy.count_shadowed());
         if excused {
             metrics::UNENFORCED.add(1);
         }

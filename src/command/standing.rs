@@ -24,14 +24,16 @@ pub fn exempt(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// `RL.UNBLOCK`
 pub fn unblock(call: &Call<'_>) -> Result<(), CommandError> {
-    lift(call, Action::Unblock, Limiter::can_unblock, Limiter::unblock)
+    let lifted = lift(call, Action::Unblock, Limiter::can_unblock, Limiter::unblock);
+    lifted.map(|lifted| audit::key_changed(call, lifted))
 }
 
 /// `RL.UNEXEMPT`
 pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
     let exempts = |standing: &StandingEntry| standing.kind == Standing::Exempt;
     let is_exempt = |limiter: &Limiter, now_us| limiter.standing_at(now_us).is_some_and(exempts);
-    lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_standing(None))
+    let lifted = lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_standing(None));
+    lifted.map(|lifted| audit::key_changed(call, lifted))
 }
 
 /// Sets a block or an exemption, which replaces any earlier one. Consumption stays.
@@ -45,32 +47,32 @@ fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
     opened.change(|limiter| limiter.set_standing(Some(standing.clone())))?;
     let action = Action::set(&standing, None);
     opened.changed(action, Cause::Changed, EffectArgs::default);
-    audit::key_changed(call);
+    audit::key_changed(call, true);
     call.reply_ok();
     opened.close(action.event());
     Ok(())
 }
 
-/// Calls `lift` and replies 1 if `in_effect` is true of the key now. Otherwise replies 0.
+/// Calls `lift` and replies 1 if `in_effect` is true of the key now. Otherwise replies 0. Returns whether
+/// it called `lift`.
 pub fn lift(
     call: &Call<'_>,
     action: Action<'_>,
     in_effect: impl Fn(&Limiter, u64) -> bool,
     lift: impl FnOnce(&mut Limiter),
-) -> Result<(), CommandError> {
+) -> Result<bool, CommandError> {
     parse::no_arguments(call.after_key().bytes())?;
     let mut opened = Opened::first(call, None)?;
     let Some(limiter) = opened.key.value_mut().filter(|limiter| in_effect(limiter, opened.at_us))
     else {
         call.reply_integer(0);
-        return Ok(());
+        return Ok(false);
     };
     lift(limiter);
     opened.changed(action, Cause::Changed, EffectArgs::default);
-    audit::key_changed(call);
     call.reply_integer(1);
     opened.close(action.event());
-    Ok(())
+    Ok(true)
 }
 
 /// The name of a block or an exemption in replies.

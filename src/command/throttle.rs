@@ -41,7 +41,7 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let rule = shadow.as_ref().unwrap_or(rule);
         let rules = slice::from_ref(rule);
         let args = || match observes {
-            true => EffectArgs::Copied(Texts::new([rule.to_string()].iter())),
+            true => EffectArgs::Copied(Texts::new([format!("{rule:#}")].iter())),
             false => EffectArgs::Borrowed(text()),
         };
         let mut opened = opened?;
@@ -63,7 +63,7 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
             opened.store(new)?;
             metrics::checked(outcome.summary.verdict, now_us);
             opened.checked(&check, decisions, &outcome, args);
-            if opened.is_excused(&check, decisions) {
+            if opened.is_excused(&check, decisions, &outcome) {
                 metrics::UNENFORCED.add(1);
             }
             outcome

@@ -141,7 +141,8 @@ impl<'a> Call<'a> {
         // SAFETY: the context is alive. The name is read before it is freed.
         unsafe {
             let id = api(raw::RedisModule_GetClientId)(self.ctx);
-            let raw = NonNull::new(api(raw::RedisModule_GetClientUserNameById)(self.ctx, id))?;
+            // Missing before 6.2.1.
+            let raw = NonNull::new(raw::RedisModule_GetClientUserNameById?(self.ctx, id))?;
             let name = Arg::new(raw.as_ptr()).bytes().to_vec();
             api(raw::RedisModule_FreeString)(self.ctx, raw.as_ptr());
             Some(name)

@@ -67,6 +67,16 @@ impl Call<'_> {
         replicate();
     }
 
+    /// Replicates and persists the first arguments of the call.
+    pub fn replicate_first(&self, command: &CStr, arguments: usize) {
+        let args = self.args().from(1).first(arguments);
+        // SAFETY: the format describes the arguments after it; all are alive.
+        unsafe {
+            let (replicate, format) = (api(raw::RedisModule_Replicate), c"v".as_ptr());
+            replicate(self.ctx, command.as_ptr(), format, args.raw().as_ptr(), args.len());
+        }
+    }
+
     /// Replicates and persists the call unchanged.
     pub fn replicate_verbatim(&self) {
         // SAFETY: the context is alive.

@@ -37,6 +37,8 @@ pub struct Setting {
     /// The server's flags for the setting.
     flags: u32,
     value: AtomicI64,
+    /// The value before the last change, to which the server may return.
+    before: AtomicI64,
     floor: OnceLock<Floor>,
 }
 
@@ -64,7 +66,14 @@ impl Setting {
 
     const fn new(name: &'static CStr, kind: Kind, default: i64) -> Self {
         let flags = raw::REDISMODULE_CONFIG_DEFAULT;
-        Self { name, kind, flags, value: AtomicI64::new(default), floor: OnceLock::new() }
+        Self {
+            name,
+            kind,
+            flags,
+            value: AtomicI64::new(default),
+            before: AtomicI64::new(default),
+            floor: OnceLock::new(),
+        }
     }
 
     /// Forbids changes of the setting after the module is loaded.
@@ -98,7 +107,16 @@ impl Setting {
     }
 
     fn set(&self, value: i64) {
-        self.value.store(value, Ordering::Relaxed);
+        let before = self.value.swap(value, Ordering::Relaxed);
+        self.before.store(before, Ordering::Relaxed);
+    }
+
+    /// The floor, if a change to `value` would fall below it. The server may always return to the value
+    /// before, when another setting of one `CONFIG SET` is wrong.
+    fn floor_above(&self, value: i64) -> Option<i64> {
+        let returns = value == self.before.load(Ordering::Relaxed);
+        let floor = self.floor.get().filter(|_| value < self.get() && !returns)?();
+        (value < floor).then_some(floor)
     }
 
     fn parse(&self, text: &[u8]) -> Option<i64> {
@@ -264,8 +282,7 @@ unsafe extern "C" fn set<T: Into<i64>>(
     guarded(ERROR, || {
         // SAFETY: `register` gave this `data`.
         let (setting, value) = (unsafe { setting(data) }, value.into());
-        let floor = setting.floor.get().map_or(i64::MIN, |floor| floor());
-        if value < floor {
+        if let Some(floor) = setting.floor_above(value) {
             let why = c_string(&format!("expected {floor} or more, which policies need"));
             // SAFETY: the server gave a place for an error, and frees the string.
             unsafe {

@@ -146,7 +146,7 @@ pub(crate) trait Algorithm {
     /// The length of its window.
     fn period_us(&self) -> u64;
 
-    /// When units were last added; [`NO_TIME_US`] if it [is empty](Self::is_empty).
+    /// When units were last added; [`NO_TIME_US`] if nothing counts in it.
     fn last_us(&self) -> u64;
 
     /// The length of a rule's window at the state's last time. Calendar months differ in length.

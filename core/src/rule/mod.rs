@@ -317,6 +317,11 @@ impl Rule {
         }
     }
 
+    /// Whether its text says `shadow`.
+    pub(crate) const fn is_written_shadow(&self) -> bool {
+        matches!(self.trial, Trial::Written)
+    }
+
     /// Whether [`Self::observe`] made the rule a shadow.
     pub const fn is_observed(&self) -> bool {
         matches!(self.trial, Trial::Observed)

@@ -3,7 +3,7 @@
 
 use crate::command::plans::{self, WithPlans};
 use crate::command::scratch::{self, Scratch};
-use crate::command::{answer, peek};
+use crate::command::{answer, enforcement, peek};
 use crate::config::{self, Enforcement};
 use crate::server::{Call, CommandError, clock};
 use ratelimit_core::key::{Plan, Verdict};
@@ -24,8 +24,8 @@ pub struct Asked<'a> {
 pub enum Prospect {
     /// An answer that waiting does not change, and that the waiters in front do not affect.
     Decided,
-    /// The request is allowed and consumes nothing: it repeats a live hold, the key is exempt, or checks
-    /// are off.
+    /// The request passes whoever is in front: it repeats a live hold, the key is exempt, or checks are
+    /// not enforced.
     Free,
     /// The rules admit the request, at this cost.
     Passes { cost: u32 },
@@ -52,13 +52,14 @@ pub fn with_request<T>(
 #[inline(never)]
 fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<Asked<'a>, ParseError> {
     let Scratch { rules, resolver, .. } = scratch;
+    let limits = enforcement::limits(resolver);
     let plan_end = Cell::new(None);
     let plans = &mut WithPlans::new(resolver, |_, at_us| {
         let plan = plans::of_key(call, call.key_name().ok()?, at_us);
         plan_end.set(Some(end_of(plan.as_ref())));
         Some(plan?.name)
     });
-    let request = parse::wait(call.after_key().bytes(), &config::limits(), plans, rules)?;
+    let request = parse::wait(call.after_key().bytes(), &limits, plans, rules)?;
     Ok(Asked { request, plan_end: plan_end.get() })
 }
 
@@ -89,19 +90,24 @@ pub fn of(
         let limiter = limiter.as_deref();
         let holds = limiter.map_or(0, |limiter| limiter.live_holds(check.now_us));
         let now_us = check.now_us;
+        let plan_ends =
+            || plan_end.is_some_and(|end| end <= PlanEnd::At(clock::steady_us_after(request.ms)));
         let has_standing = || limiter.and_then(|key| key.standing_at(now_us)).is_some();
         if limiter.is_some_and(|limiter| limiter.repeats_until(check).is_some()) {
             return Prospect::Free;
         }
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
-            (Verdict::Allowed, _) if has_standing() => Prospect::Free,
+            (Verdict::Allowed, _) if has_standing() || check.observes() => Prospect::Free,
             (Verdict::Allowed, _) => Prospect::Passes { cost: check.greatest_cost() },
             // Only a settled hold or the end of a plan can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
-                let ends = plan_end
-                    .is_some_and(|end| end <= PlanEnd::At(clock::steady_us_after(request.ms)));
-                let in_time = wait_ms <= request.ms || holds > 0 || ends;
+                let in_time = wait_ms <= request.ms || holds > 0 || plan_ends();
                 Prospect::Later { denial: Denial::of(wait_ms, check, decisions, limiter), in_time }
+            }
+            // Under other rules, the request may pass.
+            (Verdict::Limited, Err(_)) if plan_ends() => {
+                let denial = Denial::of(request.ms, check, decisions, limiter);
+                Prospect::Later { denial, in_time: true }
             }
             (Verdict::Limited | Verdict::Blocked, _) => Prospect::Decided,
         }

@@ -36,13 +36,14 @@ pub fn in_use() -> u64 {
     IN_USE.load(Ordering::Relaxed)
 }
 
-/// The size class of an allocation in jemalloc: a multiple of 16, or of a quarter of the power of two
-/// below it (jemalloc(3), Implementation Notes).
+/// The size class of an allocation in the servers' jemalloc: a multiple of 8, or of a quarter of the
+/// power of two below it (jemalloc(3), Implementation Notes, with a quantum of 8). Other allocators take
+/// up to 16 bytes more.
 const fn size_class(size: usize) -> u64 {
     let below = size.saturating_sub(1) as u64;
     let quarter = match below.checked_ilog2() {
-        Some(power) if power > 6 => 1_u64 << power.saturating_sub(2),
-        _ => 16,
+        Some(power) if power > 5 => 1_u64 << power.saturating_sub(2),
+        _ => 8,
     };
     (below | quarter.saturating_sub(1)).saturating_add(1)
 }
@@ -94,8 +95,11 @@ unsafe impl GlobalAlloc for ServerAlloc {
         unsafe {
             match uses_server() {
                 true => {
-                    IN_USE.fetch_add(size_class(layout.size()), Ordering::Relaxed);
-                    aligned::alloc(server_alloc, layout)
+                    let allocation = aligned::alloc(server_alloc, layout);
+                    if !allocation.is_null() {
+                        IN_USE.fetch_add(size_class(layout.size()), Ordering::Relaxed);
+                    }
+                    allocation
                 }
                 false => System.alloc(layout),
             }
@@ -138,9 +142,11 @@ mod tests {
     #[test]
     fn size_classes_are_those_of_jemalloc() {
         for (size, class) in [
-            (1, 16),
-            (16, 16),
-            (17, 32),
+            (1, 8),
+            (8, 8),
+            (17, 24),
+            (64, 64),
+            (65, 80),
             (128, 128),
             (129, 160),
             (161, 192),

@@ -4,7 +4,7 @@ use ratelimit_core::rule::Kind;
 use redis::{Connection, Value};
 
 use crate::support::client::{
-    allowed, ask, command, digest, digest_of, exists, refusal, remaining, verdict,
+    allowed, ask, command, digest, digest_of, exists, info_text, refusal, remaining, verdict,
 };
 use crate::support::policies::{counted, known, policies, set};
 use crate::support::server::{self, Builder};
@@ -305,6 +305,10 @@ fn a_policy_in_use_is_deleted_by_force_alone() {
         assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL free FORCE"), 1);
         assert_eq!(ask::<i64>(&mut c, "RL.POLICY DEL free FORCE"), 0);
         assert!(refusal(&mut c, "RL.POLICY DEL free NOW").contains("wrong number of arguments"));
+        // A key that was passed over needs its policy, too.
+        set(&mut c, &["quota 9/d", "credits 9/d"]);
+        let _: Vec<i64> = ask(&mut c, "RL.MCHECK 2 {p}a {p}b ANY @quota NEXT @credits");
+        assert!(refusal(&mut c, "RL.POLICY DEL credits").contains("was used by a check"));
     });
 }
 
@@ -327,5 +331,23 @@ fn settings_cannot_be_set_below_what_policies_need() {
         for setting in ["max-rules", "max-log-entries"] {
             let () = ask(&mut c, &format!("CONFIG SET ratelimit.{setting} 1"));
         }
+    });
+}
+
+#[test]
+fn a_policy_counts_checks_that_its_own_shadows_would_have_denied() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        set(&mut c, &["free 1/d,shadow", "pro 100/d"]);
+        let shadowed = |c: &mut Connection, name: &str| {
+            let field = info_text(c, "ratelimit", &format!("ratelimit_policy_{name}"));
+            field.split("shadowed=").nth(1).map(ToString::to_string)
+        };
+        for _ in 0..2 {
+            let _: Vec<i64> = ask(&mut c, "RL.MCHECK 2 {p}a {p}b @free NEXT @pro");
+            let _: Vec<i64> = ask(&mut c, "RL.MCHECK 2 {q}a {q}b @free");
+        }
+        assert_eq!(shadowed(&mut c, "free").as_deref(), Some("2"), "once a check");
+        assert_eq!(shadowed(&mut c, "pro").as_deref(), Some("0"));
     });
 }

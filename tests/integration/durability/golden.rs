@@ -281,11 +281,17 @@ fn every_payload_decides_as_it_did() {
     }
 }
 
+/// The payloads of rc.1 in which an empty state has a time. It means nothing, and is written no more.
+const TIMED_WHILE_EMPTY: [&str; 1] = ["v1/share-of-0"];
+
 #[test]
 fn a_payload_that_was_read_is_written_unchanged() {
     for golden in all() {
         let again = encode(&golden.decoded());
-        if golden.version == current() {
+        if TIMED_WHILE_EMPTY.contains(&golden.name.as_str()) {
+            assert_ne!(again, golden.payload, "{}", golden.name);
+            assert_eq!(decode(&again).map(|limiter| encode(&limiter)), Ok(again));
+        } else if golden.version == current() {
             assert_eq!(again, golden.payload, "{}", golden.name);
         } else {
             assert_eq!(again[0], current(), "{} is saved as another version", golden.name);
@@ -306,7 +312,7 @@ fn every_payload_loads_into_every_server() {
                 let shown: Vec<Row> = log.arg(key).arg("COUNT").arg(1_000).query(&mut c).unwrap();
                 assert_eq!(shown, rows(history), "{key}");
             }
-            if golden.version == current() {
+            if golden.version == current() && !TIMED_WHILE_EMPTY.contains(&key) {
                 assert_eq!(Dump::of(&mut c, key), saved, "{key}");
             }
             for step in &golden.steps {

@@ -98,6 +98,7 @@ fn the_prometheus_script_returns_every_counter() {
         let fields: Vec<String> = section
             .lines()
             .filter_map(|line| line.split_once(':'))
+            .filter(|(_, value)| value.parse::<u64>().is_ok())
             .flat_map(|(name, value)| [name.to_string(), value.to_string()])
             .collect();
         assert!(fields.len() > 20);
@@ -134,7 +135,7 @@ fn the_bytes_of_all_keys_are_known() {
         let bytes = |c: &mut Connection| info(c, "ratelimit", "ratelimit_bytes");
         let before = bytes(&mut c);
         let mut sum = 0.0;
-        for n in 0..600 {
+        for n in 0..2_000 {
             let rules =
                 ["20/h", "bucket:9/h", "9/h fixed:9/d window:9/h,res=7", "bucket:9/h,name=x 5/d"]
                     [n % 4];
@@ -150,7 +151,7 @@ fn the_bytes_of_all_keys_are_known() {
         assert!((grown / sum - 1.0).abs() < 0.1, "{grown} of {sum}");
         let () = ask(&mut c, "FLUSHALL SYNC");
         let left = bytes(&mut c) - before;
-        assert!(left.abs() < 20_000.0, "{left} bytes are left");
+        assert!(left.abs() < 50_000.0, "{left} bytes are left");
     });
 }
 
@@ -174,9 +175,7 @@ fn info_shows_the_version_and_a_digest_of_the_policies() {
         assert_eq!(digest(&mut o), agreed, "the order does not matter");
         let () = ask(&mut o, "RL.POLICY SET a 6/m");
         assert_ne!(digest(&mut o), agreed);
-        let () = ask(&mut o, "RL.POLICY SET a 5/60s");
-        assert_ne!(digest(&mut o), agreed);
-        let () = ask(&mut o, "RL.POLICY SET a log:5/1m");
+        let () = ask(&mut o, "RL.POLICY SET a log:5/60s");
         assert_eq!(digest(&mut o), agreed);
         let _: i64 = ask(&mut o, "RL.POLICY DEL a");
         let () = ask(&mut o, "RL.POLICY SET c 5/m");

@@ -57,7 +57,8 @@ fn observed_checks_pass_and_are_evaluated_and_charged() {
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.THROTTLE t 0 1 90000"), [0, 1, 1, -1, 0]);
         assert_eq!(verdict(&mut c, "RL.THROTTLE t 0 1 90000"), 0);
         let full: Vec<Value> = ask(&mut c, "RL.CHECK k FULL bucket:2/d");
-        assert!(format!("{full:?}").contains("bucket:2/1d,shadow"), "{full:?}");
+        let full = format!("{full:?}");
+        assert!(full.contains(r#""shadow"'), int(1)"#) && !full.contains(",shadow"), "{full}");
         // What observed checks did is propagated as decided.
         replicated(&mut c);
         let mut r = replica.connect();
@@ -74,25 +75,28 @@ fn observed_checks_pass_and_are_evaluated_and_charged() {
             Some("shadowed=1")
         );
         set(&mut c, "yes");
-        assert_eq!(ask::<[i64; 3]>(&mut c, "RL.CHECK blocked 5/d").first(), Some(&2));
+        assert_eq!(verdict(&mut c, "RL.CHECK blocked 5/d"), 2);
         assert_eq!(verdict(&mut c, "RL.CHECK k bucket:2/d"), 1, "the charges stay");
     });
 }
 
 /// Commands that `enforce off` answers, and their replies, which are those of an exempt key.
-const OFF: [(&str, &str); 12] = [
+const OFF: [(&str, &str); 15] = [
     ("RL.CHECK k 0/s", "[0, -1, -1, 0, 0]"),
     ("RL.CHECK k COST 2..9 0/s", "[0, -1, -1, 0, 0, 9]"),
     ("RL.CHECK k HOLD h EX 9 META x slots:0", "[0, -1, -1, 0, 0]"),
     ("RL.CHECK k @nobody", "[0, -1, -1, 0, 0]"),
     ("RL.CHECK new @plan:nobody", "[0, -1, -1, 0, 0]"),
+    ("RL.CHECK new @nobody @none 5/s bucket:0/s", "[0, -1, -1, 0, 0]"),
+    ("RL.WAIT new 9 @nobody @none 5/s", "[0, -1, -1, 0, 0]"),
+    ("RL.MCHECK 2 k new @nobody 5/s NEXT @none 5/s", "[0, -1, -1, 0, 0]"),
     ("RL.PEEK k 0/s", "[0, -1, -1, 0, 0]"),
     ("RL.WAIT k 9000 FLOW f 0/s", "[0, -1, -1, 0, 0]"),
     ("RL.MCHECK 2 k new 0/s", "[0, -1, -1, 0, 0]"),
     ("RL.MCHECK 2 k new ANY MOST 0/s NEXT @nobody", "[0, -1, -1, 0, 0, 0]"),
     ("RL.MCHECK 2 k new COST 1..3 ANY 0/s", "[0, -1, -1, 0, 0, 3, 0]"),
     ("RL.THROTTLE k 4 1 9 1", "[0, 5, 5, -1, 0]"),
-    ("RL.THROTTLE k 4 1 9 -2", "[0, 5, 5, -1, 0]"),
+    ("RL.THROTTLE new 4 1 9 0", "[0, 5, 5, -1, 0]"),
 ];
 
 #[test]
@@ -120,7 +124,7 @@ fn checks_that_are_off_pass_and_change_nothing() {
         }
         assert_eq!(dump(&mut c, "k"), before);
         assert_eq!(ask::<i64>(&mut c, "DBSIZE"), 1);
-        assert_eq!(unenforced(&mut c), 14, "a peek counts nothing");
+        assert_eq!(unenforced(&mut c), 16, "neither a peek nor what gives back counts");
         // Workers keep their leases, and wrong input stays wrong.
         assert_eq!(ask::<i64>(&mut c, "RL.RENEW k h EX 9"), 1);
         assert!(refusal(&mut c, "RL.CHECK k 5/x").contains("5/x"));
@@ -164,6 +168,7 @@ fn a_change_answers_waiting_clients_and_is_logged_and_shown() {
 
 #[test]
 fn under_load_every_check_passes_within_a_second_and_none_after_the_way_back() {
+    server::oldest_and_newest();
     on_all(|server| {
         let mut c = server.connect();
         let stop = AtomicBool::new(false);
@@ -182,7 +187,7 @@ fn under_load_every_check_passes_within_a_second_and_none_after_the_way_back() {
             for enforce in ["off", "yes", "observe", "yes"] {
                 set(&mut c, enforce);
                 changes.push((Instant::now(), enforce != "yes"));
-                thread::sleep(Duration::from_millis(150));
+                thread::sleep(Duration::from_millis(700));
             }
             stop.store(true, Ordering::Relaxed);
             for (at, allowed) in
@@ -190,7 +195,7 @@ fn under_load_every_check_passes_within_a_second_and_none_after_the_way_back() {
             {
                 // A reply that comes shortly after a change may have been decided before it.
                 let settled =
-                    |&&(change, _): &&(Instant, bool)| at > change + Duration::from_millis(100);
+                    |&&(change, _): &&(Instant, bool)| at > change + Duration::from_millis(500);
                 let before = changes.iter().rev().find(|(change, _)| at > *change);
                 if let Some((_, expected)) = before.filter(settled) {
                     assert_eq!(allowed, *expected);

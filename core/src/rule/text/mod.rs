@@ -259,7 +259,7 @@ impl Display for Rule {
         write_option(f, CommonOption::Count.name(), self.count_all.then_some("all"))?;
         write_option(f, CommonOption::Cost.name(), cost.map(Number))?;
         write_option(f, CommonOption::Ban.name(), self.ban())?;
-        if self.is_shadow() {
+        if self.is_written_shadow() || f.alternate() && self.is_observed() {
             f.write_str(",")?;
             f.write_str(CommonOption::Shadow.name())?;
         }

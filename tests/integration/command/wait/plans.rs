@@ -107,3 +107,18 @@ fn a_client_waits_for_the_end_of_its_own_plan() {
         assert_eq!(waiter.verdict(), 0);
     });
 }
+
+#[test]
+fn a_client_waits_for_the_end_of_a_plan_that_never_admits_it() {
+    on_all_with_clock(|server, clock| {
+        let mut c = server.connect();
+        policies::set(&mut c, &["none 0/s", "free 5/s"]);
+        let () = ask(&mut c, "RL.PLAN k none EX 1000");
+        assert_eq!(verdict(&mut c, "RL.WAIT k 900000 @plan:free"), 1, "the plan ends too late");
+        let waiter = wait_in_line(server, "RL.WAIT k 3000000 @plan:free");
+        clock.advance_s(&mut c, 900);
+        assert!(waiter.waits());
+        clock.advance_s(&mut c, 100);
+        assert_eq!(waiter.verdict(), 0);
+    });
+}
