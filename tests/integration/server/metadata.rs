@@ -147,7 +147,7 @@ fn a_wrong_number_of_arguments_gets_the_usage() {
                 } else if by_server {
                     "wrong number of arguments for"
                 } else if command.is_container() {
-                    "usage: RL.POLICY SET name rule [rule ...] | GET name | DEL name | LIST | HELP"
+                    "usage: RL.POLICY SET name rule [rule ...] | GET name | DEL name [FORCE] | LIST | HELP"
                 } else {
                     &usage
                 };

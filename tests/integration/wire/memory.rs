@@ -29,7 +29,7 @@ pub fn clean(c: &mut Connection, flavor: Flavor) {
     }
     let names: Vec<String> = ask(c, "RL.POLICY LIST");
     for name in names {
-        let () = ask(c, &format!("RL.POLICY DEL {name}"));
+        let () = ask(c, &format!("RL.POLICY DEL {name} FORCE"));
     }
     let deletions = [
         "FLUSHALL SYNC",

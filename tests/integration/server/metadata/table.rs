@@ -187,7 +187,7 @@ const COMMANDS: [Expected; 32] = [
         flags: "readonly",
         key: "",
         tips: "request_policy:all_shards nondeterministic_output",
-        syntax: "[COUNT count:integer] [RESET]",
+        syntax: "[SHADOW] [COUNT count:integer] [RESET]",
     },
     Expected {
         name: "rl.throttle",
@@ -229,7 +229,7 @@ const COMMANDS: [Expected; 32] = [
         flags: "write fast",
         key: "",
         tips: EVERY_SHARD,
-        syntax: "name:string",
+        syntax: "name:string [FORCE]",
     },
     Expected { name: "rl.policy|list", flags: "readonly", key: "", tips: "", syntax: "" },
     Expected { name: "rl.policy|help", flags: "fast loading stale", key: "", tips: "", syntax: "" },
