@@ -33,7 +33,7 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::config;
+use crate::config::{self, Enforcement};
 use crate::metrics::{self, Counter};
 use crate::server::changes::{self, Changes};
 use crate::server::clock;
@@ -322,9 +322,12 @@ impl<'m> Resolver<'m> {
         Self { rules, cache: policies, named: 0, plans, replaces_unknown: false }
     }
 
-    /// Lets a policy that allows everything stand in for each unknown one.
-    pub const fn replace_unknown(&mut self) {
-        self.replaces_unknown = true;
+    /// The bounds of the request. While checks are off, its rules may count in one state, and a policy
+    /// that allows everything stands in for each unknown one, so that no check fails for either.
+    pub fn limits(&mut self) -> Limits {
+        self.replaces_unknown = config::enforcement() == Enforcement::Off;
+        let limits = config::limits();
+        Limits { same_identity: self.replaces_unknown, ..limits }
     }
 
     /// Finds the rules of the policy that a key's plan names, or of the default.

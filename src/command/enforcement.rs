@@ -21,7 +21,7 @@ use crate::server::callback::Handler;
 use crate::server::changes::{self, Changes};
 use crate::server::{Call, CommandError, clock, log};
 use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry, Verdict};
-use ratelimit_protocol::parse::{self, CheckRequest, Limits};
+use ratelimit_protocol::parse::{self, CheckRequest};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A handler that calls `off` while checks are off, otherwise `enforced`. It counts their errors.
@@ -65,22 +65,11 @@ fn counted_check() {
     metrics::UNENFORCED.add(1);
 }
 
-/// The bounds of a request. While checks are off, its rules may count in one state, and something stands
-/// in for unknown policies, so that no check fails for either.
-pub fn limits(resolver: &mut Resolver<'_>) -> Limits {
-    let limits = config::limits();
-    if config::enforcement() == Enforcement::Off {
-        resolver.replace_unknown();
-        return Limits { same_identity: true, ..limits };
-    }
-    limits
-}
-
 /// Answers `RL.CHECK`.
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
-        let (args, limits) = (call.after_key().bytes(), limits(resolver));
+        let (args, limits) = (call.after_key().bytes(), resolver.limits());
         let request = parse::check(args, &limits, &mut plans::of_call(call, resolver), rules)?;
         counted(resolver);
         allow(call, &request, scratch);
@@ -92,7 +81,7 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
-        let (args, limits) = (call.after_key().bytes(), limits(resolver));
+        let (args, limits) = (call.after_key().bytes(), resolver.limits());
         let request = parse::peek(args, &limits, &mut plans::of_call(call, resolver), rules)?;
         metrics::PEEKS.add(1);
         allow(call, &request, scratch);

@@ -6,7 +6,6 @@
 
 use super::answer;
 use super::any;
-use super::enforcement;
 use super::opened::refused;
 use super::plans::{self, WithPlans};
 use super::scratch::{self, Scratch};
@@ -35,7 +34,7 @@ pub fn with_request(
     body: impl FnOnce(&Asked<'_>, &mut Vec<Decision>, &Resolver<'_>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
-        let (args, limits) = (call.args().from(1).bytes(), enforcement::limits(resolver));
+        let (args, limits) = (call.args().from(1).bytes(), resolver.limits());
         let plans = &mut WithPlans::new(resolver, |index: usize, at_us| {
             let name = call.args().get(index.saturating_add(2))?;
             Some(plans::of_key(call, name, at_us)?.name)

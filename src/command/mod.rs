@@ -325,7 +325,7 @@ static TABLE: [Command; 32] = [
         audience: Audience::Operator,
         key: KeyUse::None,
         tips: c"request_policy:all_shards nondeterministic_output",
-        summary: c"Shows the keys of this server that were denied most often lately, or would have been.",
+        summary: c"Shows the keys of this server that were most often denied lately.",
         complexity: c"O(K) with K the setting top-size.",
     },
     Command {

@@ -3,7 +3,7 @@
 
 use crate::command::plans::{self, WithPlans};
 use crate::command::scratch::{self, Scratch};
-use crate::command::{answer, enforcement, peek};
+use crate::command::{answer, peek};
 use crate::config::{self, Enforcement};
 use crate::server::{Call, CommandError, clock};
 use ratelimit_core::key::{Plan, Verdict};
@@ -52,7 +52,7 @@ pub fn with_request<T>(
 #[inline(never)]
 fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<Asked<'a>, ParseError> {
     let Scratch { rules, resolver, .. } = scratch;
-    let limits = enforcement::limits(resolver);
+    let limits = resolver.limits();
     let plan_end = Cell::new(None);
     let plans = &mut WithPlans::new(resolver, |_, at_us| {
         let plan = plans::of_key(call, call.key_name().ok()?, at_us);
