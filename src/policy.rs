@@ -36,7 +36,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::{self, Enforcement};
 use crate::metrics::{self, Counter};
 use crate::server::changes::{self, Changes};
-use crate::server::clock;
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
 use ratelimit_core::check::Decision;
@@ -63,7 +62,7 @@ struct Counts {
     limited: Counter,
     /// Checks that a shadow rule of the policy would have denied.
     shadowed: Counter,
-    /// When a check last named the policy, by a clock that never steps back.
+    /// When a check last named the policy, by the server's clock: reading another one takes long.
     used_us: Counter,
 }
 
@@ -370,18 +369,17 @@ impl<'m> Resolver<'m> {
 
     /// Counts a check for each policy that it named, and its plans that name unknown policies.
     #[inline]
-    pub fn count(&self, verdict: Verdict) {
+    pub fn count(&self, verdict: Verdict, clock_us: u64) {
         if self.named > 0 {
-            self.note_use();
+            self.note_use(clock_us);
             self.all_named().iter().for_each(|policy| policy.counts.add(verdict));
             count_unknown(self.plans.iter());
         }
     }
 
     /// Notes that a check named its policies, even if it counts for none of them.
-    pub fn note_use(&self) {
-        let now_us = clock::steady_us();
-        self.all_named().iter().for_each(|policy| policy.counts.used_us.set(now_us));
+    pub fn note_use(&self, clock_us: u64) {
+        self.all_named().iter().for_each(|policy| policy.counts.used_us.set(clock_us));
     }
 
     /// Counts a check of one key for each policy whose shadows would have denied it.

@@ -51,7 +51,7 @@ pub fn decide(
 
     check.cost = outcome.cost;
     metrics::checked(outcome.summary.verdict, clock_us);
-    resolver.count(outcome.summary.verdict);
+    resolver.count(outcome.summary.verdict, clock_us);
     let shadowed = opened.checked(&check, decisions, &outcome, || {
         EffectArgs::of_check(call.args().last(request.rule_args), resolver, 0, check.rules)
     });

@@ -57,7 +57,7 @@ fn exempt() -> Limiter {
 /// Counts a check, and notes the use of its policies.
 fn counted(resolver: &Resolver<'_>) {
     counted_check();
-    resolver.note_use();
+    resolver.note_use(clock::now_us());
 }
 
 fn counted_check() {

@@ -81,7 +81,7 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
 /// Refuses to delete a policy that checks use: each would be an error from then on.
 fn require_unused(name: Name) -> Result<(), CommandError> {
     let policy = policy::get(name.as_bytes());
-    let used = policy.and_then(|policy| policy.used_ms_ago(clock::steady_us()));
+    let used = policy.and_then(|policy| policy.used_ms_ago(clock::now_us()));
     used.map_or(Ok(()), |ms| {
         let name = name.as_str();
         Err(CommandError::Because(

@@ -100,10 +100,10 @@ impl<'a> Asked<'a> {
     ) -> Result<(), CommandError> {
         metrics::checked(verdict, self.clock_us);
         match self.request.any {
-            None => resolver.count(verdict),
+            None => resolver.count(verdict, self.clock_us),
             // Each key was checked by itself, or passed over.
             Some(_) => {
-                resolver.note_use();
+                resolver.note_use(self.clock_us);
                 for (key, (outcome, _)) in keys.iter().zip(done) {
                     let written = self.written(key.index).bytes();
                     resolver.count_of_key(key.index, written, outcome.summary.verdict);

@@ -99,7 +99,7 @@ fn waits_or_is_denied(
         }
         return Ok(passes);
     }
-    scratch.resolver.note_use();
+    scratch.resolver.note_use(clock::now_us());
     let client = call.let_wait::<Waiters>().ok_or(CommandError::Internal)?;
     let args = Arc::new(Texts::new(call.args().bytes()));
     let (id, waiter) = (client.id(), Waiter { client, db: call.db(), args });
