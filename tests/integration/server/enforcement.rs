@@ -1,8 +1,8 @@
 //! The setting `enforce`, with which an operator stops all limits at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::{Connection, Value};
 
@@ -170,7 +170,7 @@ fn a_change_answers_waiting_clients_and_is_logged_and_shown() {
 fn under_load_every_check_passes_within_a_second_and_none_after_the_way_back() {
     server::oldest_and_newest();
     on_all(|server| {
-        let stop = AtomicBool::new(false);
+        let (stop, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
             let load = || {
                 let mut c = server.connect();
@@ -179,6 +179,7 @@ fn under_load_every_check_passes_within_a_second_and_none_after_the_way_back() {
                     let sent = Instant::now();
                     let allowed = verdict(&mut c, "RL.CHECK k 0/d") == 0;
                     replies.push((sent, Instant::now(), allowed));
+                    answered.fetch_add(1, Ordering::Relaxed);
                 }
                 replies
             };
@@ -187,8 +188,10 @@ fn under_load_every_check_passes_within_a_second_and_none_after_the_way_back() {
             let (mut c, mut in_effect) = (server.connect(), Vec::new());
             for enforce in ["off", "yes", "observe", "yes"] {
                 set(&mut c, enforce);
-                let from = Instant::now();
-                thread::sleep(Duration::from_millis(150));
+                let (from, before) = (Instant::now(), answered.load(Ordering::Relaxed));
+                // Each client may have sent one check before.
+                let more = || answered.load(Ordering::Relaxed) - before;
+                server::eventually("checks while a value is in effect", || more() > 20);
                 in_effect.push((from, Instant::now(), enforce != "yes"));
             }
             stop.store(true, Ordering::Relaxed);
