@@ -16,11 +16,8 @@ pub fn policy_changed(call: &Call<'_>, before: Option<Args<'_>>) {
     log::notice(&format!("{}; {before}", line(call)));
 }
 
-/// Logs a change of a key at level `verbose`, if it changed.
-pub fn key_changed(call: &Call<'_>, changed: bool) {
-    if !changed {
-        return;
-    }
+/// Logs a change of a key at level `verbose`.
+pub fn key_changed(call: &Call<'_>) {
     log::verbose(&format!("{}, database {}", line(call), call.db()));
 }
 

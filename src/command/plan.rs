@@ -18,7 +18,7 @@ pub fn plan(call: &Call<'_>) -> Result<(), CommandError> {
     opened.change(|limiter| limiter.set_plan(Some(Plan { name, until_us })))?;
     let action = Action::Plan { until_us, name: name.as_bytes() };
     opened.changed(action, Cause::Changed, EffectArgs::default);
-    audit::key_changed(call, true);
+    audit::key_changed(call);
     call.reply_ok();
     opened.close(action.event());
     Ok(())
@@ -27,6 +27,8 @@ pub fn plan(call: &Call<'_>) -> Result<(), CommandError> {
 /// `RL.UNPLAN`
 pub fn unplan(call: &Call<'_>) -> Result<(), CommandError> {
     let has_plan = |limiter: &Limiter, now_us| limiter.plan_at(now_us).is_some();
-    let lifted = lift(call, Action::Unplan, has_plan, |limiter| limiter.set_plan(None));
-    lifted.map(|lifted| audit::key_changed(call, lifted))
+    if lift(call, Action::Unplan, has_plan, |limiter| limiter.set_plan(None))? {
+        audit::key_changed(call);
+    }
+    Ok(())
 }

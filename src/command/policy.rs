@@ -56,7 +56,7 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
                     if !obeyed {
                         audit::policy_changed(call, Some(before.texts.args()));
                     }
-                    // Without FORCE, which versions before do not know, and which replicas need not.
+                    // An older receiver does not know FORCE, and no receiver needs it.
                     call.replicate_first(c"RL.POLICY", 2);
                 }
                 call.reply_integer(before.is_some().into());

@@ -15,8 +15,8 @@ pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
     let reset = opened.key.value_mut().is_some_and(|limiter| limiter.reset(opened.at_us));
     if reset {
         opened.changed(Action::Reset, Cause::Changed, EffectArgs::default);
+        audit::key_changed(call);
     }
-    audit::key_changed(call, reset);
     call.reply_integer(reset.into());
     Ok(())
 }

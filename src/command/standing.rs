@@ -24,16 +24,20 @@ pub fn exempt(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// `RL.UNBLOCK`
 pub fn unblock(call: &Call<'_>) -> Result<(), CommandError> {
-    let lifted = lift(call, Action::Unblock, Limiter::can_unblock, Limiter::unblock);
-    lifted.map(|lifted| audit::key_changed(call, lifted))
+    if lift(call, Action::Unblock, Limiter::can_unblock, Limiter::unblock)? {
+        audit::key_changed(call);
+    }
+    Ok(())
 }
 
 /// `RL.UNEXEMPT`
 pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
     let exempts = |standing: &StandingEntry| standing.kind == Standing::Exempt;
     let is_exempt = |limiter: &Limiter, now_us| limiter.standing_at(now_us).is_some_and(exempts);
-    let lifted = lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_standing(None));
-    lifted.map(|lifted| audit::key_changed(call, lifted))
+    if lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_standing(None))? {
+        audit::key_changed(call);
+    }
+    Ok(())
 }
 
 /// Sets a block or an exemption, which replaces any earlier one. Consumption stays.
@@ -47,7 +51,7 @@ fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
     opened.change(|limiter| limiter.set_standing(Some(standing.clone())))?;
     let action = Action::set(&standing, None);
     opened.changed(action, Cause::Changed, EffectArgs::default);
-    audit::key_changed(call, true);
+    audit::key_changed(call);
     call.reply_ok();
     opened.close(action.event());
     Ok(())

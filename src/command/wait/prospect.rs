@@ -24,8 +24,7 @@ pub struct Asked<'a> {
 pub enum Prospect {
     /// An answer that waiting does not change, and that the waiters in front do not affect.
     Decided,
-    /// The request passes whoever is in front: it repeats a live hold, the key is exempt, or checks are
-    /// not enforced.
+    /// The request passes at once: it repeats a live hold, its key is exempt, or checks are not enforced.
     Free,
     /// The rules admit the request, at this cost.
     Passes { cost: u32 },

@@ -3,7 +3,7 @@
 use redis::Connection;
 
 use crate::support::client::{ask, verdict};
-use crate::support::clock::on_all_with_clock;
+use crate::support::clock::{Clock, on_all_with_clock};
 use crate::support::policies;
 use crate::support::server::Server;
 use crate::support::waiters::{WaitingClient, wait_in_line, waiting};
@@ -28,6 +28,23 @@ fn head(server: &Server, key: &str, rules: &str) -> WaitingClient {
 
 fn by_plan(server: &Server, key: &str, options: &str) -> WaitingClient {
     wait_in_line(server, &format!("RL.WAIT {key} 3000000 {options} EX 3500 @plan:free"))
+}
+
+/// Asserts that the waiter, and not the head, passes 100 s after `early_s`.
+fn passes_at_the_end(
+    (c, clock): (&mut Connection, &Clock),
+    key: &str,
+    early_s: i64,
+    head: WaitingClient,
+    waiter: WaitingClient,
+) {
+    clock.advance_s(c, early_s);
+    assert_eq!(waiting(c), 2, "{key}: early");
+    clock.advance_s(c, 100);
+    assert_eq!(waiter.verdict(), 0, "{key}");
+    assert!(head.waits(), "{key}");
+    let () = ask(c, &format!("DEL {key}"));
+    assert_eq!(head.verdict(), 0);
 }
 
 #[test]
@@ -59,13 +76,7 @@ fn the_end_that_counts_is_that_of_the_last_plan() {
             plan(&mut c, key, "EX 1000");
             let (head, waiter) = (head(server, key, HEADS[0]), by_plan(server, key, "HOLD h"));
             let () = ask(&mut c, &format!("RL.PLAN {key} pro {ends}"));
-            clock.advance_s(&mut c, early_s);
-            assert_eq!(waiting(&mut c), 2, "{key}: early");
-            clock.advance_s(&mut c, 100);
-            assert_eq!(waiter.verdict(), 0, "{key}");
-            assert!(head.waits(), "{key}");
-            let () = ask(&mut c, &format!("DEL {key}"));
-            assert_eq!(head.verdict(), 0);
+            passes_at_the_end((&mut c, clock), key, early_s, head, waiter);
         }
     });
 }
@@ -79,13 +90,7 @@ fn the_end_of_a_plan_follows_the_wall_clock() {
             let head = head(server, key, HEADS[1]);
             let waiter = by_plan(server, key, "FLOW b HOLD h");
             clock.step_wall_s(&mut c, step_s);
-            clock.advance_s(&mut c, early_s);
-            assert_eq!(waiting(&mut c), 2, "{key}: early");
-            clock.advance_s(&mut c, 100);
-            assert_eq!(waiter.verdict(), 0, "{key}");
-            assert!(head.waits(), "{key}");
-            let () = ask(&mut c, &format!("DEL {key}"));
-            assert_eq!(head.verdict(), 0);
+            passes_at_the_end((&mut c, clock), key, early_s, head, waiter);
         }
     });
 }

@@ -119,7 +119,7 @@ pub fn descriptor(text: &str) -> RateLimitDescriptor {
     RateLimitDescriptor { entries: text.split(' ').map(entry).collect(), ..Default::default() }
 }
 
-/// A descriptor with hits of its own.
+/// A descriptor that says how many hits it is.
 pub fn hits(text: &str, value: u64) -> RateLimitDescriptor {
     RateLimitDescriptor { hits_addend: Some(UInt64Value { value }), ..descriptor(text) }
 }
