@@ -220,7 +220,7 @@ impl Log {
             // Holds never give back denials, so the denials kept are only those that rules need.
             charged.keep_newest(kept.units);
         }
-        self.admitted.tidy();
+        self.tidy();
     }
 
     /// Remembers the needs of this check, and returns how much to keep for it and for earlier
@@ -301,8 +301,9 @@ impl Log {
         *self = Self::default();
     }
 
-    /// Called after entries were taken out. A log without entries forgets what earlier checks need:
+    /// Called after entries were dropped or taken out. A log without entries forgets what checks need:
     /// it would last until the end of their windows.
+    #[inline]
     fn tidy(&mut self) {
         if self.is_empty() {
             self.clear();

@@ -1,6 +1,7 @@
 //! decode(encode(x)) = x for a limiter with holds. A damaged payload decodes to a limiter or to
 //! an error, and no decoded limiter can cause a panic.
 
+use super::examples::key;
 use super::traffic::{CALLS, HoldTraffic, Step, with_holds};
 use crate::key::{DecodeError, Limiter, decode, encode};
 use crate::tests::laws::cases;
@@ -44,6 +45,17 @@ fn survives(traffic: &HoldTraffic, damages: &[Damage]) -> TestCaseResult {
     let Ok(mut read) = decode(&damaged(encode(&limiter), damages)) else { return Ok(()) };
     is_saved(&read)?;
     play(&mut read, &last[..last.len().min(12)])
+}
+
+/// A limit of 0 keeps nothing of a denial that it charges.
+#[test]
+fn a_log_without_entries_is_saved_beside_a_hold() {
+    let (mut key, rules) = (key(), "slots:4 log:0/1s,count=all,shadow");
+    key.hold(0.0, "h", 60.0, 4, rules);
+    let now_us = key.at(0.0);
+    key.limiter.refund(4, now_us, &[]);
+    assert_eq!(key.check(0.0, 1, rules)[0], 1);
+    is_saved(&key.limiter).unwrap();
 }
 
 proptest! {
