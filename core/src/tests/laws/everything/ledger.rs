@@ -10,6 +10,7 @@
 //! a state, which stands still if the clock has stepped back behind it.
 
 use super::scenario::Ask;
+use crate::algorithm::State;
 use crate::algorithm::bucket::BucketParams;
 use crate::algorithm::fixed::FixedParams;
 use crate::algorithm::list::Params;
@@ -243,8 +244,11 @@ impl Ledger {
             let at = effective_time(now, last, window);
             times.push(at.unwrap_or(now));
             // The limiter drops a state that has not mattered for two windows. The state stays gone
-            // even if the clock steps back.
-            let stale = self.reeled && before.state_of(rule).is_none();
+            // even if the clock steps back. So do the units of a window that has closed, if the
+            // units of the window after it came back and left the state empty.
+            let is_empty =
+                |state: &State| !state.meter().is_of_kind(Kind::Slots) && state.meter().is_empty();
+            let stale = self.reeled && before.state_of(rule).is_none_or(is_empty);
             if cost > 0 && (at.is_none() || stale) && !is_log(rule) {
                 self.forget(|other| other == rule);
             }
