@@ -153,15 +153,20 @@ pub fn key_checked(
         BANS.add(1);
     }
     for (rule, decision) in rules.iter().zip(decisions) {
-        if rule.is_shadow() && decision.verdict == Verdict::Limited {
-            SHADOW_LIMITED.add(1);
-            shadowed = true;
+        if decision.verdict == Verdict::Limited && rule.is_shadow() {
+            shadowed = shadow_limited();
         }
         if let Some(counter) = RULES.get(rule.kind() as usize) {
             counter.add(1);
         }
     }
     shadowed
+}
+
+#[cold]
+fn shadow_limited() -> bool {
+    SHADOW_LIMITED.add(1);
+    true
 }
 
 fn saw_clock(now_us: u64) {

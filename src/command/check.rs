@@ -6,38 +6,41 @@ use super::opened::{Opened, event, refused};
 use super::plans::WithPlans;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
+use crate::policy::Resolver;
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
 use ratelimit_core::check::{Decision, Outcome};
 use ratelimit_core::key::{Check, Limiter};
+use ratelimit_core::rule::Rule;
 use ratelimit_protocol::parse::{self, CheckRequest};
 
 /// `RL.CHECK`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |scratch| {
+    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let clock_us = clock::now_us();
         // The prefetch of the key's value runs while the request is parsed.
         let key = call.open_write(call.key_name()?, &LIMITER);
-        let Scratch { rules, resolver, .. } = scratch;
-        let plans = &mut WithPlans::new(resolver, |_, at_us| {
+        let plans = &mut WithPlans::new(&mut resolver, |_, at_us| {
             let limiter = key.as_ref().ok()?.value()?;
             Some(limiter.plan_at(at_us.unwrap_or(clock_us))?.name)
         });
         let request = parse::check(call.after_key().bytes(), &config::limits(), plans, rules)?;
-        decide(call, scratch, Opened { key: key?, at_us: clock_us, clock_us }, &request)
+        let opened = Opened { key: key?, at_us: clock_us, clock_us };
+        decide(call, opened, &request, rules, decisions, &resolver)
     })
 }
 
-/// Decides a request whose rules are in the buffers. Tries the fast path here, because a single engine
+/// Decides a request with these rules. Tries the fast path here, because a single engine
 /// function that tries both paths costs 160 instructions more.
 #[inline(always)]
 pub fn decide(
     call: &Call<'_>,
-    scratch: &mut Scratch<'_>,
     mut opened: Opened<'_>,
     request: &CheckRequest<'_>,
+    rules: &[Rule],
+    decisions: &mut Vec<Decision>,
+    resolver: &Resolver<'_>,
 ) -> Result<(), CommandError> {
-    let Scratch { rules, decisions, resolver, .. } = scratch;
     opened.at_us = request.at_us.unwrap_or(opened.at_us);
     let (now_us, clock_us) = (opened.at_us, opened.clock_us);
     let options = request.options_at(now_us);
@@ -52,14 +55,12 @@ pub fn decide(
     check.cost = outcome.cost;
     metrics::checked(outcome.summary.verdict, clock_us);
     resolver.count(outcome.summary.verdict, clock_us);
-    let shadowed = opened.checked(&check, decisions, &outcome, || {
+    let may_be_spared = opened.checked(&check, decisions, &outcome, || {
         EffectArgs::of_check(call.args().last(request.rule_args), resolver, 0, check.rules)
     });
-    if shadowed {
+    if may_be_spared {
+        metrics::UNENFORCED.add(opened.spared(&check, decisions, &outcome).into());
         resolver.count_shadowed(&check, decisions);
-    }
-    if opened.is_excused(&check, decisions, &outcome) {
-        metrics::UNENFORCED.add(1);
     }
     let event = event(&outcome);
     let limiter = opened.key.value();

@@ -20,30 +20,36 @@ use crate::policy::Resolver;
 use crate::server::callback::Handler;
 use crate::server::changes::{self, Changes};
 use crate::server::{Call, CommandError, clock, log};
+use ratelimit_core::check::Decision;
 use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry, Verdict};
+use ratelimit_core::rule::Rule;
 use ratelimit_protocol::parse::{self, CheckRequest};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A handler that calls `off` while checks are off, otherwise `enforced`. It counts their errors.
 pub const fn gate(enforced: impl Handler, off: impl Handler) -> impl Handler {
-    move |call: &Call<'_>| {
-        let is_off = config::enforcement() == Enforcement::Off;
-        let result = if is_off { off(call) } else { enforced(call) };
-        if let Err(error) = &result {
-            count(error);
-        }
-        result
+    move |call: &Call<'_>| match config::enforcement() {
+        Enforcement::Off => cold(off, call),
+        Enforcement::Yes | Enforcement::Observe => enforced(call).map_err(counted_error),
     }
 }
 
+/// Calls a handler that seldom runs, and so stays out of its caller's code.
 #[cold]
-fn count(error: &CommandError) {
-    match error {
+#[inline(never)]
+fn cold(handler: impl Handler, call: &Call<'_>) -> Result<(), CommandError> {
+    handler(call).map_err(counted_error)
+}
+
+#[cold]
+fn counted_error(error: CommandError) -> CommandError {
+    match &error {
         CommandError::UnknownPolicy(_) => metrics::ERRORS_UNKNOWN_POLICY.add(1),
         // The caller tries again, and no client gets the error.
         error if error.is_not_now() => {}
         _ => metrics::ERRORS_OTHER.add(1),
     }
+    error
 }
 
 /// The key of a check that changes nothing.
@@ -67,24 +73,22 @@ fn counted_check() {
 
 /// Answers `RL.CHECK`.
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |scratch| {
-        let Scratch { rules, resolver, .. } = scratch;
+    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let (args, limits) = (call.after_key().bytes(), resolver.limits());
-        let request = parse::check(args, &limits, &mut plans::of_call(call, resolver), rules)?;
-        counted(resolver);
-        allow(call, &request, scratch);
+        let request = parse::check(args, &limits, &mut plans::of_call(call, &mut resolver), rules)?;
+        counted(&resolver);
+        allow(call, &request, rules, decisions);
         Ok(())
     })
 }
 
 /// Answers `RL.PEEK`.
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |scratch| {
-        let Scratch { rules, resolver, .. } = scratch;
+    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let (args, limits) = (call.after_key().bytes(), resolver.limits());
-        let request = parse::peek(args, &limits, &mut plans::of_call(call, resolver), rules)?;
+        let request = parse::peek(args, &limits, &mut plans::of_call(call, &mut resolver), rules)?;
         metrics::PEEKS.add(1);
-        allow(call, &request, scratch);
+        allow(call, &request, rules, decisions);
         Ok(())
     })
 }
@@ -93,14 +97,18 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
     wait::with_request(call, |call, asked, scratch| {
         counted(&scratch.resolver);
-        allow(call, &asked.request.check, scratch);
+        allow(call, &asked.request.check, scratch.rules, scratch.decisions);
         Ok(())
     })
 }
 
 /// Allows a request for one key.
-fn allow(call: &Call<'_>, request: &CheckRequest<'_>, scratch: &mut Scratch<'_>) {
-    let Scratch { rules, decisions, .. } = scratch;
+fn allow(
+    call: &Call<'_>,
+    request: &CheckRequest<'_>,
+    rules: &[Rule],
+    decisions: &mut Vec<Decision>,
+) {
     let now_us = request.at_us.unwrap_or_else(clock::now_us);
     let options = request.options_at(now_us);
     let (exempt, check) =
@@ -112,7 +120,7 @@ fn allow(call: &Call<'_>, request: &CheckRequest<'_>, scratch: &mut Scratch<'_>)
 
 /// Answers `RL.MCHECK`. With `ANY`, chooses the first key.
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
-    mcheck::with_request(call, |asked, decisions, resolver| {
+    mcheck::with_request(call, false, |asked, decisions, resolver| {
         counted(resolver);
         let exempt = exempt();
         let chosen = asked.request.any.map(|_| 0);

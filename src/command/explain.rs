@@ -11,8 +11,8 @@ const BY_PLAN: &str = "unless the key's plan names another policy: ";
 
 /// `RL.EXPLAIN`
 pub fn explain(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, resolver, .. }| {
-        parse::explain(call.args().from(1).bytes(), &config::limits(), resolver, rules)?;
+    scratch::with(call, |Scratch { rules, mut resolver, .. }| {
+        parse::explain(call.args().from(1).bytes(), &config::limits(), &mut resolver, rules)?;
         let mut explained = rules.iter().map(rule::explain);
         let mut texts = Vec::with_capacity(rules.len());
         for arg in call.args().from(1).bytes() {

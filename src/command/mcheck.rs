@@ -19,23 +19,26 @@ use ratelimit_protocol::parse;
 
 /// `RL.MCHECK`
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
-    with_request(call, |asked, decisions, resolver| match asked.request.any {
+    with_request(call, true, |asked, decisions, resolver| match asked.request.any {
         None => all(asked, decisions, resolver),
         Some(choice) => any::decide(asked, choice, decisions, resolver),
     })
 }
 
-/// Runs a body with a call's request.
+/// Runs a body with a call's request. `enforced`: the request is decided.
 ///
 /// # Errors
 /// If the request cannot be parsed, or the body's error.
+#[inline(always)]
 pub fn with_request(
     call: &Call<'_>,
+    enforced: bool,
     body: impl FnOnce(&Asked<'_>, &mut Vec<Decision>, &Resolver<'_>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
-        let (args, limits) = (call.args().from(1).bytes(), resolver.limits());
-        let plans = &mut WithPlans::new(resolver, |index: usize, at_us| {
+    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
+        let args = call.args().from(1).bytes();
+        let limits = if enforced { config::limits() } else { resolver.limits() };
+        let plans = &mut WithPlans::new(&mut resolver, |index: usize, at_us| {
             let name = call.args().get(index.saturating_add(2))?;
             Some(plans::of_key(call, name, at_us)?.name)
         });
@@ -44,7 +47,7 @@ pub fn with_request(
         let now_us = request.check.at_us.unwrap_or(clock_us);
         let options = request.check.options_at(now_us);
         let options = options.as_ref();
-        body(&Asked { call, request, rules, options, now_us, clock_us }, decisions, resolver)
+        body(&Asked { call, request, rules, options, now_us, clock_us }, decisions, &resolver)
     })
 }
 

@@ -105,7 +105,8 @@ impl<'c> Opened<'c> {
 
     /// Counts a check of this key, and applies the consequences of its change. `decisions` is
     /// empty if a block or an exemption answered. `rules` returns the texts of the check's rules, and
-    /// is only called if they are propagated. Returns true if a shadow would have denied the check.
+    /// is only called if they are propagated. Returns true if shadows or the setting `enforce` may have
+    /// kept the check from being denied.
     #[inline(always)]
     pub fn checked<'e>(
         &mut self,
@@ -116,24 +117,18 @@ impl<'c> Opened<'c> {
     ) -> bool {
         let banned = outcome.ban.is_some();
         let shadowed = metrics::key_checked(outcome.standing, banned, check.rules, decisions);
-        if shadowed {
-            self.tell_shadows(check, decisions);
-        }
         self.apply(check, outcome, rules);
-        shadowed
+        shadowed || check.observes()
     }
 
-    /// Counts the key and the rule of each shadow that would have denied a check.
+    /// Counts the key and the rule of each shadow that would have denied a check. Returns true if
+    /// the setting `enforce` kept the check from being denied: by a rule that is a shadow for this
+    /// request alone, by a block or by a pause.
     #[cold]
-    fn tell_shadows(&self, check: &Check<'_>, decisions: &[Decision]) {
+    pub fn spared(&self, check: &Check<'_>, decisions: &[Decision], outcome: &Outcome) -> bool {
         for rule in check.shadowed(decisions) {
             top::shadowed(self.key.call(), self.key.name(), rule, self.clock_us);
         }
-    }
-
-    /// Whether a check that only observes would have been denied: by a rule that is a shadow for this
-    /// request alone, by a block or by a pause.
-    pub fn is_excused(&self, check: &Check<'_>, decisions: &[Decision], outcome: &Outcome) -> bool {
         let is_stopped = |limiter: &Limiter| {
             let standing = limiter.standing_at(check.now_us);
             standing.is_some_and(|standing| standing.kind == Standing::Block)
@@ -168,7 +163,7 @@ impl<'c> Opened<'c> {
         let expiry = self.move_expiry(true);
         if self.key.call().propagates() {
             // Renewing a hold needs no rules.
-            let renews = outcome.change == Change::Renewed;
+            let renews = matches!(outcome.change, Change::Renewed);
             if let Some(action) = Action::of_check(check, outcome.change) {
                 let args = if renews { EffectArgs::None } else { rules() };
                 self.propagate(expiry, action, &args);

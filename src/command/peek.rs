@@ -8,20 +8,20 @@ use crate::server::{Call, CommandError, ReadKey, clock};
 use crate::{config, metrics, unreadable};
 use ratelimit_core::check::{Decision, Outcome};
 use ratelimit_core::key::{Check, Limiter};
+use ratelimit_core::rule::Rule;
 use ratelimit_protocol::parse::{self, CheckRequest};
 
 /// `RL.PEEK`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     unreadable::require_nothing_skipped(call)?;
-    scratch::with(call, |scratch| {
-        let Scratch { rules, resolver, .. } = scratch;
+    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let request = parse::peek(
             call.after_key().bytes(),
             &config::limits(),
-            &mut plans::of_call(call, resolver),
+            &mut plans::of_call(call, &mut resolver),
             rules,
         )?;
-        evaluate(call, &request, scratch, |outcome, check, decisions, limiter| {
+        evaluate(call, &request, rules, decisions, |outcome, check, decisions, limiter| {
             answer::of_key(call, request.full, outcome.summary, check, decisions, limiter);
         })?;
         metrics::PEEKS.add(1);
@@ -29,7 +29,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Decides a request whose rules are in the buffers, and changes nothing. `body` gets the outcome, the
+/// Decides a request with these rules, and changes nothing. `body` gets the outcome, the
 /// check with its decided cost, the decisions, and the value if there is one.
 ///
 /// # Errors
@@ -38,10 +38,10 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
 pub fn evaluate<T>(
     call: &Call<'_>,
     request: &CheckRequest<'_>,
-    scratch: &mut Scratch<'_>,
+    rules: &[Rule],
+    decisions: &mut Vec<Decision>,
     body: impl FnOnce(Outcome, &Check<'_>, &mut [Decision], Option<&Limiter>) -> T,
 ) -> Result<T, CommandError> {
-    let Scratch { rules, decisions, .. } = scratch;
     let now_us = request.at_us.unwrap_or_else(clock::now_us);
     let options = request.options_at(now_us);
     let check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };

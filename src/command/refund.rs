@@ -13,17 +13,17 @@ use ratelimit_protocol::waiting::Cause;
 
 /// `RL.REFUND`
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, resolver, .. }| {
+    scratch::with(call, |Scratch { rules, mut resolver, .. }| {
         let request = parse::refund(
             call.after_key().bytes(),
             &config::limits(),
-            &mut plans::of_call(call, resolver),
+            &mut plans::of_call(call, &mut resolver),
             rules,
         )?;
         let mut opened = Opened::first(call, request.at_us)?;
         opened.lapse();
         let refunded = give_back(&mut opened, request.units, rules, || {
-            EffectArgs::of_rules(call.args().last(request.rule_args), resolver, 0)
+            EffectArgs::of_rules(call.args().last(request.rule_args), &resolver, 0)
         });
         call.reply_integer(i64::try_from(refunded).unwrap_or(i64::MAX));
         Ok(())

@@ -43,10 +43,10 @@ static MEMORY: PerServer<Memory> = PerServer::empty();
 
 /// Runs a call with the state of a new request.
 #[inline]
-pub fn with<T>(call: &Call<'_>, body: impl FnOnce(&mut Scratch<'_>) -> T) -> T {
+pub fn with<T>(call: &Call<'_>, body: impl FnOnce(Scratch<'_>) -> T) -> T {
     MEMORY.with(call, |Memory { rules, decisions, resolver, buckets }| {
         rules.clear();
         decisions.clear();
-        body(&mut Scratch { rules, decisions, resolver: Resolver::new(resolver), buckets })
+        body(Scratch { rules, decisions, resolver: Resolver::new(resolver), buckets })
     })
 }

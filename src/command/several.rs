@@ -110,29 +110,43 @@ impl<'a> Asked<'a> {
                 }
             }
         }
-        let (mut excused, mut shadowed_policies) = (false, Vec::new());
+        let mut may_be_spared = false;
         for (Asking { index, opened, new, check }, (outcome, own)) in keys.iter_mut().zip(done) {
             if outcome.changed() {
                 opened.store(mem::take(new))?;
             }
             check.cost = outcome.cost;
             let decisions = decisions.get(own.clone()).unwrap_or_default();
-            let shadowed = opened.checked(check, decisions, outcome, || {
+            may_be_spared |= opened.checked(check, decisions, outcome, || {
                 EffectArgs::of_check(self.written(*index), resolver, *index, check.rules)
             });
-            if shadowed {
-                let policies = resolver.of_key(*index, self.written(*index).bytes());
-                shadowed_policies.extend(policies.filter(|it| it.shadows(check, decisions)));
-            }
-            excused |= opened.is_excused(check, decisions, outcome);
         }
-        shadowed_policies.sort_unstable_by_key(|policy| policy.name);
-        shadowed_policies.dedup_by_key(|policy| policy.name);
-        shadowed_policies.iter().for_each(|policy| policy.count_shadowed());
-        if excused {
-            metrics::UNENFORCED.add(1);
+        if may_be_spared {
+            self.count_spared(keys, done, decisions, resolver);
         }
         Ok(())
+    }
+
+    /// Counts what shadows or the setting `enforce` kept from being denied.
+    #[cold]
+    fn count_spared(
+        &self,
+        keys: &[Asking<'_>],
+        done: &[Done],
+        decisions: &[Decision],
+        resolver: &Resolver<'_>,
+    ) {
+        let (mut spared, mut policies) = (false, Vec::new());
+        for (Asking { index, opened, check, .. }, (outcome, own)) in keys.iter().zip(done) {
+            let decisions = decisions.get(own.clone()).unwrap_or_default();
+            spared |= opened.spared(check, decisions, outcome);
+            let of_key = resolver.of_key(*index, self.written(*index).bytes());
+            policies.extend(of_key.filter(|policy| policy.shadows(check, decisions)));
+        }
+        policies.sort_unstable_by_key(|policy| policy.name);
+        policies.dedup_by_key(|policy| policy.name);
+        policies.iter().for_each(|policy| policy.count_shadowed());
+        metrics::UNENFORCED.add(spared.into());
     }
 
     /// Closes the keys, which have consecutive indexes, then publishes their events.

@@ -14,11 +14,11 @@ use ratelimit_protocol::waiting::Cause;
 /// `RL.SYNC`
 pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
     call.require_args(["RL.SYNC", "key", "REMAINING", "n", "rule"].len())?;
-    scratch::with(call, |Scratch { rules, resolver, .. }| {
+    scratch::with(call, |Scratch { rules, mut resolver, .. }| {
         let request = parse::sync(
             call.after_key().bytes(),
             &config::limits(),
-            &mut plans::of_call(call, resolver),
+            &mut plans::of_call(call, &mut resolver),
             rules,
         )?;
         let mut opened = Opened::first(call, request.at_us)?;
@@ -42,7 +42,7 @@ pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
             let recorded = Recorded::Admitted;
             let action = Action::Check { recorded, cost: units, meta: None };
             opened.changed(action, Cause::Consumed { rules, hold: None }, || {
-                EffectArgs::of_check(call.args().last(1), resolver, 0, rules)
+                EffectArgs::of_check(call.args().last(1), &resolver, 0, rules)
             });
         }
         call.reply_integer(consumed);

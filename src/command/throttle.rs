@@ -19,7 +19,7 @@ use super::scratch::{self, Scratch};
 use crate::config::{self, Enforcement};
 use crate::metrics;
 use crate::server::{Call, CommandError, Texts};
-use ratelimit_core::check::Outcome;
+use ratelimit_core::check::{Decision, Outcome};
 use ratelimit_core::key::{Check, CheckOptions, Limiter, Standing, Verdict};
 use ratelimit_core::rule::Rule;
 use ratelimit_protocol::parse::{self, Bucket, ParseError, ThrottleRequest};
@@ -36,51 +36,65 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let is_cached = |cached: &Bucket| *cached == bucket;
         let (rule, text) = buckets.get_or_try_insert(bucket.numbers(), is_cached, make)?;
         let text = || text.get_or_init(|| Texts::new([rule.to_string()].iter())).args();
-        let observes = config::enforcement() == Enforcement::Observe;
-        let shadow = observes.then(|| observed(*rule));
-        let rule = shadow.as_ref().unwrap_or(rule);
-        let rules = slice::from_ref(rule);
-        let args = || match observes {
-            true => EffectArgs::Copied(Texts::new([format!("{rule:#}")].iter())),
-            false => EffectArgs::Borrowed(text()),
-        };
         let mut opened = opened?;
-        let now_us = opened.at_us;
-        opened.lapse();
-        let outcome = if quantity < 0 {
-            give_back(&mut opened, quantity.unsigned_abs(), rules, args);
-            let check = Check::new(rules, 0, now_us);
-            opened.key.value().unwrap_or(&Limiter::default()).peek(&check, decisions)
-        } else {
-            let options = CheckOptions { observes, ..CheckOptions::default() };
-            let mut check = Check::new(rules, quantity.unsigned_abs(), now_us);
-            check.options = observes.then_some(&options);
-            let mut new = Limiter::default();
-            let limiter = opened.key.value_mut().unwrap_or(&mut new);
-            let outcome = limiter
-                .check_within(config::bounds(), &check, decisions)
-                .map_err(|error| refused(call.args().from(1), &error))?;
-            opened.store(new)?;
-            metrics::checked(outcome.summary.verdict, now_us);
-            opened.checked(&check, decisions, &outcome, args);
-            if opened.is_excused(&check, decisions, &outcome) {
-                metrics::UNENFORCED.add(1);
-            }
-            outcome
-        };
-        match observes {
-            true => reply_exempt(call, &bucket),
-            false => call.reply_integers(&reply(bucket.limit.into(), &outcome)),
+        if config::enforcement() == Enforcement::Observe {
+            return observe(opened, &bucket, *rule, quantity, decisions);
         }
+        let args = || EffectArgs::Borrowed(text());
+        let outcome = decide(&mut opened, rule, None, quantity, decisions, args)?;
+        call.reply_integers(&reply(bucket.limit.into(), &outcome));
         opened.close(event(&outcome));
         Ok(())
     })
 }
 
-/// The rule as a shadow.
-const fn observed(mut rule: Rule) -> Rule {
+/// Decides a request under a rule, and propagates it with the rule's text.
+#[inline(always)]
+fn decide<'e>(
+    opened: &mut Opened<'_>,
+    rule: &'e Rule,
+    options: Option<&'e CheckOptions<'e>>,
+    quantity: i32,
+    decisions: &mut Vec<Decision>,
+    text: impl FnOnce() -> EffectArgs<'e>,
+) -> Result<Outcome, CommandError> {
+    let (now_us, rules) = (opened.at_us, slice::from_ref(rule));
+    opened.lapse();
+    if quantity < 0 {
+        give_back(opened, quantity.unsigned_abs(), rules, text);
+        let check = Check::new(rules, 0, now_us);
+        return Ok(opened.key.value().unwrap_or(&Limiter::default()).peek(&check, decisions));
+    }
+    let check = Check { options, ..Check::new(rules, quantity.unsigned_abs(), now_us) };
+    let mut new = Limiter::default();
+    let limiter = opened.key.value_mut().unwrap_or(&mut new);
+    let outcome = limiter
+        .check_within(config::bounds(), &check, decisions)
+        .map_err(|error| refused(opened.key.call().args().from(1), &error))?;
+    opened.store(new)?;
+    metrics::checked(outcome.summary.verdict, now_us);
+    if opened.checked(&check, decisions, &outcome, text) {
+        metrics::UNENFORCED.add(opened.spared(&check, decisions, &outcome).into());
+    }
+    Ok(outcome)
+}
+
+/// Decides a request under the rule as a shadow, and replies as for an exempt key.
+#[cold]
+fn observe(
+    mut opened: Opened<'_>,
+    bucket: &Bucket,
+    mut rule: Rule,
+    quantity: i32,
+    decisions: &mut Vec<Decision>,
+) -> Result<(), CommandError> {
     rule.observe();
-    rule
+    let options = CheckOptions { observes: true, ..CheckOptions::default() };
+    let text = || EffectArgs::Copied(Texts::new([format!("{rule:#}")].iter()));
+    let outcome = decide(&mut opened, &rule, Some(&options), quantity, decisions, text)?;
+    reply_exempt(opened.key.call(), bucket);
+    opened.close(event(&outcome));
+    Ok(())
 }
 
 /// Replies as for an exempt key.

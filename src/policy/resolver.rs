@@ -166,8 +166,10 @@ impl<'m> Resolver<'m> {
     #[inline]
     pub fn count(&self, verdict: Verdict, clock_us: u64) {
         if self.named > 0 {
-            self.note_use(clock_us);
-            self.all_named().iter().for_each(|policy| policy.counts.add(verdict));
+            for policy in self.all_named() {
+                policy.counts.used_us.set(clock_us);
+                policy.counts.add(verdict);
+            }
             count_unknown(self.plans.iter());
         }
     }

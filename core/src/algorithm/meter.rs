@@ -24,7 +24,7 @@ impl Meter {
         /// The parameters of the rule that consumed last.
         fn params(&self) -> Params;
         /// When units were last added; [`NO_TIME_US`](super::NO_TIME_US) if it is empty.
-        #[inline]
+        #[inline(always)]
         fn last_us(&self) -> u64;
         /// The length of its window.
         #[inline]

@@ -60,7 +60,7 @@ impl Limiter {
         }
         let mut state = State::new(first, check.now_us);
         let outcome = check_state(&mut state, check, decisions)?;
-        if outcome.change == Change::Admitted {
+        if matches!(outcome.change, Change::Admitted) {
             self.add(state);
         }
         Some(outcome)
@@ -125,7 +125,7 @@ fn check_rule(
     }
     let cost = check.cost_of(rule);
     let change = change(cost, denied);
-    if change == Change::Admitted {
+    if matches!(change, Change::Admitted) {
         meter.consume(rule, at_us, cost);
         decision.take(cost);
     }
@@ -148,7 +148,7 @@ fn check_log(
     // All log rules cost the same.
     let cost = check.rules.first().map_or(0, |rule| check.cost_of(rule));
     let change = change(cost, denied);
-    if change == Change::Admitted {
+    if matches!(change, Change::Admitted) {
         state.log_mut()?.admit(needs, at_us, cost);
         for decision in decisions.iter_mut() {
             decision.take(cost);
@@ -209,7 +209,7 @@ fn answer(
     change: Change,
     decision: Decision,
 ) -> Outcome {
-    debug_assert!(change == Change::Nothing || !meter.is_empty(), "nothing was consumed");
+    debug_assert!(matches!(change, Change::Nothing) || !meter.is_empty(), "nothing was consumed");
     let reset_ms = meter.clears(rule, at_us).ms_after(check.now_us);
     Outcome { change, ..Outcome::unchanged(Decision { reset_ms, ..decision }, check.cost, None) }
 }

@@ -46,7 +46,7 @@ impl Outcome {
     /// True if the key's value changed.
     #[must_use]
     pub fn changed(&self) -> bool {
-        self.change != Change::Nothing || self.ban_changed()
+        !matches!(self.change, Change::Nothing) || self.ban_changed()
     }
 
     /// True if the key got a ban, or its ban ends earlier.

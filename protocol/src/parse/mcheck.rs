@@ -3,7 +3,7 @@
 //! The rules are one group for all keys, or one group per key, in the order of the keys. If one group
 //! for all keys asks for the keys' plans, the parser reads it once per key.
 
-use super::check::{CheckRequest, expected, some_options};
+use super::check::{CheckRequest, expected, options_of_keys};
 use super::costs::give_costs;
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
@@ -67,15 +67,10 @@ pub fn mcheck<'a>(
     }
     require_different(names)?;
     let (mut first, mut most) = (None, None);
-    let (mut check, named_costs) = some_options(
-        &mut args,
-        limits,
-        true,
-        Some(&mut |args| {
-            Ok(args.option("ANY", &mut first, |_| Ok(()))?
-                || args.option("MOST", &mut most, |_| Ok(()))?)
-        }),
-    )?;
+    let (mut check, named_costs) = options_of_keys(&mut args, limits, &mut |args| {
+        Ok(args.option("ANY", &mut first, |_| Ok(()))?
+            || args.option("MOST", &mut most, |_| Ok(()))?)
+    })?;
     let any = match (first, most) {
         (None, None) => None,
         (Some(()), None) => Some(Any::First),

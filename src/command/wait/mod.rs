@@ -50,7 +50,9 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
         if call.may_wait() && waits_or_is_denied(call, asked, scratch)? {
             return Ok(());
         }
-        check::decide(call, scratch, Opened::first(call, None)?, &asked.request.check)
+        let Scratch { rules, decisions, resolver, .. } = scratch;
+        let opened = Opened::first(call, None)?;
+        check::decide(call, opened, &asked.request.check, rules, decisions, resolver)
     })
 }
 

@@ -44,7 +44,7 @@ pub fn with_request<T>(
     call: &Call<'_>,
     body: impl FnOnce(&Call<'_>, &Asked<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
-    scratch::with(call, |scratch| body(call, &parsed(call, scratch)?, scratch))
+    scratch::with(call, |mut scratch| body(call, &parsed(call, &mut scratch)?, &mut scratch))
 }
 
 /// Parses the request. Not inlined, because it runs rarely and `RL.CHECK` inlines the same parser.
@@ -84,7 +84,8 @@ pub fn of(
     if config::enforcement() == Enforcement::Off {
         return Ok(Prospect::Free);
     }
-    peek::evaluate(call, &request.check, scratch, |outcome, check, decisions, limiter| {
+    let Scratch { rules, decisions, .. } = scratch;
+    peek::evaluate(call, &request.check, rules, decisions, |outcome, check, decisions, limiter| {
         let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
         let limiter = limiter.as_deref();
         let holds = limiter.map_or(0, |limiter| limiter.live_holds(check.now_us));
@@ -124,7 +125,8 @@ pub fn deny(
     scratch: &mut Scratch<'_>,
     wait_ms: u64,
 ) -> Result<(), CommandError> {
-    peek::evaluate(call, &request.check, scratch, |outcome, check, decisions, limiter| {
+    let Scratch { rules, decisions, .. } = scratch;
+    peek::evaluate(call, &request.check, rules, decisions, |outcome, check, decisions, limiter| {
         let mut summary = outcome.summary;
         if summary.verdict == Verdict::Allowed {
             summary.verdict = Verdict::Limited;

@@ -113,7 +113,7 @@ impl Algorithm for Fixed {
         self.window.period_us()
     }
 
-    #[inline]
+    #[inline(always)]
     fn last_us(&self) -> u64 {
         if self.is_empty() { NO_TIME_US } else { self.window.last_us() }
     }

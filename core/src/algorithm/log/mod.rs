@@ -354,9 +354,10 @@ impl Algorithm for Log {
         self.admitted.is_empty() && self.charged().is_none_or(Series::is_empty)
     }
 
+    #[inline(always)]
     fn last_us(&self) -> u64 {
-        let charged = self.charged().and_then(Series::newest_us);
-        self.admitted.newest_us().max(charged).unwrap_or(0)
+        let last_us = self.admitted.last_us();
+        self.charged().map_or(last_us, |charged| charged.last_us().max(last_us))
     }
 
     fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {

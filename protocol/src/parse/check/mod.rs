@@ -94,13 +94,8 @@ pub(super) fn check_with<'a, I: Iterator<Item = &'a [u8]>>(
     rules: &mut Vec<Rule>,
     more: MoreOptions<'_, 'a, I>,
 ) -> Parsed<CheckRequest<'a>> {
-    let mut args = Cursor::new(args);
-    let (request, named_costs) = some_options(&mut args, limits, true, Some(more))?;
-    Reader { limits, resolver, rules, may_change: true, options: WAIT }.rules(
-        args,
-        request,
-        &named_costs,
-    )
+    Reader { limits, resolver, rules, may_change: true, options: WAIT }
+        .options_then_rules(Cursor::new(args), Some(more))
 }
 
 /// The request of an `RL.PEEK`, which has no `META` and no `HOLD`: it changes nothing.
@@ -130,49 +125,52 @@ const WAIT: &str = "FLOW, PRIORITY, COST, META, HOLD, FULL or a rule such as 20/
 impl<R: RuleResolver> Reader<'_, R> {
     /// Reads a request. Most have no options and skip the code that reads them.
     #[inline(always)]
-    fn read<'a>(self, args: impl Iterator<Item = &'a [u8]>) -> Parsed<CheckRequest<'a>> {
+    fn read<'a>(mut self, args: impl Iterator<Item = &'a [u8]>) -> Parsed<CheckRequest<'a>> {
         let args = Cursor::new(args);
-        if args.peek().is_some_and(may_be_option) || self.limits.observe {
-            return self.some_options_then_rules(args);
+        if may_have_options(&args, self.limits) {
+            return self.options_then_rules(args, None);
         }
         self.rules(args, CheckRequest::plain(), &[])
     }
 
     #[inline(never)]
-    fn some_options_then_rules<'a>(
-        self,
-        mut args: Cursor<'a, impl Iterator<Item = &'a [u8]>>,
+    fn options_then_rules<'a, I: Iterator<Item = &'a [u8]>>(
+        mut self,
+        mut args: Cursor<'a, I>,
+        more: Option<MoreOptions<'_, 'a, I>>,
     ) -> Parsed<CheckRequest<'a>> {
-        let (request, named_costs) = some_options(&mut args, self.limits, self.may_change, None)?;
+        let Limits { observe, .. } = *self.limits;
+        let (request, named_costs) = some_options(&mut args, self.limits, self.may_change, more)?;
         self.resolver.of_key(0, request.at_us);
-        self.rules(args, request, &named_costs)
+        let request = self.rules(args, request, &named_costs)?;
+        if observe {
+            self.rules.iter_mut().for_each(Rule::observe);
+        }
+        Ok(request)
     }
 
     /// Reads the rules of a request after its options.
     #[inline(always)]
     fn rules<'a>(
-        self,
+        &mut self,
         mut args: Cursor<'a, impl Iterator<Item = &'a [u8]>>,
         request: CheckRequest<'a>,
         named_costs: &[NamedCost],
     ) -> Parsed<CheckRequest<'a>> {
         let Self { limits, resolver, rules, may_change, options } = self;
-        let rule_args = take_rules(&mut args, limits, resolver, rules)?;
+        let rule_args = take_rules(&mut args, limits, *resolver, rules)?;
         args.finish(expected(rules, options))?;
         require_rule(rules)?;
-        if limits.observe {
-            rules.iter_mut().for_each(Rule::observe);
-        }
         if !named_costs.is_empty() {
             give_costs(named_costs, rules, resolver.named_a_policy())?;
         }
         // A peek can ask about slots without a hold.
-        request.default_cost().test(rules, request.holds() || !may_change)?;
+        request.default_cost().test(rules, request.holds() || !*may_change)?;
         Ok(CheckRequest { rule_args, ..request })
     }
 }
 
-/// An option of every check.
+/// An option of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckOption {
     Cost,
@@ -180,15 +178,19 @@ enum CheckOption {
     Hold,
     At,
     Full,
+    /// Of a check of several keys.
+    OfKeys,
 }
 
 impl CheckOption {
-    const ALL: [(&str, Self); 5] = [
+    const ALL: [(&str, Self); 7] = [
         ("COST", Self::Cost),
         ("META", Self::Meta),
         ("HOLD", Self::Hold),
         ("AT", Self::At),
         ("FULL", Self::Full),
+        ("ANY", Self::OfKeys),
+        ("MOST", Self::OfKeys),
     ];
 
     /// The length of the longest name.
@@ -203,19 +205,41 @@ impl CheckOption {
 
     /// The option with this name, in upper or lower case.
     fn of_name(text: &[u8]) -> Option<(&'static str, Self)> {
-        Self::ALL.into_iter().find(|(name, _)| text.eq_ignore_ascii_case(name.as_bytes()))
+        let mut all = Self::ALL.iter();
+        all.find(|(name, _)| text.eq_ignore_ascii_case(name.as_bytes())).copied()
     }
 }
 
-/// Whether a text may be an option. Most checks have no options, so this test is quick. Some rules
-/// begin with a letter, and a rule that is no longer than an option is only found a little later.
-fn may_be_option(text: &[u8]) -> bool {
-    text.len() <= CheckOption::LONGEST && text.first().is_some_and(u8::is_ascii_alphabetic)
+/// Whether a request may have options. Most have none, so this test is quick. Some rules begin with a
+/// letter, and a rule that is no longer than an option is only found a little later.
+#[inline(always)]
+fn may_have_options<'a>(
+    args: &Cursor<'a, impl Iterator<Item = &'a [u8]>>,
+    limits: &Limits,
+) -> bool {
+    let may_be_option = |text: &[u8]| {
+        text.len() <= CheckOption::LONGEST && text.first().is_some_and(u8::is_ascii_alphabetic)
+    };
+    args.peek().is_some_and(may_be_option) || limits.observe
+}
+
+/// Reads the options of an `RL.MCHECK`, if it has any. `more` reads those that no other check has.
+#[inline(always)]
+pub(super) fn options_of_keys<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: &Limits,
+    more: MoreOptions<'_, 'a, I>,
+) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
+    match may_have_options(args, limits) {
+        true => some_options(args, limits, true, Some(more)),
+        false => Ok((CheckRequest::plain(), Vec::new())),
+    }
 }
 
 /// Reads the options up to the rules. The rules get the costs by name later. `more` reads options that
 /// only one command has.
-pub(super) fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
+#[inline(never)]
+fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     may_change: bool,
@@ -235,7 +259,7 @@ pub(super) fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
                 args.option(name, &mut at_us, |args| args.at(limits))?
             }
             Some((name, CheckOption::Full)) => args.option(name, &mut full, |_| Ok(()))?,
-            Some((_, CheckOption::Meta)) | None => {
+            Some((_, CheckOption::Meta | CheckOption::OfKeys)) | None => {
                 more.as_mut().map_or(Ok(false), |more| more(args))?
             }
         };
@@ -245,13 +269,10 @@ pub(super) fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     }
     let keep = u32::try_from(limits.log_entries).unwrap_or(u32::MAX);
     let text = meta.filter(|_| keep > 0).map(|text| cut(text, limits.max_meta));
-    let given = RequestOptions {
-        up_to: costs.up_to,
-        meta: text.map(|text| Meta { text, keep }),
-        hold,
-        observes: limits.observe,
-    };
-    let options = (given != RequestOptions::default()).then(|| Box::new(given));
+    let (up_to, observes) = (costs.up_to, limits.observe);
+    let meta = text.map(|text| Meta { text, keep });
+    let any = up_to.is_some() || meta.is_some() || hold.is_some() || observes;
+    let options = any.then(|| Box::new(RequestOptions { up_to, meta, hold, observes }));
     let cost = costs.default.unwrap_or(1);
     let request = CheckRequest { cost, at_us, full: full.is_some(), options, rule_args: 0 };
     Ok((request, costs.named))

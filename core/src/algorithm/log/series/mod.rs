@@ -42,6 +42,7 @@ use self::layout::{Extras, Head, Newest, ring_for};
 use self::needs::PackedNeeds;
 pub use self::take::Take;
 use self::weights::Weights;
+use crate::algorithm::NO_TIME_US;
 use crate::exact::{floor_div, product};
 use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
@@ -166,7 +167,15 @@ impl Series {
     }
 
     pub fn newest_us(&self) -> Option<u64> {
-        (!self.is_empty()).then_some(self.head().newest.us())
+        (!self.is_empty()).then_some(self.last_us())
+    }
+
+    /// The time of the newest entry; [`NO_TIME_US`] without entries.
+    #[inline]
+    pub fn last_us(&self) -> u64 {
+        let last_us = self.head().newest.us();
+        debug_assert!(!self.is_empty() || last_us == NO_TIME_US, "no entry has this time");
+        last_us
     }
 
     /// The running total of units before an entry. It starts at an arbitrary number.
