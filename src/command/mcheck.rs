@@ -29,7 +29,6 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
 ///
 /// # Errors
 /// If the request cannot be parsed, or the body's error.
-#[inline(always)]
 pub fn with_request(
     call: &Call<'_>,
     enforced: bool,
