@@ -55,8 +55,7 @@ fn counted_error(error: CommandError) -> CommandError {
 /// The key of a check that changes nothing.
 fn exempt() -> Limiter {
     let mut limiter = Limiter::default();
-    let (kind, reason) = (Standing::Exempt, Box::default());
-    limiter.set_standing(Some(StandingEntry { kind, until_us: None, ban_us: None, reason }));
+    limiter.set_standing(Some(StandingEntry::new(Standing::Exempt, None, b"")));
     limiter
 }
 

@@ -8,6 +8,7 @@ use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
 use ratelimit_core::algorithm::Details;
 use ratelimit_core::key::{HoldReport, Limiter, Plan, StateReport};
+use ratelimit_core::rule::MS_US;
 use ratelimit_protocol::parse;
 
 /// How many holds are shown at most: those that lapse next.
@@ -103,9 +104,12 @@ fn show_hold(to: &Writer<'_>, hold: &HoldReport) {
 /// Writes the block or exemption in effect, or null.
 fn show_standing(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
     let Some(standing) = limiter.standing_at(now_us) else { return to.null() };
+    let user = standing.author.as_ref().map(|author| &*author.user).filter(|user| !user.is_empty());
     to.map([
         Some(("kind", Text(kind_name(standing.kind).as_bytes()))),
         Some(("reason", Text(&standing.reason))),
         Some(("ttl_ms", Integer(standing.left_ms(now_us)))),
+        Some(("since_ms", standing.since_us().map_or(Null, |us| Count(us / MS_US)))),
+        Some(("by", user.map_or(Null, |user| Text(user)))),
     ]);
 }

@@ -190,8 +190,7 @@ mod tests {
     fn a_block_and_an_exemption_take_precedence_over_a_pause() {
         for (kind, code) in [(Standing::Block, 2), (Standing::Exempt, 0)] {
             let mut limiter = paused(NOW_US + SECOND_US);
-            let (until_us, ban_us, reason) = (None, None, Box::default());
-            limiter.set_standing(Some(StandingEntry { kind, until_us, ban_us, reason }));
+            limiter.set_standing(Some(StandingEntry::new(kind, None, b"")));
             assert_eq!(check(&mut limiter, "1/s", NOW_US).0, code);
         }
     }
@@ -239,8 +238,7 @@ mod tests {
         for (until_us, stays) in [(9, false), (10, false), (11, true)] {
             let mut limiter = Limiter::default();
             limiter.check(&Check::new(&rules, 1, 5), &mut Vec::new());
-            let (kind, reason) = (Standing::Block, Box::default());
-            let block = StandingEntry { kind, until_us: Some(until_us), ban_us: None, reason };
+            let block = StandingEntry::new(Standing::Block, Some(until_us), b"");
             limiter.set_standing(Some(block));
             assert!(limiter.reset(10));
             assert_eq!(!limiter.is_empty(), stays, "until {until_us}");

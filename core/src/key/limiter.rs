@@ -276,7 +276,12 @@ impl Limiter {
         if let Contents::Compound(compound) = &mut self.contents {
             to.boxed(compound);
             to.vec(&mut compound.states);
-            to.optional(&mut compound.standing, |standing, to| to.slice(&mut standing.reason));
+            to.optional(&mut compound.standing, |standing, to| {
+                to.slice(&mut standing.reason);
+                if let Some(author) = &mut standing.author {
+                    to.slice(&mut author.user);
+                }
+            });
             to.optional(&mut compound.orders, |orders, to| {
                 to.optional(&mut orders.pause, |pause, to| to.slice(&mut pause.reason));
                 to.optional(&mut orders.plan, |_, _| {});

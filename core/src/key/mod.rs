@@ -55,4 +55,6 @@ pub(crate) use plan::Orders;
 pub use plan::Plan;
 pub use report::{HoldReport, StateReport};
 pub(crate) use slots::Slots;
-pub use standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};
+pub use standing::{
+    Author, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, MAX_USER, Standing, StandingEntry,
+};

@@ -87,8 +87,7 @@ mod tests {
         let (mut limiter, rules) = (planned(None), rules_of_line("1/s 2/m"));
         limiter.check(&Check::new(&rules, 1, NOW_US), &mut Vec::new());
         limiter.pause_until(NOW_US + 1, NOW_US, b"429");
-        let (kind, reason) = (Standing::Block, Box::default());
-        let block = StandingEntry { kind, until_us: Some(NOW_US + 1), ban_us: None, reason };
+        let block = StandingEntry::new(Standing::Block, Some(NOW_US + 1), b"");
         limiter.set_standing(Some(block));
         for paused in [true, false] {
             assert_eq!(decode(&encode(&limiter)), Ok(limiter.clone()));

@@ -73,7 +73,7 @@ mod tests {
     }
 
     fn block(until_us: Option<u64>) -> StandingEntry {
-        StandingEntry { kind: Standing::Block, until_us, ban_us: None, reason: Box::default() }
+        StandingEntry::new(Standing::Block, until_us, b"")
     }
 
     /// What a replayed check leaves, and the key's expiry.

@@ -37,9 +37,41 @@ pub struct StandingEntry {
     pub ban_us: Option<NonZeroU64>,
     /// The `REASON` given, or for a ban its rule; may be empty.
     pub reason: Box<[u8]>,
+    /// `None` for a ban, and where an older version saved it.
+    pub author: Option<Author>,
+}
+
+/// Who set a block or an exemption, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    /// Unix microseconds.
+    pub since_us: u64,
+    /// At most [`MAX_USER`] bytes; empty for a script or a module.
+    pub user: Box<[u8]>,
+}
+
+/// The most bytes that are kept of a user's name.
+pub const MAX_USER: usize = 64;
+
+impl Author {
+    /// Keeps the first [`MAX_USER`] bytes of the user's name.
+    pub fn new(since_us: u64, user: &[u8]) -> Self {
+        Self { since_us, user: user.get(..MAX_USER).unwrap_or(user).into() }
+    }
 }
 
 impl StandingEntry {
+    /// A block or an exemption by nobody in particular.
+    pub fn new(kind: Standing, until_us: Option<u64>, reason: &[u8]) -> Self {
+        Self { kind, until_us, ban_us: None, reason: reason.into(), author: None }
+    }
+
+    /// When it was set, in Unix microseconds, if that is known.
+    pub fn since_us(&self) -> Option<u64> {
+        let begun_us = || self.until_us?.checked_sub(self.ban_us?.get());
+        self.author.as_ref().map(|author| author.since_us).or_else(begun_us)
+    }
+
     /// The block that a rule's `ban=` sets.
     pub(crate) fn ban(rule: &Rule, until_us: u64, length_us: u64) -> Self {
         let reason = format!("rule {}", rule.label());
@@ -48,6 +80,7 @@ impl StandingEntry {
             until_us: Some(until_us),
             ban_us: NonZeroU64::new(length_us),
             reason: reason.into_bytes().into_boxed_slice(),
+            author: None,
         }
     }
 
@@ -123,8 +156,7 @@ mod tests {
     use super::*;
 
     fn left_ms(now_us: u64, until_us: Option<u64>) -> i64 {
-        StandingEntry { kind: Standing::Block, until_us, ban_us: None, reason: Box::default() }
-            .left_ms(now_us)
+        StandingEntry::new(Standing::Block, until_us, b"").left_ms(now_us)
     }
 
     #[test]
@@ -142,6 +174,7 @@ mod tests {
             until_us: Some(until_us),
             ban_us: ban_us.and_then(NonZeroU64::new),
             reason: Box::default(),
+            author: None,
         };
         let mut stepped = ban(10_000_000, Some(1_000_000));
         assert_eq!(stepped.left_ms(9_000_000), 1_000);

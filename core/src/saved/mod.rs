@@ -8,8 +8,10 @@ pub(crate) use form::{
     SavedDetail, each_item, load_items, load_text, put, put_bytes, save_items, take,
 };
 
-/// The version written, and the only one that exists.
-pub const VERSION: u8 = 1;
+/// The newest version, in which a block or an exemption has an author.
+pub const VERSION: u8 = 2;
+/// The version of every other limiter.
+pub const WITHOUT_AUTHOR: u8 = 1;
 
 /// Why a payload is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +20,7 @@ pub enum DecodeError {
     #[error("the payload is empty, expected a version byte")]
     Empty,
     /// Its first byte, given here, is not a version that can be read.
-    #[error("the payload has version {0}, expected {VERSION}")]
+    #[error("the payload has version {0}, expected {VERSION} or older")]
     Version(u8),
     /// It ends early or does not have the form of its version. The text says why.
     #[error("the payload cannot be read: {0}")]

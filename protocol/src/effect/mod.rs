@@ -15,7 +15,7 @@
 //! settle                                          id [REFUND | COST n|name=n ...]
 //! renew                   :end-us                 id                        the new end
 //! refund                  :units                  [rule [rule ...]]         no rule: all states
-//! block, exempt           :until-us               reason                    -1: no end
+//! block, exempt           :until-us               reason user               -1: no end; user: who set it
 //! ban                     :until-us:length-us[:bans:forgotten-us:span-us]
 //!                                                 reason                    a block by a rule
 //! pause                   :until-us               reason
@@ -52,18 +52,18 @@ pub use write::Head;
 
 use crate::parse::Settled;
 use ratelimit_core::key::{
-    BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Plan, Standing,
-    StandingEntry, Verdict,
+    Author, BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Plan,
+    Standing, StandingEntry, Verdict,
 };
 use ratelimit_core::named;
 use ratelimit_core::rule::{Name, NamedCost, Rule};
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
-/// The version of effects. There is only one.
-pub const VERSION: u64 = 1;
-/// The field of a head that holds the version.
-const VERSION_FIELD: &str = "v1";
+/// The newest version of effects, in which a block or an exemption names its user.
+pub const VERSION: u64 = 2;
+/// The version of every other effect.
+const WITHOUT_AUTHOR: u64 = 1;
 
 /// An effect. It lacks the rules of a check or a refund, and a settlement's costs by name: the writer
 /// has these as texts, and the reader returns them parsed.
@@ -123,6 +123,9 @@ pub enum Action<'a> {
         ban: Option<BanTerms>,
         /// Empty if none was given; for a ban, `rule` and the rule's name or text.
         reason: &'a [u8],
+        /// The user who set it at the effect's time, empty for a script. `None` for a ban, and in
+        /// effects of version 1.
+        user: Option<&'a [u8]>,
     },
     /// The block and the count of bans were removed.
     Unblock,
@@ -219,10 +222,11 @@ impl<'a> Action<'a> {
     /// The action that gives a key this block, ban or exemption. `count` is the key's count of
     /// bans; only a ban has one.
     pub fn set(standing: &'a StandingEntry, count: Option<&BanCount>) -> Self {
-        let StandingEntry { kind, until_us, ban_us, ref reason } = *standing;
+        let StandingEntry { kind, until_us, ban_us, ref reason, ref author } = *standing;
         let count = count.copied();
         let ban = ban_us.map(|length_us| BanTerms { length_us: length_us.get(), count });
-        Self::Set { kind, until_us, ban, reason }
+        let user = author.as_ref().map(|author| &*author.user);
+        Self::Set { kind, until_us, ban, reason, user }
     }
 
     /// True if the action's time can come from `AT`.
@@ -241,6 +245,14 @@ impl<'a> Action<'a> {
             | Self::Resume
             | Self::Plan { .. }
             | Self::Unplan => false,
+        }
+    }
+
+    /// The version in which the effect is written.
+    const fn version(&self) -> u64 {
+        match self {
+            Self::Set { user: Some(_), .. } => VERSION,
+            _ => WITHOUT_AUTHOR,
         }
     }
 
@@ -271,7 +283,8 @@ impl<'a> Action<'a> {
         }
     }
 
-    /// The texts that follow the head: the id of a hold, a `META` or a reason, or the name of a policy.
+    /// The texts that follow the head: the id of a hold, a `META`, a reason and a user, or the name of a
+    /// policy.
     #[inline]
     pub fn texts(&self) -> [Option<&'a [u8]>; 2] {
         match *self {
@@ -279,9 +292,9 @@ impl<'a> Action<'a> {
                 [Some(hold.id), meta.map(|meta| meta.text)]
             }
             Self::Check { meta, .. } => [meta.map(|meta| meta.text), None],
+            Self::Set { reason, user, .. } => [Some(reason), user],
             Self::Settle { id: text, .. }
             | Self::Renew { id: text, .. }
-            | Self::Set { reason: text, .. }
             | Self::Pause { reason: text, .. }
             | Self::Plan { name: text, .. } => [Some(text), None],
             Self::Refund { .. }
@@ -336,10 +349,11 @@ impl Effect<'_> {
             Action::Refund { units } => _ = limiter.refund(units, self.at_us, rules),
             Action::Lapse => limiter.lapse(self.at_us),
             Action::Reset => _ = limiter.reset(self.at_us),
-            Action::Set { kind, until_us, ban, reason } => {
+            Action::Set { kind, until_us, ban, reason, user } => {
                 let BanTerms { length_us, count } = ban.unwrap_or_default();
                 let (ban_us, reason) = (NonZeroU64::new(length_us), reason.into());
-                limiter.set_ban(StandingEntry { kind, until_us, ban_us, reason }, count);
+                let author = user.map(|user| Author::new(self.at_us, user));
+                limiter.set_ban(StandingEntry { kind, until_us, ban_us, reason, author }, count);
             }
             Action::Unblock => limiter.unblock(),
             Action::Unexempt => limiter.set_standing(None),

@@ -1,17 +1,21 @@
 //! Reads an effect; `mod.rs` describes its form.
 
 use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
-use super::{Action, BanTerms, Effect, Recorded, VERSION, VERSION_FIELD, Word};
+use super::{Action, BanTerms, Effect, Recorded, VERSION, WITHOUT_AUTHOR, Word};
 use crate::parse::cursor::Cursor;
 use crate::parse::policy;
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
 use crate::parse::{Limits, NoPolicies, ParseError, Settled};
-use ratelimit_core::key::{BanCount, Expiry, HoldRequest, Meta, Standing, Verdict};
+use ratelimit_core::key::{BanCount, Expiry, HoldRequest, MAX_USER, Meta, Standing, Verdict};
 use ratelimit_core::rule::{Excerpt, NamedCost, Rule, digits};
 
 /// What errors say after 'expected' if an effect ends too early.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
+/// What errors say after 'expected' about a user's name that is too long.
+const A_USER: &str = "at most 64 bytes";
+/// What errors say after 'expected' about a field that is no version.
+const VERSIONS: &str = "v1 or v2";
 /// What errors say after 'expected' if an effect has a field too many.
 const NO_FIELD: &str = "the effect to end before it";
 
@@ -79,7 +83,17 @@ pub fn read<'a>(
         Action::Refund { .. } => {
             take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
         }
-        Action::Set { reason, .. } | Action::Pause { reason, .. } => *reason = args.required()?,
+        Action::Set { reason, user, .. } => {
+            *reason = args.required()?;
+            if let Some(user) = user {
+                *user = args.required()?;
+                if user.len() > MAX_USER {
+                    let error = ParseError::value("the user", user, A_USER);
+                    return Err(EffectError::Parse(error));
+                }
+            }
+        }
+        Action::Pause { reason, .. } => *reason = args.required()?,
         Action::Plan { name, .. } => {
             *name = args.required()?;
             policy::name(name)?;
@@ -115,22 +129,26 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 
     fn effect(&mut self) -> Result<Effect<'a>, EffectError> {
-        self.version()?;
+        let version = self.version()?;
         let at_us = self.number(TIME)?;
         let expiry = self.expiry()?;
-        Ok(Effect { at_us, expiry, action: self.action()? })
+        let mut action = self.action()?;
+        if let Action::Set { ban: None, user, .. } = &mut action {
+            *user = (version > WITHOUT_AUTHOR).then_some(b"");
+        }
+        Ok(Effect { at_us, expiry, action })
     }
 
-    /// Refuses every version but [`VERSION`].
-    fn version(&mut self) -> Result<(), EffectError> {
+    /// Refuses versions newer than [`VERSION`].
+    fn version(&mut self) -> Result<u64, EffectError> {
         let given = self.required()?;
         match given.strip_prefix(b"v").and_then(digits) {
-            Some(VERSION) => Ok(()),
+            Some(version @ WITHOUT_AUTHOR..=VERSION) => Ok(version),
             Some(version) if version > VERSION => Err(EffectError::Newer { version }),
             _ => Err(EffectError::Parse(ParseError::value(
                 "the version of an effect",
                 given,
-                VERSION_FIELD,
+                VERSIONS,
             ))),
         }
     }
@@ -207,6 +225,6 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
                 });
             }
         }
-        Ok(Action::Set { kind, until_us, ban, reason: b"" })
+        Ok(Action::Set { kind, until_us, ban, reason: b"", user: None })
     }
 }

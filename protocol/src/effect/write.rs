@@ -5,7 +5,7 @@
 //! ```
 
 use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
-use super::{Action, BanTerms, Effect, Recorded, VERSION_FIELD};
+use super::{Action, BanTerms, Effect, Recorded, WITHOUT_AUTHOR};
 use ratelimit_core::key::{BanCount, Expiry};
 
 /// A head's text, stored inline.
@@ -23,7 +23,10 @@ impl Head {
     /// The head, which is the first argument of `RL.APPLY` after the key.
     pub fn of(effect: &Effect<'_>) -> Self {
         let mut head = Self { text: [0; Self::ROOM], len: 0 };
-        head.field(VERSION_FIELD);
+        head.field(match effect.action.version() {
+            WITHOUT_AUTHOR => "v1",
+            _ => "v2",
+        });
         head.number(TIME, effect.at_us);
         head.expiry(effect.expiry);
         head.field(effect.action.word().name());

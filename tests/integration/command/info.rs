@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::{FromRedisValue, Value};
 
-use crate::support::client::{ask, verdict};
+use crate::support::client::{ask, now_ms, verdict};
 use crate::support::server;
 
 /// A map in a reply: a map of RESP3, or the flat array of RESP2.
@@ -50,6 +50,7 @@ fn info_shows_the_states_the_block_and_the_size_of_a_key() {
         assert_eq!(ask::<Value>(&mut c, "RL.INFO nobody"), Value::Nil);
         let rules = "4/h bucket:90/h,burst=50,name=api fixed:100/d,keep=7 leaky:60/m,queue=5";
         assert_eq!(verdict(&mut c, &format!("RL.CHECK k COST 3 META x {rules}")), 0);
+        let began_ms = now_ms(&mut c);
         let _: String = ask(&mut c, "RL.BLOCK k EX 100 REASON abuse");
         for mut c in [c, server.connect_resp3()] {
             let at_most: i64 = ask(&mut c, "PTTL k");
@@ -79,9 +80,40 @@ fn info_shows_the_states_the_block_and_the_size_of_a_key() {
             assert_eq!(text(&access, "kind"), "blocked");
             assert_eq!(text(&access, "reason"), "abuse");
             assert!((90_000..=100_000).contains(&number(&access, "ttl_ms")));
+            assert_eq!(text(&access, "by"), "default");
+            assert!((began_ms..=now_ms(&mut c)).contains(&number(&access, "since_ms")));
             assert_eq!(number(&info, "history"), 1);
             let bytes = number(&info, "bytes");
             assert!((300..2_000).contains(&bytes), "{bytes} bytes");
+        }
+    });
+}
+
+#[test]
+fn a_block_shows_who_set_it_and_since_when() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let began_ms = now_ms(&mut c);
+        let () = ask(&mut c, "ACL SETUSER ann on nopass ~* +@all");
+        let mut by_ann = server.connect();
+        let _: String = ask(&mut by_ann, "AUTH ann any");
+        let _: String = ask(&mut by_ann, "RL.BLOCK ann");
+        let _: String = ask(&mut by_ann, "RL.EXEMPT partner EX 100");
+        let script = "redis.call('RL.BLOCK', 'script')";
+        let () = redis::cmd("EVAL").arg(script).arg(0).query(&mut c).unwrap();
+        assert_eq!(verdict(&mut c, "RL.CHECK banned 0/h,ban=1h"), 1);
+        for (key, by) in
+            [("ann", Some("ann")), ("partner", Some("ann")), ("script", None), ("banned", None)]
+        {
+            let info = map(ask(&mut c, &format!("RL.INFO {key}")));
+            let access = map(info["access"].clone());
+            let since_ms = number(&access, "since_ms");
+            assert!((began_ms..=now_ms(&mut c)).contains(&since_ms), "{key} since {since_ms}");
+            assert_eq!(
+                access["by"],
+                by.map_or(Value::Nil, |by| Value::BulkString(by.into())),
+                "{key}"
+            );
         }
     });
 }

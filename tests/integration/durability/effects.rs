@@ -9,8 +9,8 @@
 //! .rdb         the snapshot that a replica received after the first half of the commands
 //! .stream      the stream that it received afterwards
 //! .expected    replies of that server: COMMAND -> REPLY, expiries, counts of bans, blocks and exemptions
-//! .script      the commands, which a test sends again, of the newest form alone; in .expected of older
-//!              forms, comments list them
+//! .script      the commands, which a test sends again, of the newest form alone; v1/head has the same,
+//!              and in .expected of older forms, comments list them
 //! ```
 //!
 //! All times are in the year 2100, so that no key expires while a test runs. FROM 0.1.0-rc.1 ON, THESE
@@ -120,7 +120,7 @@ fn effects_are_written_as_in_the_newest_recording() {
 
 /// An effect as the next version may write it, and a policy and a value of a later version.
 const NEWER: [&[&str]; 3] = [
-    &["RL.APPLY", "k", "v2:4102444800000000:0:admit:1", "5/h"],
+    &["RL.APPLY", "k", "v3:4102444800000000:0:admit:1", "5/h"],
     &["RL.POLICY", "SET", "free", "quantum:5/h"],
     &["RL.LOAD", "k", "\u{7f}x"],
 ];
@@ -280,12 +280,12 @@ fn a_full_synchronization_ends_the_refusal_of_reads() {
     });
 }
 
-/// A snapshot of a primary that writes effects of version 2.
+/// A snapshot of a primary that writes effects of version 3.
 fn newer_snapshot() -> Vec<u8> {
     let mut snapshot = Recording::newest().snapshot();
-    let line = b"effects 1\n";
+    let line = b"effects 2\n";
     let at = snapshot.windows(line.len()).position(|bytes| bytes == line).expect("the version");
-    snapshot[at + line.len() - 2] = b'2';
+    snapshot[at + line.len() - 2] = b'3';
     snapshot
 }
 
@@ -302,7 +302,7 @@ fn a_snapshot_of_a_newer_primary_is_refused_before_data_is_lost() {
             let () = ask(&mut c, &format!("REPLICAOF {}", player.address()));
             eventually("the refusal", || replica.log().contains("the primary runs a newer"));
             let log = replica.log();
-            assert!(log.contains("version 2, expected 1 or older; upgrade this server"), "{log}");
+            assert!(log.contains("version 3, expected 2 or older; upgrade this server"), "{log}");
             if load == "disabled" {
                 // The replica loads from a file and ends, as with any file that does not load.
                 eventually("the end of the server", || replica.has_ended());

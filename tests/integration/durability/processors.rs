@@ -29,8 +29,8 @@ fn held(server: &Server, filler: &Filler) -> Held {
 
 /// A reply of `RL.INFO` without what changes with time.
 fn timeless(reply: Value) -> Value {
-    const KEPT: [&str; 7] =
-        ["states", "rule", "access", "kind", "reason", "pause_reason", "history"];
+    const KEPT: [&str; 9] =
+        ["states", "rule", "access", "kind", "reason", "since_ms", "by", "pause_reason", "history"];
     let is_kept = |name: &Value| KEPT.iter().any(|kept| *name == Value::BulkString((*kept).into()));
     match reply {
         Value::Array(values) => Value::Array(values.into_iter().map(timeless).collect()),

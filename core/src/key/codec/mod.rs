@@ -23,20 +23,22 @@ pub mod parts;
 
 use self::holds::{load_holds, save_holds};
 use super::{
-    BanCount, Compound, Entry, History, Limiter, MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US, Orders,
-    Pause, Plan, Standing, StandingEntry, Verdict,
+    Author, BanCount, Compound, Entry, History, Limiter, MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US,
+    MAX_USER, Orders, Pause, Plan, Standing, StandingEntry, Verdict,
 };
 use crate::algorithm::{Meter, State};
 use crate::rule::{Kind, MAX_PERIOD_US, MAX_UNITS, Name};
 use crate::saved::{
-    DecodeError, VERSION, check_time, load_items, load_name, load_text, put, put_bytes, save_items,
-    take, within,
+    DecodeError, VERSION, WITHOUT_AUTHOR, check_time, load_items, load_name, load_text, put,
+    put_bytes, save_items, take, within,
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::num::NonZeroU64;
 
 /// Whether it is an exemption, its end, the length of the ban, and the reason.
 type SavedStanding<'a> = (bool, Option<u64>, Option<u64>, &'a [u8]);
+/// When it was set, and the name of the user.
+type SavedAuthor<'a> = (u64, &'a [u8]);
 /// How many entries to keep, until when, and the entries.
 type SavedHistory<'a> = (u32, u64, &'a [u8]);
 /// The time, the cost, the verdict's code, and the text of `META`.
@@ -55,13 +57,20 @@ const USUAL_BYTES: usize = 64;
 /// Encodes a limiter in its saved form.
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let mut payload = Vec::with_capacity(USUAL_BYTES);
-    payload.push(VERSION);
+    let standing = limiter.standing();
+    let authored = standing.and_then(|standing| Some((standing, standing.author.as_ref()?)));
+    payload.push(if authored.is_some() { VERSION } else { WITHOUT_AUTHOR });
     put_bytes(&mut payload, |payload| save_states(limiter.states(), payload));
-    let standing = limiter.standing().map(save_standing);
+    match authored {
+        None => put(&mut payload, &standing.map(save_standing)),
+        Some((standing, Author { since_us, user })) => {
+            put(&mut payload, &(save_standing(standing), (since_us, &**user)));
+        }
+    }
     let history = limiter.history().map(save_history);
     let holds = limiter.holds().map(save_holds).unwrap_or_default();
     let bans = limiter.bans().map(|count| (count.bans, count.forgotten_us, count.span_us));
-    put(&mut payload, &(standing, history, holds, bans));
+    put(&mut payload, &(history, holds, bans));
     let (pause, plan) = (limiter.pause(), limiter.plan());
     if pause.is_some() || plan.is_some() {
         put(&mut payload, &pause.map(|it| (it.until_us, it.length_us, &*it.reason)));
@@ -78,11 +87,15 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
 /// [`DecodeError`] if the payload is malformed, exceeds a bound or has an unknown version.
 pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let (&version, mut body) = payload.split_first().ok_or(DecodeError::Empty)?;
-    if version != VERSION {
+    if !(WITHOUT_AUTHOR..=VERSION).contains(&version) {
         return Err(DecodeError::Version(version));
     }
-    let (states, standing, history, holds, bans): (_, Option<_>, Option<_>, _, Option<_>) =
-        take(&mut body)?;
+    let states = take(&mut body)?;
+    let standing = match version {
+        WITHOUT_AUTHOR => take::<Option<_>>(&mut body)?.map(|standing| (standing, None)),
+        _ => Some(take(&mut body).map(|(standing, author)| (standing, Some(author)))?),
+    };
+    let (history, holds, bans): (Option<_>, _, Option<_>) = take(&mut body)?;
     let history = history.map(load_history).transpose()?;
     let orders = load_orders(&mut body)?;
     if !body.is_empty() {
@@ -140,11 +153,20 @@ fn save_standing(standing: &StandingEntry) -> SavedStanding<'_> {
 }
 
 /// A ban of 0 microseconds is read as no ban.
-fn load_standing(saved: SavedStanding<'_>) -> Result<StandingEntry, DecodeError> {
+fn load_standing(
+    (saved, author): (SavedStanding<'_>, Option<SavedAuthor<'_>>),
+) -> Result<StandingEntry, DecodeError> {
     let (exempt, until_us, ban_us, reason) = saved;
     let kind = if exempt { Standing::Exempt } else { Standing::Block };
     let ban_us = ban_us.and_then(NonZeroU64::new);
-    Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)? })
+    let author = author.map(load_author).transpose()?;
+    Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)?, author })
+}
+
+fn load_author((since_us, user): SavedAuthor<'_>) -> Result<Author, DecodeError> {
+    check_time(since_us)?;
+    within(user.len() <= MAX_USER, "the name of a user")?;
+    Ok(Author { since_us, user: load_text(user)? })
 }
 
 /// Takes the last parts, which only a key with a pause or a plan has. The pause or its absence comes

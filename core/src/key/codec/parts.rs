@@ -14,7 +14,7 @@ use crate::algorithm::slots::Slots;
 use crate::algorithm::window::Window;
 use crate::key::limiter::Limiter;
 use crate::rule::{MAX_KEEP, MAX_RES, MINUTE_US};
-use crate::saved::VERSION;
+use crate::saved::WITHOUT_AUTHOR;
 use crate::saved::form::{SavedDetail, put, save_items};
 use alloc::vec::Vec;
 
@@ -95,7 +95,7 @@ pub fn wrap(number: u8, bytes: &[u8]) -> Vec<u8> {
     let history = (128_u32, DAY_US, list(Part::Entries, vec![0, 1, 0, 0]));
     let bans = (1_u32, DAY_US, MINUTE_US);
     let (states, holds) = (list(Part::States, states), list(Part::Holds, holds));
-    let mut payload = vec![VERSION];
+    let mut payload = vec![WITHOUT_AUTHOR];
     put(&mut payload, &(states, NOTHING, Some(history), holds, Some(bans)));
     payload
 }

@@ -6,8 +6,8 @@ use super::rules::rule_set;
 use super::traffic::{Action, Call, Traffic, changing};
 use super::{act, cases};
 use crate::key::{
-    BanCount, DecodeError, Limiter, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry, decode,
-    encode,
+    Author, BanCount, DecodeError, Limiter, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry,
+    decode, encode,
 };
 use crate::rule::{MAX_TIME_US, Rule};
 use proptest::collection::vec;
@@ -107,6 +107,7 @@ proptest! {
         ban_us in any::<u64>(),
         count in proptest::option::of((1..=u32::MAX, 0..=MAX_FORGOTTEN_US, 0..=MAX_SPAN_US)),
         reason in vec(any::<u8>(), 0..20),
+        author in proptest::option::of((0..=MAX_TIME_US, vec(any::<u8>(), 0..99))),
     ) {
         let mut limiter = Limiter::default();
         for Call { rules, now_us, action } in traffic.calls() {
@@ -118,7 +119,8 @@ proptest! {
         }
         let kind = if exempt { Standing::Exempt } else { Standing::Block };
         let ban_us = NonZeroU64::new(ban_us).filter(|us| us.get() % 2 == 0);
-        let standing = StandingEntry { kind, until_us, ban_us, reason: reason.into() };
+        let author = author.map(|(since_us, user)| Author::new(since_us, &user));
+        let standing = StandingEntry { kind, until_us, ban_us, reason: reason.into(), author };
         let count = count.map(|(bans, forgotten_us, span_us)| BanCount { bans, forgotten_us, span_us });
         limiter.set_ban(standing, count);
         prop_assert_eq!(decode(&encode(&limiter)), Ok(limiter));

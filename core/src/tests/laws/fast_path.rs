@@ -109,12 +109,7 @@ fn throughout(traffic: &Traffic, extras: &[Extra], tally: &Tally) -> TestCaseRes
     for (Call { rules, now_us, action }, extra) in traffic.calls().into_iter().zip(extras) {
         if let Some((kind, ms)) = extra.standing {
             let until_us = Some(now_us + ms * 1_000);
-            let standing = kind.map(|kind| StandingEntry {
-                kind,
-                until_us,
-                ban_us: None,
-                reason: [7; 3].into(),
-            });
+            let standing = kind.map(|kind| StandingEntry::new(kind, until_us, &[7; 3]));
             limiter.set_standing(standing);
         }
         let Action::Check(cost) = action else {

@@ -174,8 +174,7 @@ impl Key {
 }
 
 fn block(until_us: u64) -> StandingEntry {
-    let (kind, reason) = (Standing::Block, Box::default());
-    StandingEntry { kind, until_us: Some(until_us), ban_us: None, reason }
+    StandingEntry::new(Standing::Block, Some(until_us), b"")
 }
 
 proptest! {

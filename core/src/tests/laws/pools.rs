@@ -25,11 +25,8 @@ fn deny(blocked_s: [Option<u64>; 2]) -> (usize, Verdict, i64) {
     let mut keys = blocked_s.map(|seconds| {
         let mut limiter = Limiter::default();
         limiter.check(&check, &mut Vec::new());
-        limiter.set_standing(seconds.map(|seconds| StandingEntry {
-            kind: Standing::Block,
-            until_us: Some(NOW_US + seconds * SECOND_US),
-            ban_us: None,
-            reason: Box::default(),
+        limiter.set_standing(seconds.map(|seconds| {
+            StandingEntry::new(Standing::Block, Some(NOW_US + seconds * SECOND_US), b"")
         }));
         limiter
     });

@@ -42,8 +42,10 @@ proptest! {
             if let Some((kind, until_ms, ban_ms)) = standing {
                 let until_us = until_ms.map(|ms| now_us + ms * 1_000);
                 let ban_us = ban_ms.and_then(|ms| NonZeroU64::new(ms * 1_000));
-                let reason = || [7; 3].into();
-                let standing = kind.map(|kind| StandingEntry { kind, until_us, ban_us, reason: reason() });
+                let standing = kind.map(|kind| StandingEntry {
+                    ban_us,
+                    ..StandingEntry::new(kind, until_us, &[7; 3])
+                });
                 primary.set_standing(standing.clone());
                 replica.set_standing(standing);
             }

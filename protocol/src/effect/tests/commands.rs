@@ -142,8 +142,9 @@ impl Key {
             "BLOCK" | "EXEMPT" => {
                 let kind = if command == "BLOCK" { Standing::Block } else { Standing::Exempt };
                 let request = parse::standing(args, limits)?;
-                let (until_us, reason) = (request.ends.at(now_us)?, request.reason.into());
-                let entry = StandingEntry { kind, until_us, ban_us: None, reason };
+                let until_us = request.ends.at(now_us)?;
+                let mut entry = StandingEntry::new(kind, until_us, request.reason);
+                entry.author = Some(Author::new(now_us, b"alice"));
                 self.primary.set_standing(Some(entry.clone()));
                 self.propagate(Action::set(&entry, None), &[])?;
             }

@@ -6,7 +6,7 @@ use ratelimit_core::rule::{Name, NamedCost};
 
 /// The arguments of an effect in the newest version.
 fn newest(line: &str) -> String {
-    format!("{VERSION_FIELD}:{line}")
+    format!("v1:{line}")
 }
 
 fn costs(named: &[NamedCost]) -> String {

@@ -21,7 +21,14 @@ fn each_action_is_read_and_written() {
     let check = |recorded, cost, meta| Action::Check { recorded, cost, meta };
     let history_only = |verdict| Recorded::HistoryOnly(verdict);
     let meta = Some(Meta { text: b"user:7", keep: 128 });
-    let set = |kind, until_us, ban| Action::Set { kind, until_us, ban, reason: b"why" };
+    let set = |kind, until_us, ban| Action::Set { kind, until_us, ban, reason: b"why", user: None };
+    let by = |kind, user: &'static str| Action::Set {
+        kind,
+        until_us: Some(77),
+        ban: None,
+        reason: b"why",
+        user: Some(user.as_bytes()),
+    };
     let count = BanCount { bans: 3, forgotten_us: 88, span_us: 13 };
     for (line, expiry, action, read_rules) in [
         ("v1:5:0:admit:2 20/m", Expiry::Keep, check(Recorded::Admitted, 2, None), "log:20/1m"),
@@ -54,6 +61,8 @@ fn each_action_is_read_and_written() {
         ("v1:5:99:refund:2 20/m", Expiry::At(99), Action::Refund { units: 2 }, "log:20/1m"),
         ("v1:5:99:block:77 why", Expiry::At(99), set(Standing::Block, Some(77), None), ""),
         ("v1:5:-1:block:-1 why", Expiry::Never, set(Standing::Block, None, None), ""),
+        ("v2:5:99:block:77 why ann", Expiry::At(99), by(Standing::Block, "ann"), ""),
+        ("v2:5:99:exempt:77 why bob", Expiry::At(99), by(Standing::Exempt, "bob"), ""),
         (
             "v1:5:99:ban:77:9 why",
             Expiry::At(99),
@@ -119,6 +128,7 @@ fn the_longest_head_is_not_cut_off() {
                 until_us: Some(MAX_TIME_US + MAX_PERIOD_US),
                 ban: Some(BanTerms { length_us: MAX_PERIOD_US, count: Some(count) }),
                 reason: b"",
+                user: None,
             },
             format!(
                 "ban:{}:{MAX_PERIOD_US}:{}:{forgotten_us}:{span_us}",
@@ -145,7 +155,8 @@ fn a_replica_gets_the_standing_that_was_set() {
         (Standing::Exempt, Some(7), None, None, c"rl.exempt"),
         (Standing::Exempt, None, None, None, c"rl.exempt"),
     ] {
-        let standing = StandingEntry { kind, until_us, ban_us, reason: reason.clone() };
+        let author = ban_us.is_none().then(|| Author::new(5, b"alice"));
+        let standing = StandingEntry { kind, until_us, ban_us, reason: reason.clone(), author };
         let mut replica = Limiter::default();
         let perform = |action, replica: &mut Limiter| {
             Effect { at_us: 5, expiry: Expiry::Keep, action }.perform(&[], &[], replica);
@@ -199,7 +210,14 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
     (words, numbers, meta, text, rules(1..=RULES.len()), rules(0..=RULES.len())).prop_map(
         |(word, (units, until_us, length_us, count), meta, reason, some_rules, any_rules)| {
             let check = |recorded| Action::Check { recorded, cost: units, meta };
-            let set = |kind, ban| Action::Set { kind, until_us, ban, reason };
+            let user = (units % 2 == 0).then_some(reason);
+            let set = |kind, ban: Option<BanTerms>| Action::Set {
+                kind,
+                until_us,
+                ban,
+                reason,
+                user: user.filter(|_| ban.is_none()),
+            };
             match word {
                 Word::Admit => (check(Recorded::Admitted), some_rules),
                 Word::Charge => (check(Recorded::Charged), some_rules),
@@ -278,7 +296,7 @@ proptest! {
 fn arguments() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let word = prop::sample::select(Word::ALL.map(Word::name).to_vec());
     let argument = prop_oneof![
-        ("(v[12]:)?", "-?[0-9]{1,20}", "-?[0-9]{1,20}", word.clone(), "(:[0-9]{0,20}){0,6}")
+        ("(v[123]:)?", "-?[0-9]{1,20}", "-?[0-9]{1,20}", word.clone(), "(:[0-9]{0,20}){0,6}")
             .prop_map(|(version, at, expiry, word, numbers)| format!(
                 "{version}{at}:{expiry}:{word}{numbers}"
             )
@@ -300,6 +318,7 @@ fn errors_name_what_was_given_and_expected() {
         ("v1:5:0:deny:1:5", "wrong number of arguments"),
         ("v1:5:0:deny:1:5 x", "wrong number of arguments"),
         ("v1:5:0:block:7", "wrong number of arguments"),
+        ("v2:5:0:block:7 why", "wrong number of arguments"),
         ("v1", "effect is 'v1', expected time:expiry:word and the word's numbers"),
         ("v1:5:0", "effect is 'v1:5:0', expected time:expiry:word and the word's numbers"),
         (
@@ -314,10 +333,10 @@ fn errors_name_what_was_given_and_expected() {
             "v1:5:0:block x",
             "effect is 'v1:5:0:block', expected time:expiry:word and the word's numbers",
         ),
-        ("5:0:admit:1 20/m", "the version of an effect is '5', expected v1"),
-        ("v0:5:0:admit:1 20/m", "the version of an effect is 'v0', expected v1"),
-        ("v:5:0:admit:1 20/m", "the version of an effect is 'v', expected v1"),
-        ("V1:5:0:admit:1 20/m", "the version of an effect is 'V1', expected v1"),
+        ("5:0:admit:1 20/m", "the version of an effect is '5', expected v1 or v2"),
+        ("v0:5:0:admit:1 20/m", "the version of an effect is 'v0', expected v1 or v2"),
+        ("v:5:0:admit:1 20/m", "the version of an effect is 'v', expected v1 or v2"),
+        ("V1:5:0:admit:1 20/m", "the version of an effect is 'V1', expected v1 or v2"),
         (
             "v1:5:0:ban:7 why",
             "effect is 'v1:5:0:ban:7', expected time:expiry:word and the word's numbers",
@@ -370,13 +389,13 @@ fn errors_name_what_was_given_and_expected() {
 
 #[test]
 fn an_effect_of_a_newer_version_is_refused_with_the_remedy() {
-    for line in ["v2:5:0:admit:2 20/m", "v2:nothing:known", "v2 x", "v2", "v18446744073709551615:"]
+    for line in ["v3:5:0:admit:2 20/m", "v3:nothing:known", "v3 x", "v3", "v18446744073709551615:"]
     {
         let error = read(words(line), &mut Vec::new(), &mut Vec::new()).expect_err(line);
         let version = line[1..].split([':', ' ']).next().expect("a version");
         let expected = format!(
             "an effect of version {version} was written by a newer version of the module, \
-             expected version 1 or older; upgrade this server first"
+             expected version 2 or older; upgrade this server first"
         );
         assert_eq!(error.to_string(), expected, "{line}");
     }
@@ -390,11 +409,11 @@ fn every_word_belongs_to_the_newest_version() {
         Kind::ALL.map(Kind::name).join(" "),
         RuleOption::all().map(RuleOption::name).collect::<Vec<_>>().join(" "),
     ];
-    let of_version_1 = [
+    let of_version_2 = [
         "admit charge pass deny refuse hold settle renew lapse refund reset block ban exempt unblock \
          unexempt pause resume plan unplan",
         "log window fixed bucket leaky slots",
         "res align tz keep burst refill queue name count cost ban shadow",
     ];
-    assert_eq!((VERSION, words), (1, of_version_1.map(String::from)));
+    assert_eq!((VERSION, words), (2, of_version_2.map(String::from)));
 }

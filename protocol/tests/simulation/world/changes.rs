@@ -37,7 +37,7 @@ impl World {
     pub(super) fn block(&mut self, key: u8) {
         let kind = if self.rng.bool() { Standing::Block } else { Standing::Exempt };
         let until_us = Some(self.wall_us + self.rng.u64(1..3_000) * MS_US);
-        let entry = StandingEntry { kind, until_us, ban_us: None, reason: b"why"[..].into() };
+        let entry = StandingEntry::new(kind, until_us, b"why");
         self.change(key, Action::set(&entry, None), Woken::All, |limiter, _| {
             limiter.set_standing(Some(entry.clone()));
             true

@@ -17,7 +17,7 @@ pub struct Recording {
 }
 
 /// How many forms each version has, so that none gets lost unnoticed.
-const FORMS: [(&str, usize); 1] = [("v1", 3)];
+const FORMS: [(&str, usize); 2] = [("v1", 3), ("v2", 1)];
 
 impl Recording {
     pub fn newest() -> Self {
@@ -65,6 +65,7 @@ impl Recording {
                 ["overruled", key, kind, reason] => {
                     assert_eq!(access(c, key), (kind.into(), reason.into()), "{name}: {line}");
                 }
+                ["author", key, user] => assert_eq!(author(c, key), user, "{name}: {line}"),
                 // On 6.2, all of RL.POLICY is a write.
                 ["RL.POLICY", ..] if is_replica && !flavor.is_7_or_later() => {}
                 _ => {
@@ -107,6 +108,15 @@ fn shown(reply: &Value) -> String {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// Who blocked or exempted a key.
+fn author(c: &mut Connection, key: &str) -> String {
+    let report: Vec<(String, Value)> = ask(c, &format!("RL.INFO {key}"));
+    let standing = report.into_iter().find(|(name, _)| name == "access").expect("a field").1;
+    let fields: Vec<(String, Value)> = redis::from_redis_value(standing).expect("a map");
+    let user = fields.into_iter().find(|(name, _)| name == "by").expect("a field").1;
+    redis::from_redis_value(user).unwrap_or_else(|_| "nobody".into())
 }
 
 /// The kind and the reason of a key's block or exemption.

@@ -2,7 +2,7 @@
 
 use super::super::holds::SavedCharge;
 use super::super::parts::{DEBT, NO_NAME, NOTHING};
-use super::super::{DecodeError, VERSION, decode, encode};
+use super::super::{DecodeError, WITHOUT_AUTHOR, decode, encode};
 use crate::key::Limiter;
 use crate::rule::{DAY_US, MAX_PERIOD_US, MS_US, SECOND_US};
 use crate::saved::form::{SavedDetail, put, save_items};
@@ -36,7 +36,7 @@ fn payload(states: impl Iterator<Item = Vec<u8>>, holds: &[Held]) -> Vec<u8> {
     let holds = save_items(holds.iter().map(|Held { id, end_us, charges }| {
         (&id[..], end_us, DAY_US, refund, save_items(charges), &log_names)
     }));
-    let mut payload = vec![VERSION];
+    let mut payload = vec![WITHOUT_AUTHOR];
     let states = states.collect::<Vec<_>>().concat();
     put(&mut payload, &(states, NOTHING, NOTHING, holds, NOTHING));
     payload
@@ -80,12 +80,12 @@ fn too_long_holds_and_pauses_are_refused() {
     let none = Vec::<u8>::new();
     let held = |length_us: u64| {
         let holds = save_items([(&b"a"[..], 5_u64, length_us, true, &none, &none)]);
-        let mut payload = vec![VERSION];
+        let mut payload = vec![WITHOUT_AUTHOR];
         put(&mut payload, &(&none, NOTHING, NOTHING, holds, NOTHING));
         decode(&payload).map(drop)
     };
     let paused = |length_us: u64| {
-        let mut payload = vec![VERSION];
+        let mut payload = vec![WITHOUT_AUTHOR];
         put(&mut payload, &(&none, NOTHING, NOTHING, &none, NOTHING));
         put(&mut payload, &Some((5_u64, length_us, &b"429"[..])));
         decode(&payload).map(drop)

@@ -1,7 +1,7 @@
 mod holds;
 
 use super::parts::{DEBT, FIXED, INTERVAL, LOG, NOTHING, WINDOW};
-use super::{DecodeError, SavedBans, VERSION, decode, encode};
+use super::{DecodeError, SavedBans, VERSION, WITHOUT_AUTHOR, decode, encode};
 use crate::algorithm::list::Meter;
 use crate::algorithm::log::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
 use crate::algorithm::uint48::Uint48;
@@ -202,7 +202,7 @@ fn a_refusal_says_what_is_wrong() {
     // No number starts with byte 255, an option starts with 0 or 1, and a name is UTF-8.
     assert_eq!(refused(&[255]), malformed("a malformed number"));
     let of_state = |name: &[u8]| {
-        let mut payload = vec![VERSION];
+        let mut payload = vec![WITHOUT_AUTHOR];
         put(&mut payload, &(name, NOTHING, NOTHING, Vec::<u8>::new(), NOTHING));
         decode(&payload).map(drop)
     };
@@ -238,7 +238,7 @@ fn another_version_is_refused_by_its_number() {
 
 /// A payload that holds nothing but a count of bans.
 fn count_of_bans(bans: SavedBans) -> Vec<u8> {
-    let mut payload = vec![VERSION];
+    let mut payload = vec![WITHOUT_AUTHOR];
     let empty = Vec::<u8>::new();
     put(&mut payload, &(&empty, NOTHING, NOTHING, &empty, Some(bans)));
     payload

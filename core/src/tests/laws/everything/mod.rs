@@ -181,7 +181,7 @@ impl Key {
             }
             Step::Block(length_us) => {
                 let (kind, until_us) = (Standing::Block, Some(now_us + length_us));
-                let block = StandingEntry { kind, until_us, ban_us: None, reason: Box::default() };
+                let block = StandingEntry::new(kind, until_us, b"");
                 self.both(|limiter| limiter.set_standing(Some(block.clone())));
                 Ok(())
             }

@@ -64,7 +64,7 @@ fn banned(rule: &Rule, now_us: u64, until_us: u64) -> StandingEntry {
     let label = rule.name().map_or_else(|| rule.to_string(), |name| name.as_str().to_string());
     let reason = format!("rule {label}").into_bytes().into();
     let (until_us, ban_us) = (Some(until_us), NonZeroU64::new(until_us - now_us));
-    StandingEntry { kind: Standing::Block, until_us, ban_us, reason }
+    StandingEntry { kind: Standing::Block, until_us, ban_us, reason, author: None }
 }
 
 fn with_ban(decision: Decision, now_us: u64, until_us: u64) -> Decision {

@@ -137,9 +137,7 @@ fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
     let mut keys = Keys::default();
     for (call, turn) in scenario.calls() {
         if let Some((key, kind @ (None | Some(Standing::Exempt)), _)) = turn.standing {
-            let reason = Box::default();
-            let standing =
-                kind.map(|kind| StandingEntry { kind, until_us: None, ban_us: None, reason });
+            let standing = kind.map(|kind| StandingEntry::new(kind, None, b""));
             keys[key].set_standing(standing);
         }
         let Action::Check(cost) = call.action else {
@@ -312,12 +310,7 @@ proptest! {
         at in 0..KEYS,
         keep in prop::option::of(1..6u32),
     ) {
-        let exemption = StandingEntry {
-            kind: Standing::Exempt,
-            ban_us: None,
-            until_us: None,
-            reason: Box::default(),
-        };
+        let exemption = StandingEntry::new(Standing::Exempt, None, b"");
         let mut silent = Limiter::default();
         silent.set_standing(Some(exemption));
         let mut alone = Limiter::default();

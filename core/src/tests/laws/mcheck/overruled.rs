@@ -40,7 +40,13 @@ fn paused() -> Limiter {
 fn blocked() -> Limiter {
     let (kind, until_us, ban_us) = (Standing::Block, Some(UNTIL_US), None);
     let mut limiter = Limiter::default();
-    limiter.set_standing(Some(StandingEntry { kind, until_us, ban_us, reason: Box::default() }));
+    limiter.set_standing(Some(StandingEntry {
+        kind,
+        until_us,
+        ban_us,
+        reason: Box::default(),
+        author: None,
+    }));
     limiter
 }
 

@@ -78,13 +78,7 @@ impl Turn {
     pub fn standing(&self, keys: &mut Keys, now_us: u64) {
         if let Some((key, kind, until_ms)) = self.standing {
             let until_us = until_ms.map(|ms| now_us + ms * 1_000);
-            let reason = [7; 3].into();
-            keys[key].set_standing(kind.map(|kind| StandingEntry {
-                kind,
-                until_us,
-                ban_us: None,
-                reason,
-            }));
+            keys[key].set_standing(kind.map(|kind| StandingEntry::new(kind, until_us, &[7; 3])));
         }
     }
 
