@@ -110,6 +110,6 @@ fn show_standing(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
         Some(("reason", Text(&standing.reason))),
         Some(("ttl_ms", Integer(standing.left_ms(now_us)))),
         Some(("since_ms", standing.since_us().map_or(Null, |us| Count(us / MS_US)))),
-        Some(("by", user.map_or(Null, |user| Text(user)))),
+        Some(("by", user.map_or(Null, Text))),
     ]);
 }

@@ -9,7 +9,7 @@
 //! The auxiliary payload has the version of effects, and the policies:
 //!
 //! ```text
-//! effects 1
+//! effects 2
 //! free=log:20/1m;log:800/1d
 //! ```
 //!

@@ -85,7 +85,7 @@ fn a_file_without_policies_and_values_loads_without_the_module() {
     }
 }
 
-const PAYLOAD: &[u8] = b"effects 1\nfree=log:20/1m\n";
+const PAYLOAD: &[u8] = b"effects 2\nfree=log:20/1m\n";
 
 /// Where [`PAYLOAD`] begins and ends in an RDB file.
 fn field(rdb: &[u8]) -> (usize, usize) {
