@@ -4,7 +4,7 @@ import { lastsMs } from './denials.js';
 import type { RateLimiter } from './limiter.js';
 import { inOrder, integer, TIME } from './options.js';
 import type { Reply, Verdict } from './replies.js';
-import { followAPlan, type Rules } from './request.js';
+import { followAPlan, keyOf, type Rules, UNITS } from './request.js';
 import { looksLikeRules } from './rule.js';
 
 /** After a lease that lasts less than this, the next one asks for twice as many units ... */
@@ -51,7 +51,7 @@ export class Lease implements AsyncDisposable {
     looksLikeRules(rules);
     const { ttlMs = 2000, most = 1000 } = options;
     this.#limiter = limiter;
-    this.#key = key;
+    this.#key = keyOf(key);
     this.#rules = rules;
     this.#ttlMs = Math.ceil(ttlMs);
     this.#most = most;
@@ -59,6 +59,7 @@ export class Lease implements AsyncDisposable {
 
   /** Takes units, out of the lease if it has them. */
   async take(units = 1): Promise<Taken> {
+    inOrder('take', { units }, { units: UNITS });
     for (;;) {
       const now = performance.now();
       if (this.#left >= units && now < this.#since + this.#ttlMs) {

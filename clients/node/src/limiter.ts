@@ -9,7 +9,7 @@ import { type NoticeOptions, Notices } from './notices.js';
 import { CALLBACK, FLAG, type Form, type Forms, inOrder, integer, oneOf, SPAN, TEXT, TIME, TIME_OR_0 } from './options.js';
 import { ignoreOutage, isOutage, isUnblocked, isUndecided, kindOf } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
-import { CHECK, type CheckOptions, COST, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, type Limit, list, type Rules, TURN, type Turn, words } from './request.js';
+import { CHECK, type CheckOptions, COST, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, keyOf, type Limit, list, type Rules, TURN, type Turn, UNITS, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
 import { looksLikeRules, namesNoPolicy, noSlots } from './rule.js';
 import { charges, needsModule, reportOf, scriptKnows } from './script.js';
@@ -77,7 +77,7 @@ const SIGNAL: Form = ['an AbortSignal', (value) => typeof (value as AbortSignal 
 const PEEK: Forms<Pick<CheckOptions, 'cost'>> = { cost: COST };
 const ANY: Forms<AnyOptions> = { cost: COST, meta: TEXT, most: FLAG };
 const WAIT: Forms<WaitOptions> = { ...CHECK, ...TURN, signal: SIGNAL };
-const TAKE: Forms<TakeOptions> = { cost: COST, meta: TEXT, ...TURN, ttlMs: SPAN, refund: FLAG, id: TEXT, waitMs: SPAN, signal: SIGNAL };
+const TAKE: Forms<TakeOptions> = { cost: COST, meta: TEXT, ...TURN, ttlMs: SPAN, refund: FLAG, id: TEXT, waitMs: TIME_OR_0, signal: SIGNAL };
 
 /** A wait's reply comes at most this long after its deadline. */
 const LATE_MS = 1000;
@@ -129,6 +129,7 @@ export class RateLimiter {
 
   /** Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`. */
   async check(key: string, rules: Rules, options: CheckOptions = NONE): Promise<Reply> {
+    key = keyOf(key);
     inOrder('check', options, CHECK);
     const { cost = 1, hold } = options;
     const denials = remembers(hold) ? this.#denials : undefined;
@@ -145,6 +146,7 @@ export class RateLimiter {
 
   /** Decides without consuming: `RL.PEEK`. */
   async peek(key: string, rules: Rules, options: Pick<CheckOptions, 'cost'> = NONE): Promise<Reply> {
+    key = keyOf(key);
     inOrder('peek', options, PEEK);
     const { cost = 1 } = options;
     return this.#reply('RL.PEEK', key, rules, { cost });
@@ -198,7 +200,8 @@ export class RateLimiter {
 
   /** Reports on each rule of a key without consuming. */
   async peekAll(key: string, rules: Rules): Promise<Report> {
-    if (rules.length === 0) return { ...PASSED, source: 'local' };
+    key = keyOf(key);
+    if (list(rules).length === 0) return { ...PASSED, source: 'local' };
     const ask = async () => readReport(await this.#asking.ask([['RL.PEEK'], [key], ['FULL', ...list(rules)]]));
     return this.#orWithout(ask, (error) => this.#without(error, [{ key, rules }], NONE, true));
   }
@@ -208,11 +211,12 @@ export class RateLimiter {
    * away nobody waits: the reply is that of `check`.
    */
   async wait(key: string, rules: Rules, timeoutMs: number, given: WaitOptions = NONE): Promise<Reply> {
+    key = keyOf(key);
     inOrder('wait', given, WAIT);
     inOrder('wait', { timeoutMs }, { timeoutMs: TIME_OR_0 });
     const { signal, ...options } = given;
     this.needModule('wait');
-    if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
+    if (list(rules).length === 0) return shorten({ ...PASSED, source: 'local' });
     signal?.throwIfAborted();
     const until = performance.now() + timeoutMs;
     const send = async (leftMs: number): Promise<unknown> => {
@@ -242,6 +246,7 @@ export class RateLimiter {
 
   /** Takes a hold that renews itself until it is settled; throws {@link Denied}. */
   async hold(key: string, rules: Rules, given: TakeOptions): Promise<Hold> {
+    key = keyOf(key);
     inOrder('hold', given, TAKE);
     const { ttlMs: lifeMs, id = randomUUID(), refund = false, waitMs, signal, ...options } = given;
     this.needModule('hold');
@@ -278,6 +283,7 @@ export class RateLimiter {
 
   /** Ends a hold, in this process or on the server, wherever it was taken: `RL.SETTLE`; `false` if there was none. */
   async settle(key: string, id: string, options: SettleOptions = {}): Promise<boolean> {
+    key = keyOf(key);
     inOrder('settle', options, SETTLE);
     const { cost, refund = false } = options;
     if (this.#local.settle(performance.now(), key, id, { ...(cost !== undefined && { cost }), refund })) return true;
@@ -288,23 +294,30 @@ export class RateLimiter {
 
   /** Moves the end of a hold, in this process or on the server, wherever it was taken: `RL.RENEW`; `false` if there was none. */
   async renew(key: string, id: string, ttlMs: number): Promise<boolean> {
+    key = keyOf(key);
+    inOrder('renew', { ttlMs }, { ttlMs: SPAN });
     if (this.#local.renew(performance.now(), key, id, ttlMs)) return true;
     return Number(await this.#asking.ask([['RL.RENEW'], [key], [id, 'PX', String(Math.ceil(ttlMs))]])) === 1;
   }
 
   /** Gives units back to the states of some rules, or of all; replies with the largest number that one state got back. */
   async refund(key: string, units: number, rules: Rules = []): Promise<number> {
+    key = keyOf(key);
+    inOrder('refund', { units }, { units: UNITS });
     return Number(await this.#free([['RL.REFUND'], [key], [String(units), ...list(rules)]]));
   }
 
   /** Forgets what was consumed. Blocks, exemptions and the history stay. */
   async reset(key: string): Promise<void> {
+    key = keyOf(key);
     this.#local.reset(key);
     await this.#free([['RL.RESET'], [key], []]);
   }
 
   /** Denies every check of the key for `ms`; a pause that lasts longer stays: `RL.PAUSE`. Replies with the milliseconds left. */
   async pause(key: string, ms: number, reason?: string): Promise<number> {
+    key = keyOf(key);
+    inOrder('pause', { ms }, { ms: SPAN });
     this.needModule('pause');
     const leftMs = this.#local.pause(performance.now(), key, ms);
     try {
@@ -318,22 +331,28 @@ export class RateLimiter {
 
   /** Ends a pause: `RL.RESUME`; `false` if there was none. */
   async resume(key: string): Promise<boolean> {
+    key = keyOf(key);
     this.#local.resume(key);
     return Number(await this.#free([['RL.RESUME'], [key], []])) === 1;
   }
 
   /** Binds a policy to the key, for `ms` or until `unplan`: rules such as `'@plan:free'` then stand for that policy. */
   async plan(key: string, policy: string, ms?: number): Promise<void> {
+    key = keyOf(key);
+    inOrder('plan', { ms }, { ms: SPAN });
     await this.#free([['RL.PLAN'], [key], [policy, ...(ms === undefined ? [] : ['PX', String(Math.ceil(ms))])]]);
   }
 
   /** Forgets the plan of the key: `RL.UNPLAN`; `false` if there was none. */
   async unplan(key: string): Promise<boolean> {
+    key = keyOf(key);
     return Number(await this.#free([['RL.UNPLAN'], [key], []])) === 1;
   }
 
   /** Lowers the remaining units of a rule to this number, and never raises them: `RL.SYNC`. Replies with the units consumed for that. */
   async sync(key: string, remaining: number, rule: string): Promise<number> {
+    key = keyOf(key);
+    inOrder('sync', { remaining }, { remaining: UNITS });
     return Number(await this.#asking.ask([['RL.SYNC'], [key], ['REMAINING', String(remaining), rule]]));
   }
 
@@ -384,7 +403,7 @@ export class RateLimiter {
   }
 
   async #reply(command: string, key: string, rules: Rules, options: CheckOptions): Promise<Reply> {
-    if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
+    if (list(rules).length === 0) return shorten({ ...PASSED, source: 'local' });
     const late = this.#late([key], options.hold);
     try {
       return readReply(await this.#asking.ask([[command], [key], [...words(options), ...list(rules)]]));
@@ -564,7 +583,7 @@ interface HeldKey {
 }
 
 function withRules(limits: readonly Limit[]): readonly Limit[] {
-  return limits.filter(({ rules }) => rules.length > 0);
+  return limits.filter(({ rules }) => list(rules).length > 0).map(({ key, rules }) => ({ key: keyOf(key), rules }));
 }
 
 function eachKeyOnce(limits: readonly Limit[]): void {

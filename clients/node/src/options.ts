@@ -25,8 +25,8 @@ export const TIME: Form = ['milliseconds above 0, below 2^31', (value) => typeof
 /** Such a time, or 0. */
 export const TIME_OR_0: Form = ['milliseconds from 0, below 2^31', (value) => value === 0 || TIME[1](value)];
 
-/** A time in milliseconds for the server, which tests it. */
-export const SPAN: Form = ['milliseconds', (value) => typeof value === 'number'];
+/** A time in milliseconds for the server, which tests its bounds. */
+export const SPAN: Form = ['milliseconds above 0', (value) => typeof value === 'number' && value > 0 && value < Infinity];
 
 /** Throws a TypeError for an option that `owner` does not know, or whose value has another form. */
 export function inOrder(owner: string, given: object, forms: Readonly<Record<string, Form>>): void {
@@ -50,6 +50,6 @@ export function periodMs(name: string, ms: number): number {
   return whole;
 }
 
-function show(value: unknown): string {
+export function show(value: unknown): string {
   return typeof value === 'string' ? `'${value}'` : String(value);
 }

@@ -1,4 +1,4 @@
-import { FLAG, type Form, type Forms, inOrder, integer, SPAN, TEXT } from './options.js';
+import { FLAG, type Form, type Forms, inOrder, integer, show, SPAN, TEXT } from './options.js';
 
 /** One text for each rule, `['5/15m', '20/h']`, a policy, `'@free'`, or the policy of the key's plan, `'@plan:free'`. */
 export type Rules = string | readonly string[];
@@ -43,15 +43,36 @@ export interface Turn {
   priority?: number;
 }
 
-export const COST: Form = ['units, a range of units or units by name', (value) => typeof value === 'number' || (typeof value === 'object' && value !== null)];
+/** The most units that a check may cost. */
+const MOST_UNITS = 1_000_000_000;
+export const UNITS = integer(0, MOST_UNITS);
+const isUnits = UNITS[1];
+
+export const COST: Form = [
+  'whole units up to 10^9, a range of units or units by name',
+  (value) => {
+    if (typeof value !== 'object' || value === null) return isUnits(value);
+    if (!Array.isArray(value)) return Object.values(value).every(isUnits);
+    const [least, most] = value as unknown[];
+    return value.length === 2 && value.every(isUnits) && (least as number) >= 1 && (least as number) <= (most as number);
+  },
+];
 const HOLD: Forms<HoldOptions> = { id: TEXT, ttlMs: SPAN, refund: FLAG, fresh: FLAG };
 export const CHECK: Forms<CheckOptions> = { cost: COST, meta: TEXT, hold: ['a hold', (value) => (inOrder('hold', value as object, HOLD), true)] };
 export const TURN: Forms<Turn> = { flow: TEXT, weight: integer(1, 1000), priority: integer(0, 9) };
 
+/** The rules as a list, which limits nothing if it is empty. */
 export function list(rules: Rules): readonly string[] {
-  if (typeof rules === 'string') return [rules];
-  if (!Array.isArray(rules)) throw new TypeError(`the rules are ${String(rules)}, expected a rule such as '5/15m', or a list of rules`);
+  if (typeof rules === 'string' && rules !== '') return [rules];
+  if (!Array.isArray(rules)) throw new TypeError(`the rules are ${show(rules)}, expected a rule such as '5/15m', or a list of rules`);
   return rules as readonly string[];
+}
+
+/** A key as the server gets it: a text that is not empty, or a whole number as its text. */
+export function keyOf(key: unknown): string {
+  if (typeof key === 'string' && key !== '') return key;
+  if (Number.isSafeInteger(key)) return String(key);
+  throw new TypeError(`the key is ${show(key)}, expected a text that is not empty`);
 }
 
 export function followAPlan(rules: Rules): boolean {

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import _commands as commands
+from . import _given as given
 from . import _script as script
 from . import _upstream as upstream
 from ._breaker import Breaker
@@ -128,6 +129,7 @@ class Core:
             script.test(rule)
 
     def check(self, key: str, rules: Rules, cost: Cost, meta: str | None) -> Flow[Reply]:
+        key = tested(key, rules, cost)
         if not rules:
             return UNLIMITED.reply()
         question, asked_ms = Question([Limit(key, rules)], cost), _now_ms()
@@ -137,6 +139,7 @@ class Core:
         return reply
 
     def peek(self, key: str, rules: Rules, cost: Cost) -> Flow[Reply]:
+        key = tested(key, rules, cost)
         if not rules:
             return UNLIMITED.reply()
         question = Question([Limit(key, rules)], cost, consumes=False)
@@ -144,6 +147,8 @@ class Core:
 
     def wait(self, key: str, rules: Rules, turn: Turn, cost: Cost, meta: str | None) -> Flow[Reply]:
         self.need_module("RL.WAIT")
+        key = tested(key, rules, cost)
+        tested_turn(turn)
         if not rules:
             return UNLIMITED.reply()
         question = Question([Limit(key, rules)], cost)
@@ -154,6 +159,7 @@ class Core:
         self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None = None
     ) -> Flow[Report]:
         """`held`: the hold that the caller settles with `end_all` when it knows whether the request counts."""
+        limits = [Limit(tested(key, rules, cost), rules) for key, rules in limits]
         limits = [limit for limit in limits if limit.rules]
         if not limits:
             return UNLIMITED
@@ -179,6 +185,7 @@ class Core:
         """A limiter that stands in for the server knows no pools, and decides by the first key."""
         if not limits:
             raise ValueError("a pool has no key, expected at least one")
+        limits = [Limit(tested(key, rules, cost), rules) for key, rules in limits]
         words = commands.check_any(limits, cost, meta, most)
         return (yield from self._report(words, Question(limits[:1], cost)))
 
@@ -270,11 +277,14 @@ class Core:
         return self._take_back(passed, own)
 
     def peek_all(self, key: str, rules: Rules) -> Flow[Report]:
+        key = tested(key, rules)
         if not rules:
             return UNLIMITED
         return (yield from self._report(commands.peek_all(key, rules), Question([Limit(key, rules)], consumes=False)))
 
     def hold(self, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> Flow[Report]:
+        key = tested(key, rules, cost)
+        tested_turn(turn)
         words = commands.hold(key, rules, cost, held, turn)
         return (yield from self._report(words, Question([Limit(key, rules)], cost, held), turn.wait_s))
 
@@ -287,12 +297,16 @@ class Core:
         return (yield from self._report(words, Question(limits, units), late=held))
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
+        key = given.key(key)
+        if cost is not None:
+            given.cost(cost)
         if self.local.settle(key, id, cost, refund, _now_ms()):
             return True
         send = self._free if refund or cost is not None else self.send
         return (yield from send(commands.settle(key, id, cost, refund), bool))
 
     def renew(self, key: str, id: str, ttl_ms: int) -> Flow[bool]:
+        key = given.key(key)
         if self.local.renew(key, id, ttl_ms, _now_ms()):
             return True
         return (yield from self.send(commands.renew(key, id, ttl_ms), bool))
@@ -313,6 +327,8 @@ class Core:
             ends_s = asked_s + ttl_s
 
     def refund(self, key: str, units: int, rules: Rules) -> Flow[int]:
+        key = tested(key, rules)
+        given.units(units)
         return (yield from self._free(commands.refund(key, units, rules), int))
 
     def end_all(self, keys: Iterable[str], id: str, *, refund: bool) -> Flow[None]:
@@ -353,11 +369,13 @@ class Core:
             yield Pause(AGAIN_S)
 
     def reset(self, key: str) -> Flow[bool]:
+        key = given.key(key)
         self.local.reset(key)
         return (yield from self._free(("RL.RESET", key), bool))
 
     def pause(self, key: str, ms: int, reason: str | None) -> Flow[int]:
         self.need_module("pause")
+        key = given.key(key)
         left_ms = self.local.pause(key, ms, _now_ms())
         try:
             return (yield from self.send(commands.pause(key, ms, reason), int))
@@ -367,17 +385,19 @@ class Core:
             return left_ms
 
     def resume(self, key: str) -> Flow[bool]:
+        key = given.key(key)
         self.local.resume(key)
         return (yield from self._free(("RL.RESUME", key), bool))
 
     def plan(self, key: str, policy: str, ms: int | None) -> Flow[None]:
-        yield from self._free(commands.plan(key, policy, ms), bool)
+        yield from self._free(commands.plan(given.key(key), policy, ms), bool)
 
     def unplan(self, key: str) -> Flow[bool]:
-        return (yield from self._free(("RL.UNPLAN", key), bool))
+        return (yield from self._free(("RL.UNPLAN", given.key(key)), bool))
 
     def sync(self, key: str, remaining: int, rule: str) -> Flow[int]:
-        return (yield from self.send(commands.sync(key, remaining, rule), int))
+        given.units(remaining)
+        return (yield from self.send(commands.sync(tested(key, rule), remaining, rule), int))
 
     def follow(self, key: str, status: int, headers: upstream.Headers, remaining: Mapping[str, str]) -> Flow[int]:
         """Raises no outage: other processes learn the limits from the upstream's answers to them."""
@@ -519,6 +539,18 @@ class Core:
     def _forget(self, key: str) -> None:
         if self.denials:
             self.denials.forget(key)
+
+
+def tested(key: str, rules: Rules, cost: Cost = 1) -> str:
+    """Tests what a request counts with, in this process too, and returns the key as the server gets it."""
+    given.a_rule_or_more(rules)
+    given.cost(cost)
+    return given.key(key)
+
+
+def tested_turn(turn: Turn) -> None:
+    if turn.wait_s is not None:
+        given.seconds("the time to wait", turn.wait_s, from_0=True)
 
 
 def stays_charged(error: Exception) -> None:

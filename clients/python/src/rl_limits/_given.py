@@ -9,7 +9,10 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ._commands import texts
+from ._commands import Cost, texts, to_ms
+
+#: The most units that a check may cost.
+MOST_UNITS = 1_000_000_000
 
 #: The shape of a rule. Names and numbers are the server's to judge.
 RULE = re.compile(r"(?:[a-z]+:)?\d+/\d*[a-z]+(?:,[^,]+)*|slots:\d+(?:,[^,]+)*|@.+")
@@ -34,6 +37,45 @@ def whole(name: str, given: object, least: int, most: float = math.inf) -> None:
         raise ValueError(f"{name} is {given!r}, expected {wanted}")
 
 
+def key(given: Any) -> str:
+    """A key as the server gets it: a text or bytes, or a whole number as its text."""
+    if type(given) is int:
+        return str(given)
+    if not isinstance(given, (str, bytes)):
+        raise TypeError(f"the key is {given!r}, expected a text, bytes or a whole number")
+    if not given:
+        raise ValueError("the key is empty, expected a text, bytes or a whole number")
+    return given  # type: ignore[return-value]
+
+
+def a_rule_or_more(given: Any) -> None:
+    """Refuses what cannot be rules; an empty list limits nothing."""
+    if not isinstance(given, str):
+        if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
+            raise TypeError(f"the rules are {given!r}, expected the text of a rule, or a list of these")
+    elif not given:
+        raise ValueError("the rules are '', expected the text of a rule, or a list of these")
+
+
+def units(given: Any) -> None:
+    whole("the number of units", given, 0, MOST_UNITS)
+
+
+def cost(given: Cost) -> None:
+    if isinstance(given, tuple):
+        if len(given) != 2:
+            raise ValueError(f"the cost is {given!r}, expected a range such as (1, 100)")
+        whole("the least cost", given[0], 1, MOST_UNITS)
+        whole("the largest cost", given[1], given[0], MOST_UNITS)
+    elif isinstance(given, Mapping):
+        for name, n in given.items():
+            whole(f"the cost of {name!r}" if name else "the cost", n, 0, MOST_UNITS)
+    elif type(given) is not int or not 0 <= given <= MOST_UNITS:
+        kind = ValueError if type(given) is int else TypeError
+        wanted = f"an integer 0..{MOST_UNITS}, a range such as (1, 100), or costs by name"
+        raise kind(f"the cost is {given!r}, expected {wanted}")
+
+
 def seconds(name: str, given: object, most: float = sys.float_info.max, *, from_0: bool = False) -> None:
     wanted = "seconds from 0" if from_0 else "seconds above 0"
     wanted += "" if most == sys.float_info.max else f" and at most {most:,}"
@@ -41,6 +83,12 @@ def seconds(name: str, given: object, most: float = sys.float_info.max, *, from_
         raise TypeError(f"{name} is {given!r}, expected {wanted}")
     if not (0 < given <= most or (from_0 and given == 0)):  # type: ignore[operator]
         raise ValueError(f"{name} is {given!r}, expected {wanted}")
+
+
+def ms(name: str, given: Any, most: float = sys.float_info.max) -> int:
+    """A time in seconds as whole milliseconds."""
+    seconds(name, given, most)
+    return to_ms(given)
 
 
 def fraction(name: str, given: object) -> None:

@@ -136,6 +136,7 @@ class Lease(LeaseBase):
         self._settler: threading.Thread | None = None
 
     def take(self, units: int = 1) -> Reply:
+        given.units(units)
         with self._lock:
             reply = self._book.hand_out(units, time.monotonic())
             if reply:
@@ -173,6 +174,7 @@ class AsyncLease(LeaseBase):
         self._settler: asyncio.Task[None] | None = None
 
     async def take(self, units: int = 1) -> Reply:
+        given.units(units)
         reply = self._book.hand_out(units, time.monotonic())
         if reply:
             return reply

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Unpack
 
 from . import _given as given
-from ._commands import Command, Cost, Limit, Rules, Turn, to_ms
+from ._commands import LONGEST_S, Command, Cost, Limit, Rules, Turn
 from ._core import Answer, Beside, Core, Effect, Flow
 from ._options import TIMEOUT_S, Options, UrlOptions, settings
 from ._replies import Reply, Report
@@ -141,7 +141,7 @@ class RateLimiter(Counters):
 
     def renew(self, key: str, id: str, ttl: float) -> bool:
         """Moves the end of a hold to `ttl` seconds from now. Says whether there was one."""
-        return self.run(self.core.renew(key, id, to_ms(ttl)))
+        return self.run(self.core.renew(key, id, given.ms("ttl", ttl, LONGEST_S)))
 
     def refund(self, key: str, units: int, rules: Rules = ()) -> int:
         """Gives units back to the states of some rules, or of all; returns the largest number that one state got."""
@@ -154,7 +154,7 @@ class RateLimiter(Counters):
     def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
         """Denies every check of the key for `seconds`; a pause that lasts longer stays: `RL.PAUSE`. Returns the
         milliseconds that are left."""
-        return self.run(self.core.pause(key, to_ms(seconds), reason))
+        return self.run(self.core.pause(key, given.ms("the time of the pause", seconds, LONGEST_S), reason))
 
     def resume(self, key: str) -> bool:
         """Ends a pause: `RL.RESUME`. Says whether there was one."""
@@ -163,7 +163,7 @@ class RateLimiter(Counters):
     def plan(self, key: str, policy: str, seconds: float | None = None) -> None:
         """Binds a policy to the key, for `seconds` or until `unplan`: rules such as `"@plan:free"` then stand for
         that policy."""
-        self.run(self.core.plan(key, policy, None if seconds is None else to_ms(seconds)))
+        self.run(self.core.plan(key, policy, None if seconds is None else given.ms("the time of the plan", seconds)))
 
     def unplan(self, key: str) -> bool:
         """Forgets the plan of the key: `RL.UNPLAN`. Says whether there was one."""
@@ -336,7 +336,7 @@ class AsyncRateLimiter(Counters):
         return await self.run(self.core.settle(key, id, cost, refund))
 
     async def renew(self, key: str, id: str, ttl: float) -> bool:
-        return await self.run(self.core.renew(key, id, to_ms(ttl)))
+        return await self.run(self.core.renew(key, id, given.ms("ttl", ttl, LONGEST_S)))
 
     async def refund(self, key: str, units: int, rules: Rules = ()) -> int:
         return await self.run(self.core.refund(key, units, rules))
@@ -345,13 +345,15 @@ class AsyncRateLimiter(Counters):
         return await self.run(self.core.reset(key))
 
     async def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
-        return await self.run(self.core.pause(key, to_ms(seconds), reason))
+        return await self.run(self.core.pause(key, given.ms("the time of the pause", seconds, LONGEST_S), reason))
 
     async def resume(self, key: str) -> bool:
         return await self.run(self.core.resume(key))
 
     async def plan(self, key: str, policy: str, seconds: float | None = None) -> None:
-        await self.run(self.core.plan(key, policy, None if seconds is None else to_ms(seconds)))
+        await self.run(
+            self.core.plan(key, policy, None if seconds is None else given.ms("the time of the plan", seconds))
+        )
 
     async def unplan(self, key: str) -> bool:
         return await self.run(self.core.unplan(key))
