@@ -14,6 +14,7 @@ use ratelimit_core::rule::{Excerpt, NamedCost, Rule, digits};
 const FIELDS: &str = "time:expiry:word and the word's numbers";
 /// What errors say after 'expected' about a user's name that is too long.
 const A_USER: &str = "at most 64 bytes";
+const _: () = assert!(MAX_USER == 64);
 /// What errors say after 'expected' about a field that is no version.
 const VERSIONS: &str = "v1 or v2";
 /// What errors say after 'expected' if an effect has a field too many.

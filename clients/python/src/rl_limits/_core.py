@@ -543,7 +543,7 @@ class Core:
 
 def tested(key: str, rules: Rules, cost: Cost = 1) -> str:
     """Tests what a request counts with, in this process too, and returns the key as the server gets it."""
-    given.a_rule_or_more(rules)
+    given.texts_of_rules("the limit", rules)
     given.cost(cost)
     return given.key(key)
 

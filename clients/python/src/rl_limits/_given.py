@@ -30,11 +30,10 @@ def one_of(name: str, given: object, expected: Collection[str]) -> None:
 
 
 def whole(name: str, given: object, least: int, most: float = math.inf) -> None:
+    if type(given) is int and least <= given <= most:  # each `take` of a lease comes here
+        return
     wanted = f"an integer from {least}" if most == math.inf else f"an integer {least}..{most}"
-    if type(given) is not int:
-        raise TypeError(f"{name} is {given!r}, expected {wanted}")
-    if not least <= given <= most:
-        raise ValueError(f"{name} is {given!r}, expected {wanted}")
+    raise _error(type(given) is int)(f"{name} is {given!r}, expected {wanted}")
 
 
 def key(given: Any) -> str:
@@ -48,13 +47,13 @@ def key(given: Any) -> str:
     return given  # type: ignore[return-value]
 
 
-def a_rule_or_more(given: Any) -> None:
-    """Refuses what cannot be rules; an empty list limits nothing."""
-    if not isinstance(given, str):
-        if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
-            raise TypeError(f"the rules are {given!r}, expected the text of a rule, or a list of these")
-    elif not given:
-        raise ValueError("the rules are '', expected the text of a rule, or a list of these")
+def texts_of_rules(name: str, given: Any) -> None:
+    """Refuses what is no text of a rule, and no list of these. An empty list limits nothing."""
+    if not isinstance(given, Sequence):
+        raise TypeError(f"{name} is {given!r}, expected the text of a rule, or a list of these")
+    for text in texts(given):
+        if not isinstance(text, str) or not text:
+            raise _error(text == "")(f"{name} has {text!r}, expected the text of a rule")
 
 
 def units(given: Any) -> None:
@@ -62,6 +61,8 @@ def units(given: Any) -> None:
 
 
 def cost(given: Cost) -> None:
+    if type(given) is int and 0 <= given <= MOST_UNITS:
+        return
     if isinstance(given, tuple):
         if len(given) != 2:
             raise ValueError(f"the cost is {given!r}, expected a range such as (1, 100)")
@@ -70,10 +71,9 @@ def cost(given: Cost) -> None:
     elif isinstance(given, Mapping):
         for name, n in given.items():
             whole(f"the cost of {name!r}" if name else "the cost", n, 0, MOST_UNITS)
-    elif type(given) is not int or not 0 <= given <= MOST_UNITS:
-        kind = ValueError if type(given) is int else TypeError
+    else:
         wanted = f"an integer 0..{MOST_UNITS}, a range such as (1, 100), or costs by name"
-        raise kind(f"the cost is {given!r}, expected {wanted}")
+        raise _error(type(given) is int)(f"the cost is {given!r}, expected {wanted}")
 
 
 def seconds(name: str, given: object, most: float = sys.float_info.max, *, from_0: bool = False) -> None:
@@ -124,10 +124,11 @@ def no_policies(name: str, given: Any) -> None:
 
 def rules(name: str, given: Any) -> None:
     """Refuses what is surely no rule."""
-    if not isinstance(given, Sequence):
-        raise TypeError(f"{name} is {given!r}, expected the text of a rule, or a list of these")
+    texts_of_rules(name, given)
     for text in texts(given):
-        if not isinstance(text, str):
-            raise TypeError(f"{name} has {text!r}, expected the text of a rule")
         if not RULE.fullmatch(text):
             raise ValueError(f"{name} has {text!r}, expected [algorithm:]limit/period[,option=value...]")
+
+
+def _error(is_of_its_type: bool) -> type[ValueError] | type[TypeError]:
+    return ValueError if is_of_its_type else TypeError
