@@ -10,7 +10,7 @@ import { rateLimit } from 'redis-ratelimit/express';
 import { ioredis } from 'redis-ratelimit/ioredis';
 
 const read = (path) => readFile(resolve(import.meta.dirname, path), 'utf8');
-const SHARED = JSON.parse(await read('../../cases/names.json'));
+const SHARED = JSON.parse(await read('../../conformance/names.json'));
 const CLIENT = { options: {}, duplicate() {} };
 
 function named(kind) {

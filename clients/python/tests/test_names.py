@@ -25,7 +25,7 @@ from rl_limits import (
 from rl_limits._options import Options
 from rl_limits.asgi import RateLimitMiddleware
 
-SHARED: dict[str, list[str]] = json.loads((servers.ROOT / "clients/cases/names.json").read_text())
+SHARED: dict[str, list[str]] = json.loads((servers.ROOT / "clients/conformance/names.json").read_text())
 
 
 def options_of(function: Callable[..., Any]) -> set[str]:

@@ -17,7 +17,7 @@ macro_rules! fields {
 
 #[test]
 fn names_are_the_same_in_all_languages() {
-    let names: Value = serde_json::from_str(include_str!("../../../cases/names.json")).unwrap();
+    let names: Value = serde_json::from_str(include_str!("../../../conformance/names.json")).unwrap();
     let of = |kind: &str| {
         let names = names[kind].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
         names.map(|name| name.trim_end_matches("_ms").to_string()).collect::<BTreeSet<_>>()
