@@ -1,0 +1,179 @@
+"""The drivers of the packages, and how the suite speaks with them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import servers
+
+HERE = servers.ROOT / "clients/conformance/drivers"
+#: How long any call may take.
+LATE_S = 60.0
+
+
+class Stack(NamedTuple):
+    command: list[str]
+    #: The classes of errors of the caller.
+    faults: set[str]
+
+
+NODE = {"TypeError", "RangeError"}
+PYTHON = {"TypeError", "ValueError"}
+STACKS = {
+    "python-redis-py": Stack([sys.executable, "-B", str(HERE / "python_sync.py")], PYTHON),
+    "python-asyncio": Stack([sys.executable, "-B", str(HERE / "python_async.py")], PYTHON),
+    "node-ioredis": Stack(["node", str(HERE / "node.mjs"), "ioredis"], NODE),
+    "node-redis": Stack(["node", str(HERE / "node.mjs"), "node-redis"], NODE),
+    "rust": Stack([str(servers.ROOT / "target/clients-rust/debug/conformance-driver")], {"Misuse"}),
+    "go": Stack([str(servers.ROOT / "target/conformance/go")], {"Misuse"}),
+}
+#: The drivers to test: all, or those that DRIVERS names.
+NAMES = os.environ.get("DRIVERS", " ".join(STACKS)).replace(",", " ").split()
+
+
+class Failed(Exception):
+    """The error that a call raised."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error['kind']}: {error['text']}")
+        self.kind: str = error["kind"]
+        self.text: str = error["text"]
+        self.outage: bool = error["outage"]
+        self.report: dict[str, Any] | None = error.get("report")
+
+
+class Cannot(Exception):
+    """The language's types do not allow the call."""
+
+
+class Driver:
+    def __init__(self, name: str) -> None:
+        self.name, self.stack = name, STACKS[name]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(self.stack.command, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._under_way: dict[int, Future[Any]] = {}
+        self._events: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.can: set[str] = set(json.loads(self._line() or "{}").get("can", ()))
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def start(self, call: str, **arguments: Any) -> Future[Any]:
+        """Makes a call. `about` of the future is its id."""
+        id = next(self._ids)
+        future: Future[Any] = Future()
+        future.id = id  # type: ignore[attr-defined]
+        self._under_way[id] = future
+        line = json.dumps({"id": id, "call": call, **{name: value for name, value in arguments.items()}})
+        with self._lock:
+            self.process.stdin.write(line + "\n")  # type: ignore[union-attr]
+        return future
+
+    def __call__(self, call: str, **arguments: Any) -> Any:
+        return self.start(call, **arguments).result(LATE_S)
+
+    def cancel(self, future: Future[Any]) -> None:
+        self("cancel", of=future.id)  # type: ignore[attr-defined]
+
+    def limiter(self, url: str, **options: Any) -> Limiter:
+        """A new limiter. Its time-out is a second, which no machine is too slow for."""
+        name = f"l{next(self._ids)}"
+        self("limiter", limiter=name, url=url, options={"timeout_ms": 1000, **options})
+        return Limiter(self, name)
+
+    def events(self, limiter: str, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self._events[limiter] if event["event"] == kind]
+
+    def end(self, within_s: float = 5.0) -> None:
+        """Ends the input. The process must exit by itself."""
+        self.process.stdin.close()  # type: ignore[union-attr]
+        self.process.wait(within_s)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _line(self) -> str:
+        return self.process.stdout.readline()  # type: ignore[union-attr]
+
+    def _read(self) -> None:
+        while line := self._line():
+            said = json.loads(line)
+            if "event" in said:
+                self._events[said["limiter"]].append(said)
+            else:
+                self._settle(self._under_way.pop(said["id"]), said)
+        for future in list(self._under_way.values()):
+            future.set_exception(EOFError(f"the driver {self.name} has ended"))
+
+    @staticmethod
+    def _settle(future: Future[Any], said: dict[str, Any]) -> None:
+        if "error" in said:
+            future.set_exception(Failed(said["error"]))
+        elif "cannot" in said:
+            future.set_exception(Cannot(said["cannot"]))
+        else:
+            future.set_result(said.get("result"))
+
+
+class Limiter:
+    """A limiter of a driver. `start` and a call of it are those of the driver."""
+
+    def __init__(self, driver: Driver, name: str) -> None:
+        self.driver, self.name = driver, name
+
+    def start(self, call: str, **arguments: Any) -> Future[Any]:
+        return self.driver.start(call, limiter=self.name, **arguments)
+
+    def __call__(self, call: str, **arguments: Any) -> Any:
+        return self.start(call, **arguments).result(LATE_S)
+
+    def check(self, key: str, *rules: str, **more: Any) -> Any:
+        return self("check", key=key, rules=list(rules), **more)
+
+    def peek(self, key: str, *rules: str) -> Any:
+        return self("peek", key=key, rules=list(rules))
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return self.driver.events(self.name, kind)
+
+    def close(self) -> None:
+        self("close")
+
+
+@contextmanager
+def started(name: str) -> Iterator[Driver]:
+    driver = Driver(name)
+    try:
+        yield driver
+    finally:
+        driver.kill()
+
+
+def settled(futures: list[Future[Any]]) -> list[Any]:
+    """The results, or errors, of calls under way."""
+
+    def of(future: Future[Any]) -> Any:
+        try:
+            return future.result(LATE_S)
+        except (Failed, Cannot) as error:
+            return error
+
+    return [of(future) for future in futures]
+
+
+def sources(futures: list[Future[Any]]) -> set[str]:
+    """Who decided."""
+    return {one["source"] if isinstance(one, dict) else str(one) for one in settled(futures)}
+
+
