@@ -15,12 +15,6 @@ const [{ isOutage, Lease }, io, node, { Cluster, Redis }, { createClient, create
   load('redis'),
 ]);
 
-function connected(client) {
-  client.on('error', () => {});
-  client.connect().catch(() => {});
-  return client;
-}
-
 const STACKS = {
   ioredis: {
     name: 'node-ioredis',
@@ -31,8 +25,8 @@ const STACKS = {
   },
   'node-redis': {
     name: 'node-redis',
-    client: (url) => connected(createClient({ url })),
-    cluster: (url) => connected(createCluster({ rootNodes: [{ url }] })),
+    client: (url) => createClient({ url }),
+    cluster: (url) => createCluster({ rootNodes: [{ url }] }),
     limiter: node.nodeRedis,
     close: (client) => client.isOpen && client.destroy(),
   },
@@ -78,7 +72,7 @@ function makeLimiter({ limiter, url, options = {} }) {
   const plainUrl = url.replace('redis+cluster:', 'redis:');
   const client = url === plainUrl ? stack.client(url) : stack.cluster(plainUrl);
   client.on('error', () => {}); // each call reports it
-  const hooks = { onOutage: tell('outage'), onMisconfigured: tell('misconfigured') };
+  const hooks = { onOutage: tell('outage'), onMisconfigured: tell('misconfigured'), onDecision: tell('decision') };
   limiters.set(limiter, stack.limiter(client, { ...hooks, ...given }));
   clients.set(limiter, client);
 }
@@ -123,7 +117,7 @@ const OF_LIMITER = {
   lease: (limiter, call, key, rules) => void leases.set(call.lease, new Lease(limiter, key, rules, some(call, 'ttl_ms', 'most'))),
   state: ({ away, outages }) => ({ away, outages }),
   close: async (limiter, call) => {
-    await limiter.close?.();
+    await limiter.close();
     stack.close(clients.get(call.limiter));
   },
 };

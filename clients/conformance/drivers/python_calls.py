@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 sys.path += [str(ROOT / "clients/python/src"), str(ROOT / ".cache/clients-python")]
 
-from rl_limits import Limit, is_outage
+from rl_limits import Limit, is_outage  # noqa: E402
 
 SPECIAL = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf, "undefined": None, "object": {}}
 #: Arguments that have other names in Python.
@@ -78,7 +78,7 @@ def options(call: dict[str, Any]) -> dict[str, Any]:
 
         return tell
 
-    hooks = {f"on_{event}": hook(event) for event in ("outage", "misconfigured")}
+    hooks = {f"on_{event}": hook(event) for event in ("outage", "misconfigured", "decision")}
     return {**hooks, **arguments(call.get("options", {}))}
 
 

@@ -75,10 +75,14 @@ def answer(call: dict[str, Any]) -> dict[str, Any]:
         return {**said, "error": calls.error(error)}
 
 
+def write_answer(call: dict[str, Any]) -> None:
+    calls.write(answer(call))
+
+
 def main() -> None:
     calls.write({"driver": "python-redis-py", "can": ["fork"]})
     for line in sys.stdin:
-        threading.Thread(target=lambda call=json.loads(line): calls.write(answer(call))).start()
+        threading.Thread(target=write_answer, args=(json.loads(line),)).start()
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def proxy(server: servers.Server) -> Iterator[Proxy]:
 @pytest.fixture
 def key() -> str:
     """A key that no other test uses."""
-    return f"key:{next(_KEYS)}"
+    return f"key-{next(_KEYS)}"
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ import servers
 
 HERE = servers.ROOT / "clients/conformance/drivers"
 #: How long any call may take.
-LATE_S = 60.0
+LATE_S = 30.0
 
 
 class Stack(NamedTuple):
@@ -34,7 +34,7 @@ STACKS = {
     "python-asyncio": Stack([sys.executable, "-B", str(HERE / "python_async.py")], PYTHON),
     "node-ioredis": Stack(["node", str(HERE / "node.mjs"), "ioredis"], NODE),
     "node-redis": Stack(["node", str(HERE / "node.mjs"), "node-redis"], NODE),
-    "rust": Stack([str(servers.ROOT / "target/clients-rust/debug/conformance-driver")], {"Misuse"}),
+    "rust": Stack([str(servers.ROOT / "target/clients-rust/debug/conformance-rust")], {"Misuse"}),
     "go": Stack([str(servers.ROOT / "target/conformance/go")], {"Misuse"}),
 }
 #: The drivers to test: all, or those that DRIVERS names.

@@ -30,7 +30,7 @@ def test_one_rule_needs_no_list(limiter: Limiter, key: str) -> None:
 
 
 def test_costs_by_name(limiter: Limiter, key: str) -> None:
-    rules = ["10/d,name=requests", "1000/d,name=tokens"]
+    rules = ["bucket:10/d,name=requests", "bucket:1000/d,name=tokens"]
     report = limiter("check_all", limits=[[key, rules]], cost={"tokens": 400})
     assert [rule["remaining"] for rule in report["rules"]] == [9, 600]
     assert [rule["name"] for rule in report["rules"]] == ["requests", "tokens"]
@@ -75,7 +75,7 @@ def test_refund_and_reset(limiter: Limiter, key: str) -> None:
 
 def test_pause_and_resume(limiter: Limiter, key: str) -> None:
     assert 0 < limiter("pause", key=key, time_ms=60_000, reason="the upstream said so") <= 60_000
-    assert limiter.check(key, "5/d")["verdict"] == "paused"
+    assert limiter.check(key, "5/d")["verdict"] == "limited"
     assert limiter("resume", key=key) is True
     assert limiter("resume", key=key) is False
     assert limiter.check(key, "5/d")["verdict"] == "allowed"
@@ -126,7 +126,7 @@ def test_peek_all_consumes_nothing(limiter: Limiter, key: str) -> None:
 
 def test_a_block_denies(limiter: Limiter, server: Any, key: str) -> None:
     with server.client() as client:
-        client.execute_command("RL.BLOCK", key, 60, "tried passwords")
+        client.execute_command("RL.BLOCK", key, "EX", 60, "REASON", "tried passwords")
     reply = limiter.check(key, "5/d")
     assert reply["verdict"] == "blocked"
     assert 0 < reply["wait_ms"] <= 60_000
@@ -164,8 +164,8 @@ def test_a_cancelled_wait_leaves_the_line(driver: Driver, server: Any, key: str)
     if "cancel" not in driver.can:
         pytest.skip("its calls cannot be cancelled")
     limiter = driver.limiter(server.url)
-    limiter.check(key, "1/d")
-    waiting = limiter.start("wait", key=key, rules=["1/d"], timeout_ms=60_000)
+    limiter.check(key, "1/30s")
+    waiting = limiter.start("wait", key=key, rules=["1/30s"], timeout_ms=60_000)
     servers.until(lambda: waiting_clients(server) == 1)
     driver.cancel(waiting)
     with pytest.raises((Failed, Cannot)):

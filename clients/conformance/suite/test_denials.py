@@ -37,7 +37,7 @@ def test_another_cost_or_rule_is_another_question(shared: Driver, server: server
 def test_a_block_is_remembered_for_a_second(shared: Driver, server: servers.Server, key: str) -> None:
     limiter = shared.limiter(server.url, remember_denials=100)
     with server.client() as client:
-        client.execute_command("RL.BLOCK", key, 600)
+        client.execute_command("RL.BLOCK", key, "EX", 600)
         assert limiter.check(key, "5/d")["verdict"] == "blocked"
         client.execute_command("RL.UNBLOCK", key)
     assert limiter.check(key, "5/d")["source"] == "denial"

@@ -43,8 +43,9 @@ def test_no_more_than_twice_its_share_in_a_period(shared: Driver, dead: str, key
 def test_a_request_passes_after_its_wait(shared: Driver, dead: str, key: str, rule: str) -> None:
     limiter = shared.limiter(dead, outage="local")
     for _ in range(4):
-        while (reply := limiter.check(key, rule))["verdict"] == "allowed":
-            pass
+        replies = [limiter.check(key, rule) for _ in range(12)]
+        reply = replies[-1]
+        assert reply["verdict"] == "limited"
         assert 0 < reply["wait_ms"] <= 1000
         time.sleep(reply["wait_ms"] / 1000 + 0.005)
         assert limiter.check(key, rule)["verdict"] == "allowed"
@@ -66,12 +67,12 @@ def test_all_rules_consume_or_none(shared: Driver, dead: str, key: str) -> None:
 
 def test_costs_by_name_and_ranges(shared: Driver, dead: str, key: str) -> None:
     limiter = shared.limiter(dead, outage="local")
-    rules = ["10/d,name=requests", "100/d,name=tokens"]
+    rules = ["fixed:10/d,name=requests", "bucket:100/d,name=tokens"]
     report = limiter("check_all", limits=[[key, rules]], cost={"tokens": 60})
     assert [rule["remaining"] for rule in report["rules"]] == [9, 40]
-    report = limiter("check_all", limits=[[key, ["10/d,name=requests"]]], cost=[1, 50])
+    report = limiter("check_all", limits=[[key, rules[:1]]], cost=[1, 50])
     assert (report["verdict"], report["granted"]) == ("allowed", 9)
-    assert limiter.check(key, "10/d,name=requests", cost=0)["verdict"] == "allowed"
+    assert limiter.check(key, rules[0], cost=0)["verdict"] == "allowed"
     limiter.close()
 
 
@@ -117,9 +118,7 @@ def test_ten_thousand_keys_are_kept(shared: Driver, dead: str, key: str) -> None
 
 def test_the_server_decides_again_from_what_it_knew(driver: Driver, proxy: Any, key: str) -> None:
     limiter = driver.limiter(proxy.url, outage="local")
-    assert limiter.check(key, "5/d") | {"reset_ms": 0} == {
-        **dict(verdict="allowed", limit=5, remaining=4, wait_ms=0, reset_ms=0, source="server")
-    }
+    assert (limiter.check(key, "5/d")["source"], limiter.peek(key, "5/d")["remaining"]) == ("server", 4)
     with proxy.refused():
         assert [limiter.check(key, "5/d")["source"] for _ in range(2)] == ["local", "local"]
     end = time.monotonic() + 10

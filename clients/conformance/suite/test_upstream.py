@@ -81,18 +81,18 @@ def test_an_answer_pauses_its_key(limiter: Limiter, key: str, number: int) -> No
     paused_ms = limiter("follow", key=key, status=status, headers=headers)
     tolerance = 0 if pause_s in (0, YEAR_S) else 2000
     assert pause_s * 1000 - tolerance <= paused_ms <= pause_s * 1000 + tolerance / 2
-    assert limiter.check(key, "5/s")["verdict"] == ("paused" if pause_s else "allowed")
+    assert limiter.check(key, "5/s")["verdict"] == ("limited" if pause_s else "allowed")
 
 
 def test_a_field_that_says_what_remains_lowers_its_rule(limiter: Limiter, key: str) -> None:
-    fields = {"x-ratelimit-remaining-requests": "100/d", "X-RateLimit-Remaining-Tokens": "5000/d,name=tokens"}
+    fields = {"x-ratelimit-remaining-requests": "fixed:100/d", "X-RateLimit-Remaining-Tokens": "bucket:5000/d,name=tokens"}
     headers = [["X-Ratelimit-Remaining-Requests", "7"], ["x-ratelimit-remaining-tokens", "3000"]]
     assert limiter("follow", key=key, status=200, headers=headers, fields=fields) == 0
-    assert limiter.peek(key, "100/d")["remaining"] == 7
-    assert limiter.peek(key, "5000/d,name=tokens")["remaining"] == 3000
+    assert limiter.peek(key, "fixed:100/d")["remaining"] == 7
+    assert limiter.peek(key, "bucket:5000/d,name=tokens")["remaining"] == 3000
     for nonsense in "-1", "many", "1.5", "", "9" * 30:
         limiter("follow", key=key, status=200, headers=[["x-ratelimit-remaining-requests", nonsense]], fields=fields)
-    assert limiter.peek(key, "100/d")["remaining"] == 7
+    assert limiter.peek(key, "fixed:100/d")["remaining"] == 7
 
 
 def test_a_longer_pause_stays(limiter: Limiter, key: str) -> None:
@@ -105,7 +105,7 @@ def test_an_outage_raises_nothing(shared: Driver, dead: str, key: str, outage: s
     limiter = shared.limiter(dead, outage=outage)
     limiter("follow", key=key, status=429, headers=[["retry-after", "60"]])
     if outage == "local":
-        assert limiter.check(key, "5/s")["verdict"] == "paused"
+        assert limiter.check(key, "5/s")["verdict"] == "limited"
     limiter.close()
 
 

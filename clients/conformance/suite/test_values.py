@@ -16,7 +16,7 @@ NO_TIME = [-1, -0.5, NAN, INFINITY, MINUS_INFINITY, True, "soon", OBJECT]
 NO_KEY = ["", UNDEFINED, None, NAN, True, 1.5, OBJECT, []]
 NO_RULES = [[], "", [""], UNDEFINED, None, 1, True, OBJECT, [1], [None]]
 #: Costs that are absent, or a number as text, may be what a caller of some language means.
-NO_COST = [*NO_NUMBER[:5], OBJECT, [2, 1], [-1, 1], [1.5, 2], {"a": -1}, {"a": 1.5}, {"a": NAN}]
+NO_COST = [*NO_NUMBER[:5], [2, 1], [-1, 1], [1.5, 2], {"a": -1}, {"a": 1.5}, {"a": NAN}]
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
     *(("check", {"key": key}) for key in NO_KEY),

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::shown;
 use http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc::UnboundedSender;
 use tower_redis_ratelimit::redis::Client;
-use tower_redis_ratelimit::redis::cluster::ClusterClient;
 use tower_redis_ratelimit::{
     Check, Cost, Engine, HoldError, Outage, RateLimiter, Rules, Settlement,
 };
@@ -142,7 +142,7 @@ fn number<T: TryFrom<u64>>(given: &Json) -> Given<T> {
 pub fn limiter(call: &Json, lines: UnboundedSender<Json>) -> Given<RateLimiter> {
     let url = text(&call["url"])?;
     let mut builder = match url.strip_prefix("redis+cluster") {
-        Some(rest) => RateLimiter::cluster(ClusterClient::new([format!("redis{rest}")])?),
+        Some(rest) => RateLimiter::cluster([Client::open(format!("redis{rest}"))?]),
         None => RateLimiter::server(Client::open(url)?),
     };
     let none = Map::new();
@@ -177,11 +177,16 @@ pub fn limiter(call: &Json, lines: UnboundedSender<Json>) -> Given<RateLimiter> 
             _ => return cannot("an option of the Builder", &json!(name)),
         }
     }
-    let (of, told) = (call["limiter"].clone(), (lines.clone(), lines));
+    let (of, told) = (call["limiter"].clone(), (lines.clone(), lines.clone()));
     let name = of.clone();
+    let decided = of.clone();
+    let builder = builder.on_decision(move |event| {
+        let (source, verdict) = (shown::name(event.source), shown::name(event.verdict));
+        let _ = lines.send(json!({"event": "decision", "limiter": decided, "source": source, "verdict": verdict, "rule": event.rule, "ms": event.ms}));
+    });
     let builder = builder.on_outage(move |event| {
         let error = event.error.to_string();
-        let line = json!({"event": "outage", "limiter": name, "away": event.away, "error": error, "answered": event.answered});
+        let line = json!({"event": "outage", "limiter": name, "away": event.away, "node": event.node, "error": error, "answered": event.answered});
         let _ = told.0.send(line);
     });
     let builder = builder.on_misconfigured(move |event| {

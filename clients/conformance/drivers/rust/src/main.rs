@@ -79,7 +79,10 @@ impl Made {
                 return Ok(Json::Null);
             }
             "close" => {
-                self.limiters.lock().unwrap().remove(&text(&call["limiter"])?);
+                let limiter = self.limiters.lock().unwrap().remove(&text(&call["limiter"])?);
+                if let Some(limiter) = limiter {
+                    limiter.close().await;
+                }
                 return Ok(Json::Null);
             }
             "leave" | "hold_settle" | "hold_refund" | "lost" => {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use tower_redis_ratelimit::redis::{ErrorKind, RedisError};
-use tower_redis_ratelimit::{HoldError, Reply, Report, RuleReport, Taken, is_outage};
+use tower_redis_ratelimit::{
+    HoldError, Reply, Report, RuleReport, Taken, is_misuse, is_outage, is_saturated,
+};
 
 pub fn ms(time: Option<Duration>) -> Json {
     time.map_or(json!(-1), |time| {
@@ -17,7 +19,7 @@ fn units(number: Option<u64>) -> Json {
 }
 
 /// The name of a variant.
-fn name(variant: impl std::fmt::Debug) -> String {
+pub fn name(variant: impl std::fmt::Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }
 
@@ -74,6 +76,8 @@ pub fn failed(error: &HoldError) -> Json {
 /// The kind, or for kinds that `redis` does not have the code.
 fn kind(error: &RedisError) -> String {
     match (error.kind(), error.code()) {
+        _ if is_misuse(error) => "Misuse".to_string(),
+        _ if is_saturated(error) => "Saturated".to_string(),
         (ErrorKind::Extension, Some(code)) => code.to_string(),
         (kind, _) => format!("{kind:?}"),
     }
