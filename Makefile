@@ -121,6 +121,18 @@ integration-more: faulty fetch ### tests on servers of more versions, or on your
 test-clients: ## tests of the adapters in clients/, on all servers
 	$(BESIDE)=2 test-clients-rust test-clients-node
 	$(BESIDE)=2 test-clients-python test-clients-others
+	@$(MAKE) conformance
+
+# Two drivers in `make test`, all of them in `make test-long`.
+DRIVERS ?= $(if $(RATELIMIT_LONG),,python-redis-py node-ioredis)
+conformance: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
+conformance: export PYTHONPATH := $(PYTHON_CLIENT)
+conformance: export DRIVERS
+conformance: compile-clients faulty ### one suite for the packages of all languages (DRIVERS='rust node-redis', TESTS=suite/test_laws.py)
+	$(FETCH) servers clients-python clients-node
+	cd clients/conformance && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
+	cd clients/node && npm run --silent build
+	cd clients/conformance && python3 -B -m pytest -q -n 6 $(TESTS)
 
 # A workspace apart from the module's. One command builds both crates, so what they share is compiled once.
 RUST_CLIENTS := --manifest-path clients/Cargo.toml

@@ -38,7 +38,7 @@ STACKS = {
     "go": Stack([str(servers.ROOT / "target/conformance/go")], {"Misuse"}),
 }
 #: The drivers to test: all, or those that DRIVERS names.
-NAMES = os.environ.get("DRIVERS", " ".join(STACKS)).replace(",", " ").split()
+NAMES = (os.environ.get("DRIVERS") or " ".join(STACKS)).replace(",", " ").split()
 
 
 class Failed(Exception):
@@ -69,12 +69,12 @@ class Driver:
         threading.Thread(target=self._read, daemon=True).start()
 
     def start(self, call: str, **arguments: Any) -> Future[Any]:
-        """Makes a call. `about` of the future is its id."""
+        """Makes a call."""
         id = next(self._ids)
         future: Future[Any] = Future()
         future.id = id  # type: ignore[attr-defined]
         self._under_way[id] = future
-        line = json.dumps({"id": id, "call": call, **{name: value for name, value in arguments.items()}})
+        line = json.dumps({"id": id, "call": call, **arguments})
         with self._lock:
             self.process.stdin.write(line + "\n")  # type: ignore[union-attr]
         return future
@@ -88,7 +88,8 @@ class Driver:
     def limiter(self, url: str, **options: Any) -> Limiter:
         """A new limiter. Its time-out is a second, which no machine is too slow for."""
         name = f"l{next(self._ids)}"
-        self("limiter", limiter=name, url=url, options={"timeout_ms": 1000, **options})
+        options = {name: value for name, value in {"timeout_ms": 1000, **options}.items() if value is not None}
+        self("limiter", limiter=name, url=url, options=options)
         return Limiter(self, name)
 
     def events(self, limiter: str, kind: str) -> list[dict[str, Any]]:
@@ -175,5 +176,3 @@ def settled(futures: list[Future[Any]]) -> list[Any]:
 def sources(futures: list[Future[Any]]) -> set[str]:
     """Who decided."""
     return {one["source"] if isinstance(one, dict) else str(one) for one in settled(futures)}
-
-

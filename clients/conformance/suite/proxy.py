@@ -1,5 +1,5 @@
-"""A proxy between a client and a server. It ends, drops, delays and refuses connections, cuts commands, answers rubbish,
-and counts what comes through."""
+"""A proxy between a client and a server. It ends, drops, delays and refuses connections, cuts commands, answers
+rubbish, and counts what comes through."""
 
 from __future__ import annotations
 

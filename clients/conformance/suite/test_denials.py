@@ -41,7 +41,9 @@ def test_a_block_is_remembered_for_a_second(shared: Driver, server: servers.Serv
         assert limiter.check(key, "5/d")["verdict"] == "blocked"
         client.execute_command("RL.UNBLOCK", key)
     assert limiter.check(key, "5/d")["source"] == "denial"
-    servers.until(lambda: limiter.check(key, "50/d")["verdict"] == "allowed" and limiter.check(key, "5/d")["source"] == "server")
+    servers.until(
+        lambda: limiter.check(key, "50/d")["verdict"] == "allowed" and limiter.check(key, "5/d")["source"] == "server"
+    )
     limiter.close()
 
 

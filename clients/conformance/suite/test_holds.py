@@ -124,7 +124,9 @@ def test_the_hold_of_a_check_whose_reply_was_lost_is_given_back(
     servers.until(lambda: free(server, key, 1) == 1)
 
 
-def test_a_check_with_the_id_of_a_hold_is_repeated(driver: Driver, proxy: Proxy, server: servers.Server, key: str) -> None:
+def test_a_check_with_the_id_of_a_hold_is_repeated(
+    driver: Driver, proxy: Proxy, server: servers.Server, key: str
+) -> None:
     limiter = driver.limiter(proxy.url, outage="raise")
     limiter.check(f"{key}:other", "5/d")
     proxy.cut("RL.CHECK", "after")

@@ -175,9 +175,7 @@ def test_a_restarted_server_decides_at_once(driver: Driver, server: servers.Serv
 
 
 @pytest.mark.parametrize("door", ["slammed", "silent"])
-def test_a_door_that_opens_and_says_nothing_is_an_outage(
-    driver: Driver, proxy: Proxy, key: str, door: Any
-) -> None:
+def test_a_door_that_opens_and_says_nothing_is_an_outage(driver: Driver, proxy: Proxy, key: str, door: Any) -> None:
     limiter = driver.limiter(proxy.url, outage="allow")
     with proxy.door(door), asking(limiter, [key]) as asked:
         time.sleep(2.5)

@@ -65,7 +65,9 @@ def test_without_the_server(shared: Driver, dead: str, key: str, outage: str, so
     limiter.close()
 
 
-def test_units_of_an_outage_are_settled_afterwards(driver: Driver, proxy: Proxy, server: servers.Server, key: str) -> None:
+def test_units_of_an_outage_are_settled_afterwards(
+    driver: Driver, proxy: Proxy, server: servers.Server, key: str
+) -> None:
     limiter = driver.limiter(proxy.url)
     lease(limiter, key, key, "1000/d", ttl_ms=30_000)
     for _ in range(50):

@@ -1,5 +1,5 @@
-"""Without the server, `local` is an estimate: never too much at once, never more than twice that in a period, and a wait
-that helps."""
+"""Without the server, `local` is an estimate: never too much at once, never more than twice that in a period, and a
+wait that helps."""
 
 from __future__ import annotations
 

@@ -55,7 +55,14 @@ def test_a_child_settles_its_holds_and_leases(driver: Driver, server: servers.Se
     limiter("take", lease="a", units=1)
     calls = [
         {"call": "take", "limiter": limiter.name, "lease": "a", "units": 1},
-        {"call": "enter", "limiter": limiter.name, "hold": "h", "key": f"{key}:h", "rules": ["slots:1"], "ttl_ms": 60_000},
+        {
+            "call": "enter",
+            "limiter": limiter.name,
+            "hold": "h",
+            "key": f"{key}:h",
+            "rules": ["slots:1"],
+            "ttl_ms": 60_000,
+        },
         {"call": "leave", "limiter": limiter.name, "hold": "h"},
     ]
     results = driver("fork", calls=calls)

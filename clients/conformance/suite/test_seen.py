@@ -62,7 +62,14 @@ def test_a_time_out_is_said(driver: Driver, own_server: servers.Server, key: str
 
 def test_a_wrong_certificate_is_said(shared: Driver, key: str) -> None:
     port = servers.free_port()
-    files = "--tls-cert-file", TLS / "cert.pem", "--tls-key-file", TLS / "key.pem", "--tls-ca-cert-file", TLS / "cert.pem"
+    files = (
+        "--tls-cert-file",
+        TLS / "cert.pem",
+        "--tls-key-file",
+        TLS / "key.pem",
+        "--tls-ca-cert-file",
+        TLS / "cert.pem",
+    )
     with servers.start("redis-7.0", "--tls-port", port, *files, "--tls-auth-clients", "no"):
         limiter = shared.limiter(f"rediss://localhost:{port}")
         for _ in range(3):

@@ -85,7 +85,10 @@ def test_an_answer_pauses_its_key(limiter: Limiter, key: str, number: int) -> No
 
 
 def test_a_field_that_says_what_remains_lowers_its_rule(limiter: Limiter, key: str) -> None:
-    fields = {"x-ratelimit-remaining-requests": "fixed:100/d", "X-RateLimit-Remaining-Tokens": "bucket:5000/d,name=tokens"}
+    fields = {
+        "x-ratelimit-remaining-requests": "fixed:100/d",
+        "X-RateLimit-Remaining-Tokens": "bucket:5000/d,name=tokens",
+    }
     headers = [["X-Ratelimit-Remaining-Requests", "7"], ["x-ratelimit-remaining-tokens", "3000"]]
     assert limiter("follow", key=key, status=200, headers=headers, fields=fields) == 0
     assert limiter.peek(key, "fixed:100/d")["remaining"] == 7

@@ -1,4 +1,4 @@
-"""A wrong value is the caller's error, whatever the server does and `outage` says. Nothing is sent, nothing is counted."""
+"""A wrong value is the caller's error, whatever the server does and `outage` says. Nothing is sent or counted."""
 
 from __future__ import annotations
 
@@ -144,11 +144,17 @@ def test_keys_of_text_bytes_and_numbers(shared: Driver, server: Any, key: str) -
 
 
 UNREADABLE = [b"+OK\r\n", b":1\r\n", b"$-1\r\n", b"*0\r\n", b"*1\r\n:0\r\n", b"*5\r\n:9\r\n:1\r\n:1\r\n:0\r\n:0\r\n"]
-UNREADABLE += [b"*5\r\n:0\r\n$1\r\nx\r\n:1\r\n:0\r\n:0\r\n", b"*6\r\n" + b":0\r\n" * 6, b"$300\r\n" + b"x" * 300 + b"\r\n"]
+UNREADABLE += [
+    b"*5\r\n:0\r\n$1\r\nx\r\n:1\r\n:0\r\n:0\r\n",
+    b"*6\r\n" + b":0\r\n" * 6,
+    b"$300\r\n" + b"x" * 300 + b"\r\n",
+]
 
 
 @pytest.mark.parametrize("reply", UNREADABLE)
-def test_a_reply_of_another_shape_is_an_outage_of_a_wrong_server(shared: Driver, proxy: Any, key: str, reply: bytes) -> None:
+def test_a_reply_of_another_shape_is_an_outage_of_a_wrong_server(
+    shared: Driver, proxy: Any, key: str, reply: bytes
+) -> None:
     limiter = shared.limiter(proxy.url, outage="raise")
     with proxy.rubbish(reply), pytest.raises(Failed, match="unreadable reply") as raised:
         limiter.check(key, "5/s")
