@@ -15,14 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[2] / "conformance/suite"))
 
+import outages
 from limits import RateLimitItemPerMinute
 from limits.storage import storage_from_string
 from limits.strategies import MovingWindowRateLimiter
 from redis import Redis, RedisCluster
 
-import outages
 from rl_limits import AsyncRateLimiter, RateLimiter
 
 REQUESTS = 200

@@ -124,7 +124,7 @@ async def test_a_policy_with_slots_is_an_error_and_takes_no_slot(newest: Server,
     limits = [Limit("{k}1", "9/h"), Limit("{k}2", "@shared")]
     async with newest.async_limiter(separately=separately) as limiter:
         held = Held.new(60_000)
-        with pytest.raises(ValueError, match="the rules have 'slots:2', expected others: slots are held"):
+        with pytest.raises(ValueError, match="the rules have 'slots:2', expected other rules: slots are held"):
             await limiter.run(limiter.core.check_all(limits, 1, None, held))
         assert [(await limiter.peek(*limit)).remaining for limit in (limits[0], Limit("{k}2", "slots:2"))] == [9, 2]
     with newest.client() as client:
@@ -158,9 +158,8 @@ async def test_the_options_key_and_skip_and_requests_without_rules(newest: Serve
     ):
         assert [(await client.get("/health")).status_code for _ in range(2)] == [200, 200]
         assert [(await client.get("/")).status_code for _ in range(2)] == [200, 429]
-    for limits in ([], lambda scope: []):
-        async for client in asked(newest, limits=limits):
-            assert (await client.get("/")).json() is None
+    async for client in asked(newest, limits=lambda scope: []):
+        assert (await client.get("/")).json() is None
     with newest.client() as redis:
         assert redis.keys() == ["user:42"]
 
@@ -327,9 +326,9 @@ async def test_no_client_sees_a_key_a_rule_or_the_servers_text(newest: Server, s
         rule = "5/x" if wrong == "a rule" else "5/m"
         async for client in asked(server, limits=lambda scope: [Limit("secret:key", rule)]):
             failed = await client.get("/")
-            undecided = (503, '{"title": "Service Unavailable", "status": 503}')
-            expected = undecided if wrong == "a module" else (500, "Internal Server Error")
-            assert (failed.status_code, failed.text) == expected
+            expected = (503, "Service Unavailable") if wrong == "a module" else (500, "Internal Server Error")
+            assert (failed.status_code, failed.json()["title"]) == expected
+            assert len(failed.json()) == 2
 
 
 class Peer:

@@ -111,17 +111,17 @@ async def test_settlements_are_made_before_the_limiter_closes(newest: Server) ->
 
 def test_ctrl_c_while_a_hold_is_taken_gives_it_back(newest: Server) -> None:
     limiter = newest.limiter()
-    send = limiter._sender.send
+    send = limiter._room.exchange
     sent: list[object] = []
 
-    def interrupted(command: Any) -> Any:
-        reply = send(command)
+    def interrupted(*exchange: Any) -> Any:
+        reply = send(*exchange)
         sent.append(reply)
         if len(sent) == 1:
             raise KeyboardInterrupt
         return reply
 
-    limiter._sender.send = interrupted  # type: ignore[method-assign]
+    limiter._room.exchange = interrupted
     try:
         with limiter.hold("k", "slots:1", ttl=TTL_S):
             raise AssertionError

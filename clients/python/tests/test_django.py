@@ -164,9 +164,6 @@ def test_settings_choose_key_skip_refusal_and_fields(newest: Server) -> None:
         assert (refused.status_code, refused["Location"]) == (302, "/wait")
     with newest.client() as redis:
         assert redis.keys() == ["user:42"]
-    for limits in ([], ()):
-        with using(newest, LIMITS=limits):
-            assert Client().get("/").json() == {"verdict": None}
 
 
 @pytest.mark.parametrize("count, left", [("all", 7), ("failed", 8), ("successful", 9)])
@@ -247,7 +244,7 @@ def test_no_client_sees_a_key_a_rule_or_the_servers_text(newest: Server) -> None
         ({"HEADERS": "all"}, "headers is 'all'"),
         ({"LIMITS": "5/m", "PREFIX": 129}, "prefix is 129"),
         ({"LIMITS": ["10/s 20/m"]}, "LIMITS has '10/s 20/m'"),
-        ({"LIMITS": ""}, "LIMITS has ''"),
+        ({"LIMITS": ""}, "LIMITS is ''"),
         ({"LIMITS": None}, "LIMITS is None"),
         ({"LIMITS": ["5/m", "slots:4"]}, "LIMITS has 'slots:4', expected other rules: slots are held"),
         ({"SKIP": f"{__name__}.RATES"}, "SKIP is .*, expected a function"),

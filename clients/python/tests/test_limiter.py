@@ -12,6 +12,7 @@ from redis.retry import Retry
 
 from rl_limits import AsyncRateLimiter, Limit, RateLimiter, Reply
 from rl_limits._commands import Command
+from rl_limits._nodes import Node
 from servers import Server, until
 
 KINDS = [(2, False), (2, True), (3, False), (3, True)]
@@ -63,18 +64,6 @@ def test_a_request_passes_through_one_of_several_keys(server: Server, protocol: 
     assert limiter.check_any([Limit("{q}c", "bucket:5/h")], cost=(2, 9), meta="who").granted == 5
     with pytest.raises(ValueError, match="at least one"):
         limiter.check_any([])
-
-
-async def test_commands_with_asyncio(server: Server) -> None:
-    async with server.async_limiter() as limiter:
-        assert (await limiter.check("a", "3/m", cost=2)).remaining == 1
-        assert (await limiter.peek("a", "3/m")).allowed
-        assert (await limiter.check_all([Limit("a", "3/m")])).rules[0].remaining == 0
-        assert (await limiter.peek_all("a", "3/m")).verdict == "limited"
-        assert (await limiter.check_any([Limit("a", "3/m"), Limit("b", "3/m")])).key == "b"
-        assert await limiter.refund("a", 2) == 2
-        assert await limiter.reset("a")
-        assert await limiter.call("RL.INFO", "a") is None
 
 
 def test_a_check_goes_to_the_node_of_its_key(cluster: list[Server]) -> None:
@@ -134,17 +123,17 @@ def outage_amid_keys(server: Server, outage: Any, **options: Any) -> None:
     """The server decides the first of two keys, and is then silent until the check has its answer."""
     limiter, other = server.limiter(outage=outage, **options), server.limiter(**options)
     limiter.peek("a", "5/m")
-    send, silent, answered = limiter._sender.send, threading.Event(), threading.Event()
+    send, silent, answered = limiter._room.exchange, threading.Event(), threading.Event()
 
-    def hang(command: Command) -> Any:
+    def hang(node: Node, command: Command, *more: bool) -> Any:
         if any(word in ("b", "b:script") for word in command.words):
             silent.set()
             raise TimeoutError
         if silent.is_set():
             assert answered.wait(5), "the answer does not wait for a refund"
-        return send(command)
+        return send(node, command, *more)
 
-    limiter._sender.send = hang  # type: ignore[method-assign]
+    limiter._room.exchange = hang
     with pytest.raises(TimeoutError) if outage == "raise" else nullcontext():
         report = limiter.check_all([Limit("a", "5/m"), Limit("b", "5/m")])
         assert report.source == ("local" if outage == "local" else "outage")
@@ -163,18 +152,18 @@ def test_a_denial_gives_back_its_own_units(newest: Server) -> None:
     """A refund without a hold would take the newest units, which may belong to the next window."""
     limiter, other = newest.limiter(separately=True), newest.limiter()
     limiter.call("RL.BLOCK", "user")
-    send = limiter._sender.send
+    send = limiter._room.exchange
     for rule in ("5/4s", "window:5/4s", "fixed:5/4s"):
 
-        def wait(command: Command, rule: str = rule) -> Any:
+        def wait(node: Node, command: Command, *more: bool, rule: str = rule) -> Any:
             """Before the second key is checked, the first key's charge lapses, and another client charges the first
             key."""
             if "user" in command.words:
                 until(lambda: other.peek(rule, rule).remaining == 5)
                 assert other.check(rule, rule, cost=5).allowed
-            return send(command)
+            return send(node, command, *more)
 
-        limiter._sender.send = wait  # type: ignore[method-assign]
+        limiter._room.exchange = wait
         assert limiter.check_all([Limit(rule, rule), Limit("user", "5/m")]).verdict == "blocked"
         assert other.peek(rule, rule).remaining == 0
 
@@ -226,27 +215,6 @@ async def test_keys_are_asked_for_separately_with_asyncio(cluster: list[Server])
         answers = [await limiter.check_all(LIMITS) for _ in range(3)]
         assert [answer.allowed for answer in answers] == [True, True, False]
         assert (await limiter.peek("ip:203.0.113.9", "5/m")).remaining == 3
-
-
-@pytest.mark.parametrize("rules", [[], ()])
-async def test_a_check_without_rules_passes(newest: Server, rules: Any) -> None:
-    def asked(limiter: Any) -> list[Any]:
-        return [
-            limiter.check("k", rules),
-            limiter.peek("k", rules),
-            limiter.wait("k", rules, 1),
-            limiter.check_all([]),
-            limiter.check_all([Limit("k", rules)]),
-            limiter.peek_all("k", rules),
-        ]
-
-    limiter = newest.limiter()
-    assert [(answer.verdict, answer.source) for answer in asked(limiter)] == [("allowed", "local")] * 6
-    async with newest.async_limiter() as async_limiter:
-        answers = [await asking for asking in asked(async_limiter)]
-    assert [(answer.verdict, answer.source) for answer in answers] == [("allowed", "local")] * 6
-    report = limiter.check_all([Limit("k", rules), Limit("l", "2/m")])
-    assert [(rule.key, rule.remaining) for rule in report.rules] == [("l", 1)], "the limits with rules are checked"
 
 
 def test_an_option_that_is_unknown_is_named() -> None:

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 
 import servers
 from rl_limits import (
     AsyncHold,
     AsyncLease,
     AsyncRateLimiter,
+    DecisionEvent,
     Hold,
     Lease,
     MisconfiguredEvent,
@@ -53,6 +56,7 @@ def test_an_options_name_is_that_of_all_languages(kind: str, names: set[str]) ->
         ("rule_report", [field.name for field in dataclasses.fields(RuleReport)]),
         ("outage_event", OutageEvent._fields),
         ("misconfigured_event", MisconfiguredEvent._fields),
+        ("decision_event", DecisionEvent._fields),
     ],
 )
 def test_a_fields_name_is_that_of_all_languages(kind: str, names: list[str]) -> None:
@@ -64,7 +68,7 @@ def test_a_commands_name_is_that_of_all_languages(limiter: type) -> None:
     assert [name for name in SHARED["commands"] if not hasattr(limiter, name)] == []
 
 
-@pytest.mark.parametrize("limiter", [RateLimiter("a client"), AsyncRateLimiter("a client")])
+@pytest.mark.parametrize("limiter", [RateLimiter(redis.Redis()), AsyncRateLimiter(redis.asyncio.Redis())])
 def test_a_holds_names_are_those_of_all_languages(limiter: RateLimiter | AsyncRateLimiter) -> None:
     hold: Hold | AsyncHold = limiter.hold("k", "5/m", ttl=1)
     known = {*dir(hold), *type(hold).__annotations__}

@@ -20,7 +20,7 @@ from rl_limits import Limit, RateLimiter
 from servers import ROOT, Server
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-LIMITER, ANY, FASTAPI, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(
+LIMITER, ANY, FASTAPI, ROUTE, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(
     r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE
 )
 
@@ -62,6 +62,11 @@ def test_the_fastapi_program_limits(newest: Server) -> None:
         answers = [client.get("/") for _ in range(6)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 200, 429]
     assert answers[0].headers["ratelimit-policy"] == '"burst";q=10;w=1, "address";q=240;w=3600, "user";q=30;w=60'
+
+
+def test_the_route_is_limited(newest: Server) -> None:
+    with TestClient(run(ROUTE, newest)["app"]) as client:
+        assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
 
 
 def test_the_program_of_the_first_page_limits(newest: Server, stopped: Server) -> None:
@@ -106,7 +111,7 @@ def test_the_django_settings_limit(newest: Server, monkeypatch: pytest.MonkeyPat
     forwarded = [{"x-forwarded-for": f"198.51.100.{n}"} for n in range(10)]
     framework = {**names["REST_FRAMEWORK"], "UNAUTHENTICATED_USER": None}
     framework["DEFAULT_THROTTLE_RATES"] = {"anon": "2/min"}
-    with override_settings(RL_LIMITS={"URL": newest.url, "LIMITS": []}, REST_FRAMEWORK=framework):
+    with override_settings(RL_LIMITS={"URL": newest.url}, MIDDLEWARE=[], REST_FRAMEWORK=framework):
         codes = [Client().get("/anon", headers=headers).status_code for headers in forwarded]
     assert codes == [200] * 2 + [429] * 8, "an invented address is no way around"
 

@@ -16,12 +16,9 @@ import valkey
 import valkey.asyncio
 from limits import RateLimitItemPerHour
 from limits.storage import storage_from_string
-from redis.exceptions import ConnectionError, MaxConnectionsError, RedisClusterException
 
 import rl_limits.storage  # noqa: F401  registers its schemes
-from rl_limits import AsyncRateLimiter, Limit, OutageEvent, RateLimiter, Reply, Saturated
-from rl_limits._errors import is_exhausted, is_outage
-from rl_limits._places import AsyncPlaces
+from rl_limits import AsyncRateLimiter, RateLimiter, Reply, Saturated
 from servers import Server
 
 #: A busy machine may take longer than an application should wait.
@@ -98,44 +95,6 @@ async def test_few_connections_carry_many_tasks(newest: Server, name: str) -> No
     await limiter.client.aclose()
 
 
-async def test_a_check_waits_for_a_pool_that_others_use_up(newest: Server) -> None:
-    client = redis.asyncio.Redis(port=newest.port, max_connections=1)
-    limiter = AsyncRateLimiter(client, outage="allow")
-    taken = await client.connection_pool.get_connection("_")
-    check = asyncio.create_task(limiter.check("k", "5/m"))
-    await asyncio.sleep(limiter._sender.timeout_s * 2)
-    await client.connection_pool.release(taken)
-    assert (await check).source == "server", "the time-out of a command begins when it has a connection"
-    await client.aclose()
-
-
-async def test_requests_without_a_connection_end_and_do_not_pass(newest: Server) -> None:
-    told: list[OutageEvent] = []
-    options: Any = {"outage": "allow", "on_outage": told.append, "queue_timeout": 0.2}
-    plain = redis.Redis(port=newest.port, max_connections=1)
-    asynchronous = redis.asyncio.Redis(port=newest.port, max_connections=1)
-    blocking = redis.Redis(connection_pool=redis.BlockingConnectionPool(1, 0.1, port=newest.port))
-    limiters = [RateLimiter(plain, **options), RateLimiter(blocking, **options)]
-    async_limiter = AsyncRateLimiter(asynchronous, **options)
-    for client in (plain, blocking):
-        client.connection_pool.get_connection("_")
-    await asynchronous.connection_pool.get_connection("_")
-    for _ in range(4):
-        for limiter in limiters:
-            with pytest.raises(Saturated):
-                limiter.check("k", "5/m")
-            with pytest.raises(Saturated):
-                limiter.check_all([Limit("k", "5/m")])
-            with pytest.raises(Saturated):
-                limiter.follow("k", 429, {"retry-after": "9"})
-        with pytest.raises(Saturated):
-            await async_limiter.check("k", "5/m")
-    for limiter in (*limiters, async_limiter):
-        assert (limiter.outages, limiter.away) == (0, False)
-    assert not told
-    await asynchronous.aclose()
-
-
 def test_a_command_waits_for_a_place_as_long_as_queue_timeout(newest: Server) -> None:
     limiter = RateLimiter.from_url(newest.url, outage="allow", concurrency=1, queue_timeout=0.2, timeout=5)
     assert limiter.check("k", "5/m").source == "server"
@@ -190,16 +149,6 @@ async def test_a_busy_loop_is_no_outage(newest: Server) -> None:
             assert (await check).source == "server"
 
 
-async def test_waits_for_a_place_end_when_the_limiter_stops_asking(newest: Server) -> None:
-    async with AsyncRateLimiter.from_url(newest.url, outage="allow") as limiter:
-        await in_tasks(limiter, 50)
-        with newest.paused():
-            began_s = time.monotonic()
-            answers = await in_tasks(limiter, 1500)
-            assert time.monotonic() - began_s < 3, "not thirty times the time-out"
-        assert {answer.source for answer in answers} == {"outage"} and limiter.outages == 1500
-
-
 async def test_storages_of_limits_wait_too(newest: Server) -> None:
     item = RateLimitItemPerHour(50)
     store = storage_from_string(f"async+ratelimit+{newest.url}", outage="allow", **PATIENT)
@@ -210,21 +159,3 @@ async def test_storages_of_limits_wait_too(newest: Server) -> None:
     with ThreadPoolExecutor(300) as threads:
         hits = threads.map(lambda _: limits.strategies.MovingWindowRateLimiter(sync).hit(item, "bob"), range(300))
         assert sum(hits) == 50
-
-
-async def test_error_replies_add_places() -> None:
-    places = AsyncPlaces(50, 5)
-    for reply in (redis.ResponseError("WRONGTYPE"), redis.ConnectionError("gone")):
-        for _ in range(AsyncPlaces.STEP * AsyncPlaces.FIRST):
-            with pytest.raises(type(reply)):
-                async with places:
-                    raise reply
-        assert places._size == (16 if isinstance(reply, redis.ResponseError) else 8)
-
-
-def test_a_cluster_client_that_finds_no_free_connection_is_saturated_and_not_away() -> None:
-    error = RedisClusterException("Redis Cluster cannot be connected. Please provide at least one reachable node: ")
-    error.__cause__ = MaxConnectionsError("Too many connections")
-    assert is_exhausted(error) and not is_outage(error)
-    error.__cause__ = ConnectionError("refused")
-    assert is_outage(error) and not is_exhausted(error)

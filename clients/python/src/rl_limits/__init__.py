@@ -1,8 +1,8 @@
 """Rate limits that redis-ratelimit, a module of Redis and Valkey, decides inside the server."""
 
-from ._breaker import MisconfiguredEvent, OutageEvent
 from ._commands import Cost, Limit, Rules
 from ._errors import Saturated, is_outage
+from ._events import DecisionEvent, MisconfiguredEvent, OutageEvent
 from ._replies import Reply, Report, RuleReport, Source, Verdict
 from .address import network
 from .holds import AsyncHold, Denied, Hold
@@ -14,6 +14,7 @@ __all__ = [
     "AsyncLease",
     "AsyncRateLimiter",
     "Cost",
+    "DecisionEvent",
     "Denied",
     "Hold",
     "Lease",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 #: One text for each rule, `["5/15m", "20/h"]`, a policy, `"@free"`, or the policy of the key's plan, `"@plan:free"`.
@@ -72,10 +72,12 @@ class Question(NamedTuple):
 
 class Command(NamedTuple):
     words: Words
+    read: Callable[[Any], Any]
+    """Reads the reply, or raises `UnreadableReply`."""
+    again: bool = False
+    """Whether it may be sent twice with no other effect."""
     wait_s: float | None = None
     """`RL.WAIT`: how long the server may take. Such a command needs a connection that nobody else uses."""
-    always: bool = False
-    """Whether to send it even while the limiter has stopped asking, to find out whether the server is back."""
 
 
 def check(key: str, rules: Rules, cost: Cost, meta: str | None) -> Words:

@@ -1,13 +1,12 @@
 """What `RateLimiter` and `AsyncRateLimiter` have in common: everything but how a command is sent.
 
-Each method is a generator. It yields a command, gets the server's reply or error, and returns the answer. The code that
-runs it, with or without asyncio, knows neither the breaker nor the local limiter nor the remembered denials.
+Each method is a flow: a generator that yields a command, gets the server's reply or error, and returns the answer.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -16,55 +15,29 @@ from . import _commands as commands
 from . import _given as given
 from . import _script as script
 from . import _upstream as upstream
-from ._breaker import Breaker
 from ._commands import Command, Cost, Held, Limit, Question, Rules, Turn, Words
 from ._denials import Denials, asked, hashable, key_of, lasts
-from ._errors import (
-    LOG,
-    NotAsked,
-    advice,
-    described,
-    has_too_many_holds,
-    is_answer,
-    is_away,
-    is_outage,
-    is_refusal,
-    is_undecided,
-)
-from ._local import LocalLimiter
+from ._errors import LOG, has_too_many_holds, is_outage, is_undecided
+from ._events import DecisionEvent, Events, tell
+from ._local import Estimate
+from ._nodes import Answer, Beside, Flow, Lost, Pause
 from ._options import Settings
-from ._replies import Reply, Report, RuleReport, to_reply, to_report
+from ._replies import Reply, Report, RuleReport, flag, to_granted, to_reply, to_report, whole
+from ._unsettled import Unsettled
 
-Answer = TypeVar("Answer")
 Decided = TypeVar("Decided", Reply, Report)
-
-#: The pauses before each try to give back a hold whose command got no reply: the command may reach the server late.
-LATE_S = (0.0, 0.1, 1.0)
-#: A settlement that does not reach the server is sent again every AGAIN_S, for at most LONGEST_S.
-AGAIN_S = 1.0
-LONGEST_S = 60.0
 
 #: The time of a hold on a key that is checked separately: its charge can be given back until the last key is decided.
 SEPARATE_MS = 10_000
 
-
-#: The answer to a request that no rule limits.
-UNLIMITED = Report("allowed", 0, (), source="local")
-
 #: A request whose process dies would keep its slot for an hour.
 SLOTS_ARE_HELD = "slots are held, ask for them with hold()"
+#: A charge before the outcome must not ban: eight logins at once, all of them right, would ban their address.
+BANS_ARE_FINAL = "a request is charged before its outcome is known, and a ban outlasts the charge"
 
 
-class Pause(NamedTuple):
-    """Yielded to sleep."""
-
-    s: float
-
-
-class Beside(NamedTuple):
-    """Yielded to run another flow without waiting for it."""
-
-    flow: Flow[None]
+#: The keys of a hold, and the hold.
+Late = tuple[list[str], Held]
 
 
 class Passed(NamedTuple):
@@ -73,10 +46,6 @@ class Passed(NamedTuple):
     limit: Limit
     cost: Cost
     report: Report
-
-
-Effect = Command | Pause | Beside
-Flow = Generator[Effect, Any, Answer]
 
 
 class Runner(Protocol):
@@ -101,23 +70,37 @@ class AsyncRunner(Protocol):
     async def take(self, taking: Flow[Report], keys: Sequence[str], id: str, *, in_line: bool = False) -> Report: ...
 
 
+class InProcess(ConnectionError):
+    """The limiter asks no server."""
+
+
 class Core:
-    def __init__(self, chosen: Settings) -> None:
+    def __init__(self, chosen: Settings, *, in_process: bool = False) -> None:
         self.mode = chosen.outage
-        self.breaker = Breaker(chosen.on_outage, chosen.on_misconfigured)
-        self.local = LocalLimiter(chosen.processes, chosen.policies or {})
+        self.in_process = in_process
+        self.events = Events(chosen.on_outage, chosen.on_misconfigured, chosen.on_decision)
+        self.local = Estimate(chosen.processes, chosen.policies or {})
+        self.unsettled = Unsettled()
         self.has_module = chosen.engine == "module"
         self.separately = chosen.separately or not self.has_module
-        self._warn_at_s = 0.0
-        #: The limiter no longer waits for the server's return.
-        self.closed = False
         self.denials = Denials(chosen.remember_denials) if chosen.remember_denials else None
+        self._tells = self.events.on_decision is not None
+
+    def after_fork(self) -> None:
+        self.events.renew()
+        self.local.renew_lock()
+        self.unsettled.after_fork()
+        if self.denials:
+            self.denials.renew_lock()
 
     def remembered(self, key: str, rules: Rules, cost: Cost) -> Reply | None:
         """A remembered denial, which needs no command."""
         if self.denials is None:
             return None
-        return self.denials.get(asked(key, rules, cost), time.monotonic() * 1000)  # type: ignore[return-value]
+        reply = self.denials.get(asked(key, rules, cost), _now_ms())
+        if reply and self._tells:
+            self.tell(reply, [rules], 0.0)
+        return reply  # type: ignore[return-value]
 
     def need_module(self, what: str) -> None:
         """Refuses what the script cannot do."""
@@ -128,42 +111,61 @@ class Core:
         for rule in () if self.has_module else commands.texts(rules):
             script.test(rule)
 
+    def told(self, flow: Flow[Decided], *rules: Rules) -> Flow[Decided]:
+        """The flow of a check, which tells `on_decision` its answer."""
+        return self._told(flow, rules) if self._tells else flow
+
+    def _told(self, flow: Flow[Decided], rules: Sequence[Rules]) -> Flow[Decided]:
+        began_s = time.monotonic()
+        answer = yield from flow
+        self.tell(answer, rules, (time.monotonic() - began_s) * 1000)
+        return answer
+
+    def tell(self, answer: Reply | Report, rules: Sequence[Rules], ms: float) -> None:
+        if self.events.on_decision:
+            event = DecisionEvent(answer.source, answer.verdict, _decided_by(answer, rules), ms)
+            tell(self.events.on_decision, event)
+
     def check(self, key: str, rules: Rules, cost: Cost, meta: str | None) -> Flow[Reply]:
-        key = tested(key, rules, cost)
-        if not rules:
-            return UNLIMITED.reply()
-        question, asked_ms = Question([Limit(key, rules)], cost), _now_ms()
-        reply = yield from self._decide(commands.check(key, rules, cost, meta), question, to_reply, Report.reply)
-        if self.denials and reply.source == "server" and not reply.allowed and lasts(key_of(rules)):
+        key, asked_ms = tested(key, rules, cost), _now_ms() if self.denials else 0.0
+        try:
+            words = commands.check(key, rules, cost, meta)
+            reply: Reply = yield from self._ask(words, to_granted if type(cost) is tuple else to_reply)
+        except Exception as error:
+            return (yield from self._stand_in(Question([Limit(key, rules)], cost), error)).reply()
+        if self.denials and not reply.allowed and lasts(key_of(rules)):
             self.denials.keep(asked(key, rules, cost), key, reply, asked_ms)
         return reply
 
     def peek(self, key: str, rules: Rules, cost: Cost) -> Flow[Reply]:
         key = tested(key, rules, cost)
-        if not rules:
-            return UNLIMITED.reply()
-        question = Question([Limit(key, rules)], cost, consumes=False)
-        return (yield from self._decide(commands.peek(key, rules, cost), question, to_reply, Report.reply))
+        try:
+            words = commands.peek(key, rules, cost)
+            reply: Reply = yield from self._ask(words, to_granted if type(cost) is tuple else to_reply, again=True)
+            return reply
+        except Exception as error:
+            question = Question([Limit(key, rules)], cost, consumes=False)
+            return (yield from self._stand_in(question, error)).reply()
 
     def wait(self, key: str, rules: Rules, turn: Turn, cost: Cost, meta: str | None) -> Flow[Reply]:
         self.need_module("RL.WAIT")
         key = tested(key, rules, cost)
         tested_turn(turn)
-        if not rules:
-            return UNLIMITED.reply()
-        question = Question([Limit(key, rules)], cost)
-        words = commands.wait(key, rules, turn, cost, meta)
-        return (yield from self._decide(words, question, to_reply, Report.reply, turn.wait_s))
+        try:
+            words = commands.wait(key, rules, turn, cost, meta)
+            return (yield from self._in_line(words, to_granted if type(cost) is tuple else to_reply, turn.wait_s))
+        except Exception as error:
+            return (yield from self._stand_in(Question([Limit(key, rules)], cost), error)).reply()
 
     def check_all(
         self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None = None
     ) -> Flow[Report]:
         """`held`: the hold that the caller settles with `end_all` when it knows whether the request counts."""
-        limits = [Limit(tested(key, rules, cost), rules) for key, rules in limits]
-        limits = [limit for limit in limits if limit.rules]
-        if not limits:
-            return UNLIMITED
-        asked_ms = _now_ms()
+        flow = self._check_all(limits, cost, meta, held)
+        return self._told(flow, [rules for _, rules in limits]) if self._tells else flow
+
+    def _check_all(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
+        limits, asked_ms = tested_limits(limits, cost), _now_ms()
         what = (tuple((key, key_of(rules)) for key, rules in limits), hashable(cost))
         if self.denials and isinstance(known := self.denials.get(what, asked_ms), Report):
             return known
@@ -171,8 +173,8 @@ class Core:
         try:
             report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta, held)
         except Exception as error:
-            report = self._stand_in(Question(limits, cost, held), error)
-            yield from self._refuse_slots(report, limits, held)
+            report = yield from self._stand_in(Question(limits, cost, held), error)
+            yield from self._refuse_what_lasts(report, limits, held)
         if self.denials and report.source == "server" and not report.allowed:
             # A denial of keys that are checked one by one does not report the rules of the later keys.
             shown = tuple(rule.rule for rule in report.rules)
@@ -182,43 +184,35 @@ class Core:
         return report
 
     def check_any(self, limits: Sequence[Limit], cost: Cost, meta: str | None, most: bool) -> Flow[Report]:
-        """A limiter that stands in for the server knows no pools, and decides by the first key."""
-        if not limits:
-            raise ValueError("a pool has no key, expected at least one")
-        limits = [Limit(tested(key, rules, cost), rules) for key, rules in limits]
+        """An estimate knows no pools, and decides by the first key."""
+        limits = tested_limits(limits, cost)
         words = commands.check_any(limits, cost, meta, most)
-        return (yield from self._report(words, Question(limits[:1], cost)))
+        asking = self._report(words, Question(limits[:1], cost))
+        return (yield from self.told(asking, *(rules for _, rules in limits)))
 
     def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
-        def ask(held: Held | None) -> Flow[Report]:
-            words = commands.check_all(limits, cost, meta, held)
-            return self._by_server(words, Question(limits, cost, held), partial(to_report, key=limits[0].key))
-
+        read, late = partial(to_report, key=limits[0].key), held and ([limit.key for limit in limits], held)
         try:
-            report = yield from ask(held)
+            words = commands.check_all(limits, cost, meta, held)
+            report: Report = yield from self._ask(words, read, held is not None, late=late)
         except Exception as error:
             if held is None or not has_too_many_holds(error):
                 raise
         else:
-            yield from self._refuse_slots(report, limits, held)
+            yield from self._refuse_what_lasts(report, limits, held)
             return report
-        self._warn_of_holds()
-        return (yield from ask(None))
-
-    def _refuse_slots(self, report: Report, limits: Sequence[Limit], held: Held | None) -> Flow[None]:
-        """Gives back `held` and raises an error if a policy had slots."""
-        slots = next((rule.rule for rule in report.rules if rule.rule.startswith("slots:")), None)
-        if held is not None and slots is not None:
-            yield from self.end_all([limit.key for limit in limits], held.id, refund=True)
-            raise ValueError(f"the rules have {slots!r}, expected others: {SLOTS_ARE_HELD}")
-
-    def _warn_of_holds(self) -> None:
-        now_s = time.monotonic()
-        if now_s >= self._warn_at_s:
-            self._warn_at_s = now_s + self.breaker.REPORT_S
+        if self.events.is_due("holds"):
             LOG.warning(
                 "a key has all the holds it may have (ratelimit.max-holds): requests count whatever their answer"
             )
+        return (yield from self._ask(commands.check_all(limits, cost, meta), read))
+
+    def _refuse_what_lasts(self, report: Report, limits: Sequence[Limit], held: Held | None) -> Flow[None]:
+        """Gives back `held` and raises an error if a policy had slots, or a rule that bans."""
+        wrong = next(filter(None, (why_not_held(rule.rule) for rule in report.rules)), None)
+        if held is not None and wrong:
+            yield from self.end_all([limit.key for limit in limits], held, refund=True)
+            raise ValueError(f"the rules have {wrong}")
 
     def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         """Checks one key after the other. After a denial or an error, gives back what the earlier keys consumed."""
@@ -233,8 +227,8 @@ class Core:
             try:
                 report = yield from ask([limit], own_cost, meta, held if is_last else own)
             except Exception as error:
-                if passed and is_undecided(error):  # a silent server delays no answer
-                    yield Beside(self._take_back_late(passed, own))
+                if is_undecided(error):  # a silent server delays no answer
+                    yield Beside(self._take_back(passed, own))
                 else:
                     yield from self._take_back(passed, own)
                 raise
@@ -251,65 +245,73 @@ class Core:
     ) -> Flow[Report]:
         """The script knows no holds."""
         [limit] = limits
-
-        def read(sent: Any) -> Report:
-            return script.report(to_reply(sent), limit, cost)
-
-        words = commands.check(limit.key, limit.rules, cost, meta)
-        return (yield from self._by_server(words, Question(limits, cost), read))
+        reply: Reply = yield from self._ask(commands.check(limit.key, limit.rules, cost, meta), to_reply)
+        return script.report(reply, limit, cost)
 
     def _take_back(self, passed: Sequence[Passed], own: Held) -> Flow[None]:
-        """Gives back what the keys that let the request pass have consumed."""
+        """Gives back what the keys that let the request pass have consumed. A refund is sent only once: a second one
+        could give back twice."""
         if self.has_module:
-            yield from self.end_all([limit.key for limit, _, _ in passed], own.id, refund=True)
+            yield from self.end_all([limit.key for limit, _, _ in passed], own, refund=True)
             return
         for limit, cost, _ in passed:
-            try:
-                for units, rules in script.charges(limit.rules, cost).items():
+            for units, rules in script.charges(limit.rules, cost).items():
+                try:
                     yield from self.refund(limit.key, units, rules)
-            except Exception as error:
-                stays_charged(error)
-
-    def _take_back_late(self, passed: Sequence[Passed], own: Held) -> Flow[None]:
-        """`_take_back` while the server may be away. A refund is sent only once: a second one could give back twice."""
-        if self.has_module:
-            return self._give_back([limit.key for limit, _, _ in passed], own.id)
-        return self._take_back(passed, own)
+                except Exception as error:
+                    if not is_undecided(error):
+                        raise
 
     def peek_all(self, key: str, rules: Rules) -> Flow[Report]:
         key = tested(key, rules)
-        if not rules:
-            return UNLIMITED
-        return (yield from self._report(commands.peek_all(key, rules), Question([Limit(key, rules)], consumes=False)))
+        question = Question([Limit(key, rules)], consumes=False)
+        return (yield from self._report(commands.peek_all(key, rules), question, again=True))
 
     def hold(self, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> Flow[Report]:
         key = tested(key, rules, cost)
         tested_turn(turn)
         words = commands.hold(key, rules, cost, held, turn)
-        return (yield from self._report(words, Question([Limit(key, rules)], cost, held), turn.wait_s))
+        asking = self._report(words, Question([Limit(key, rules)], cost, held), turn.wait_s, again=True)
+        return (yield from self.told(asking, rules))
 
     def lease(self, key: str, rules: Rules, units: int, most: int, held: Held) -> Flow[Report]:
         """Takes up to `most` units ahead, or decides over the `units` alone if the server is away."""
-        if not rules:
-            return UNLIMITED
         limits = [Limit(key, rules)]
         words = commands.check_all(limits, (units, max(units, most)), None, held)
-        return (yield from self._report(words, Question(limits, units), late=held))
+        return (yield from self._report(words, Question(limits, units), late=held, again=True))
 
     def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
         key = given.key(key)
         if cost is not None:
             given.cost(cost)
-        if self.local.settle(key, id, cost, refund, _now_ms()):
+        if self.local.settle(key, id, cost, refund):
             return True
-        send = self._free if refund or cost is not None else self.send
-        return (yield from send(commands.settle(key, id, cost, refund), bool))
+        send = self._free if refund or cost is not None else self._send
+        return (yield from send(commands.settle(key, id, cost, refund), flag, again=True))
+
+    def end(self, key: str, held: Held, cost: Cost | None, refund: bool) -> Flow[bool]:
+        """Settles a hold of this process. In an outage the settlement is kept, and its error raised."""
+        try:
+            return (yield from self.settle(key, held.id, cost, refund))
+        except Exception as error:
+            if is_undecided(error) and not self.in_process:
+                yield from self.keep(key, held, cost, refund)
+            raise
+        except GeneratorExit:  # the task that settles was cancelled, as at the end of its loop
+            self.unsettled.add(key, held, commands.settle(key, held.id, cost, refund), late=False)
+            raise
+
+    def keep(self, key: str, held: Held, cost: Cost | None, refund: bool, *, late: bool = False) -> Flow[None]:
+        """Settles a hold in the background. `late`: its check may reach the server later than the settlement."""
+        self.unsettled.add(key, held, commands.settle(key, held.id, cost, refund), late)
+        if self.unsettled.begin():
+            yield Beside(self.settle_rest())
 
     def renew(self, key: str, id: str, ttl_ms: int) -> Flow[bool]:
         key = given.key(key)
-        if self.local.renew(key, id, ttl_ms, _now_ms()):
+        if self.local.renew(key, id, ttl_ms):
             return True
-        return (yield from self.send(commands.renew(key, id, ttl_ms), bool))
+        return (yield from self._send(commands.renew(key, id, ttl_ms), flag, again=True))
 
     def keep_renewing(self, key: str, held: Held, since_s: float) -> Flow[None]:
         """Renews a hold three times in each `ttl`, and returns when it is lost."""
@@ -327,58 +329,53 @@ class Core:
             ends_s = asked_s + ttl_s
 
     def refund(self, key: str, units: int, rules: Rules) -> Flow[int]:
-        key = tested(key, rules)
+        key = tested(key, rules) if rules != () else given.key(key)
         given.units(units)
-        return (yield from self._free(commands.refund(key, units, rules), int))
+        if self.in_process:
+            return self.local.refund(key, units, rules)
+        return (yield from self._free(commands.refund(key, units, rules), whole))
 
-    def end_all(self, keys: Iterable[str], id: str, *, refund: bool) -> Flow[None]:
-        """Settles the hold of each key. A key that cannot be settled stays charged, but no request fails."""
+    def end_all(self, keys: Iterable[str], held: Held, *, refund: bool) -> Flow[None]:
+        """Settles the hold of each key, later if the server is away. No request fails because of it."""
         for key in keys:
             try:
-                yield from self.settle(key, id, None, refund)
+                yield from self.end(key, held, None, refund)
             except Exception as error:
-                stays_charged(error)
+                if not is_undecided(error):
+                    LOG.error("a request that does not count stays charged (%s)", type(error).__name__)
 
-    def give_up(self, keys: Sequence[str], id: str) -> Flow[None]:
-        """Gives back, twice, holds whose command was cut short: the server may read the command after the first try."""
-        for _ in range(2):
-            yield from self.end_all(keys, id, refund=True)
+    def _give_back(self, keys: Iterable[str], held: Held) -> Flow[None]:
+        """Gives back holds that the server may have taken without replying, or may still take."""
+        for key in keys:
+            yield from self.keep(key, held, None, True, late=True)
 
-    def _give_back(self, keys: Iterable[str], id: str) -> Flow[None]:
-        """Gives back holds that the server may have taken without replying, but no hold of the local limiter."""
-        left, until_s = set(keys), time.monotonic() + LONGEST_S
-        for s in LATE_S:
-            yield Pause(s)
-            for key in sorted(left):
-                if (yield from self._settle_before(until_s, commands.settle(key, id, None, True))):
-                    left.discard(key)
-            if not left:
-                return
+    def abandon(self, keys: Sequence[str], id: str) -> None:
+        """Leaves holds, whose check was cut short as its loop ended, to the next loop."""
+        held = Held(id, round(1000 * LATE_FOR_S), True)
+        for key in keys:
+            self.unsettled.add(key, held, commands.settle(key, id, None, True), late=True)
 
-    def _settle_before(self, until_s: float, words: Words) -> Flow[bool]:
-        """Settles a hold. While the server is away, it waits and tries again."""
-        while True:
-            try:
-                if not self.breaker.rests(time.monotonic()):
-                    return (yield from self._free(words, bool))
-            except Exception as error:
-                if not is_away(error):
-                    return False
-            if self.closed or time.monotonic() > until_s:
-                return False
-            yield Pause(AGAIN_S)
+    def settle_rest(self) -> Flow[None]:
+        return self.unsettled.settle(self._free)
+
+    def give_up(self, keys: Sequence[str], id: str, lost: bool = True) -> Flow[None]:
+        """Gives back holds whose caller was interrupted. If the check was `lost`, the server may read it later."""
+        held = Held(id, round(1000 * LATE_FOR_S), True)
+        yield from self.end_all(keys, held, refund=True)
+        if lost:
+            yield from self._give_back(keys, held)
 
     def reset(self, key: str) -> Flow[bool]:
         key = given.key(key)
-        self.local.reset(key)
-        return (yield from self._free(("RL.RESET", key), bool))
+        was = self.local.reset(key)
+        return was if self.in_process else (yield from self._free(("RL.RESET", key), flag))
 
     def pause(self, key: str, ms: int, reason: str | None) -> Flow[int]:
         self.need_module("pause")
         key = given.key(key)
-        left_ms = self.local.pause(key, ms, _now_ms())
+        left_ms = self.local.pause(key, ms)
         try:
-            return (yield from self.send(commands.pause(key, ms, reason), int))
+            return (yield from self._send(commands.pause(key, ms, reason), whole))
         except Exception as error:
             if self.mode != "local" or not is_outage(error):
                 raise
@@ -386,22 +383,23 @@ class Core:
 
     def resume(self, key: str) -> Flow[bool]:
         key = given.key(key)
-        self.local.resume(key)
-        return (yield from self._free(("RL.RESUME", key), bool))
+        was = self.local.resume(key)
+        return was if self.in_process else (yield from self._free(("RL.RESUME", key), flag))
 
     def plan(self, key: str, policy: str, ms: int | None) -> Flow[None]:
         yield from self._free(commands.plan(given.key(key), policy, ms), bool)
 
     def unplan(self, key: str) -> Flow[bool]:
-        return (yield from self._free(("RL.UNPLAN", given.key(key)), bool))
+        return (yield from self._free(("RL.UNPLAN", given.key(key)), flag))
 
     def sync(self, key: str, remaining: int, rule: str) -> Flow[int]:
         given.units(remaining)
-        return (yield from self.send(commands.sync(tested(key, rule), remaining, rule), int))
+        return (yield from self._send(commands.sync(tested(key, rule), remaining, rule), whole))
 
     def follow(self, key: str, status: int, headers: upstream.Headers, remaining: Mapping[str, str]) -> Flow[int]:
         """Raises no outage: other processes learn the limits from the upstream's answers to them."""
         self.need_module("follow")
+        key = given.key(key)
         told, paused_ms = upstream.fields(headers), 0
         try:
             if ms := upstream.pause_ms(status, told, time.time()):
@@ -421,124 +419,122 @@ class Core:
 
     def call(self, words: Words) -> Flow[Any]:
         """Sends any command."""
-        return (yield from self.send(words, lambda reply: reply))
-
-    def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
-        """Sends a command that only the server can answer; an outage is an error. The breaker does not count a refused
-        or unknown command, since checks may still work."""
-        words = self._for_engine(words)
-        if not self.breaker.may_ask(time.monotonic()):
-            raise self.breaker.error.with_traceback(None)
-        try:
-            sent = yield from self._ask(Command(words, always=self.breaker.away))
-        except NotAsked:
-            raise self.breaker.error.with_traceback(None) from None
-        except Exception as error:
-            if not is_refusal(error):
-                self._judge(error)
-            raise
-        self.breaker.served()
-        return read(sent)
+        return (yield from self._send(words, lambda reply: reply))
 
     def _report(
-        self, words: Words, question: Question, wait_s: float | None = None, late: Held | None = None
+        self,
+        words: Words,
+        question: Question,
+        wait_s: float | None = None,
+        late: Held | None = None,
+        again: bool = False,
     ) -> Flow[Report]:
-        read = partial(to_report, key=question.limits[0].key)
-        return (yield from self._decide(words, question, read, lambda report: report, wait_s, late))
-
-    def _decide(
-        self,
-        words: Words,
-        question: Question,
-        read: Callable[[Any], Decided],
-        adapt: Callable[[Report], Decided],
-        wait_s: float | None = None,
-        late: Held | None = None,
-    ) -> Flow[Decided]:
+        """`late`: the hold that the server may have taken without replying, if that is not the question's own."""
+        read, held = partial(to_report, key=question.limits[0].key), late or question.held
+        lost = held and ([limit.key for limit in question.limits], held)
         try:
-            return (yield from self._by_server(words, question, read, wait_s, late))
+            return (yield from self._in_line(words, read, wait_s, again, lost))
         except Exception as error:
-            return adapt(self._stand_in(question, error))
+            return (yield from self._stand_in(question, error))
 
-    def _by_server(
+    def _in_line(
         self,
         words: Words,
-        question: Question,
         read: Callable[[Any], Answer],
-        wait_s: float | None = None,
-        late: Held | None = None,
+        wait_s: float | None,
+        again: bool = False,
+        late: Late | None = None,
     ) -> Flow[Answer]:
-        """The server's decision. An outage is an error. `late`: the hold that the server may have taken without
-        replying, if that is not the question's own hold."""
-        words = self._for_engine(words)
-        late = (late or question.held) if self.has_module else None
+        """Asks, and goes back into the line, for the time that is left, if the server lets the line go."""
         until_s = time.monotonic() + (wait_s or 0)
-        while self.breaker.may_ask(time.monotonic()):
+        while True:
             try:
-                if wait_s is not None and self.breaker.away:  # a try that cannot take long
-                    yield Command(commands.peek(question.limits[0].key, "1/s", 1), always=True)
-                    self.breaker.served()
-                sent = yield from self._ask(Command(words, wait_s, always=self.breaker.away))
-            except NotAsked:
-                break
+                return (yield from self._ask(words, read, again, wait_s, late))
             except Exception as error:
-                left_s = until_s - time.monotonic()
-                if left_s > 0 and str(error).startswith("UNBLOCKED"):  # back into the line, for the time that is left
-                    wait_s, words = left_s, (*words[:2], round(left_s * 1000), *words[3:])
-                    continue
-                self._judge(error)
-                if late and is_away(error):
-                    yield Beside(self._give_back({limit.key for limit in question.limits}, late.id))
-                raise
-            self.breaker.served()
-            return read(sent)
-        raise self.breaker.error.with_traceback(None)
+                wait_s = until_s - time.monotonic()
+                if wait_s <= 0 or not str(error).startswith("UNBLOCKED"):
+                    raise
+                words = (*words[:2], round(wait_s * 1000), *words[3:])
 
-    def _for_engine(self, words: Words) -> Words:
-        return words if self.has_module else script.evalsha(words)
-
-    def _ask(self, command: Command) -> Flow[Any]:
+    def _ask(
+        self,
+        words: Words,
+        read: Callable[[Any], Answer],
+        again: bool = False,
+        wait_s: float | None = None,
+        late: Late | None = None,
+    ) -> Flow[Answer]:
+        """`late`: the holds that the server may have taken if its reply was lost. They are given back."""
+        if self.in_process:
+            raise InProcess
         try:
-            return (yield command)
+            if self.has_module:
+                answer: Answer = yield Command(words, read, again, wait_s)
+            else:
+                answer = yield from self._ask_script(script.evalsha(words), read, again)
+            return answer
+        except Lost as lost:
+            if late and lost.stage == "read":
+                yield from self._give_back(*late)
+            raise lost.error from None
+
+    def _ask_script(self, words: Words, read: Callable[[Any], Answer], again: bool) -> Flow[Answer]:
+        try:
+            answer: Answer = yield Command(words, read, again)
         except Exception as error:
-            if self.has_module or not script.has_forgotten(error):
+            if not script.has_forgotten(error):
                 raise
-        return (yield command._replace(words=script.evaluate(command.words)))
+            answer = yield Command(script.evaluate(words), read, again)
+        return answer
 
-    def _judge(self, error: Exception) -> None:
-        """Tells the breaker what an error says of the server."""
-        if is_outage(error):
-            self.breaker.failed(error, time.monotonic(), advice(error))
-        elif is_answer(error):
-            self.breaker.served()  # the request was wrong
+    def _send(self, words: Words, read: Callable[[Any], Answer], again: bool = False) -> Flow[Answer]:
+        """Sends a command that only the server can answer; an outage is an error."""
+        try:
+            return (yield from self._ask(words, read, again))
+        except InProcess:
+            if words[0] in ("RL.SETTLE", "RL.RENEW"):
+                return read(0)  # there is no such hold
+            if words[0] == "RL.PAUSE":
+                raise
+            raise ValueError(f"{words[0]} needs a server, but the limiter decides in this process") from None
+        except Exception as error:
+            self.events.failed(error)
+            raise
 
-    def _stand_in(self, question: Question, error: Exception) -> Report:
+    def _stand_in(self, question: Question, error: Exception) -> Flow[Report]:
         """The answer to a question that the server did not decide."""
+        yield from ()
         if not is_outage(error):
             raise error
-        self.breaker.count()
+        if not self.in_process:
+            self.events.undecided()
+            self.events.failed(error)
         key = question.limits[0].key
         granted = question.cost[1] if isinstance(question.cost, tuple) else None
         if self.mode == "local":
-            return self.local.decide(question, _now_ms())
+            return self.local.decide(question)
         if self.mode == "allow":
             return Report("allowed", 0, (), key, granted, "outage")
         if self.mode == "deny":
             return Report("limited", 1000, (), key, granted and 0, "outage")
         raise error
 
-    def _free(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
+    def _free(self, words: Words, read: Callable[[Any], Answer], again: bool = False) -> Flow[Answer]:
         """Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may
         arrive in between."""
         self._forget(str(words[1]))
         try:
-            return (yield from self.send(words, read))
+            return (yield from self._send(words, read, again))
         finally:
             self._forget(str(words[1]))
 
     def _forget(self, key: str) -> None:
         if self.denials:
             self.denials.forget(key)
+
+
+#: For how long a check that was cut short may still reach the server.
+LATE_FOR_S = 60.0
 
 
 def tested(key: str, rules: Rules, cost: Cost = 1) -> str:
@@ -548,14 +544,32 @@ def tested(key: str, rules: Rules, cost: Cost = 1) -> str:
     return given.key(key)
 
 
+def tested_limits(limits: Sequence[Limit], cost: Cost) -> list[Limit]:
+    given.limits(limits)
+    return [Limit(tested(key, rules, cost), rules) for key, rules in limits]
+
+
 def tested_turn(turn: Turn) -> None:
     if turn.wait_s is not None:
         given.seconds("the time to wait", turn.wait_s, from_0=True)
 
 
-def stays_charged(error: Exception) -> None:
-    if not is_undecided(error):
-        LOG.error("a request that does not count stays charged (%s)", described(error))
+def why_not_held(rule: str) -> str | None:
+    """Why a request that may be given back cannot be charged to this rule before its outcome is known."""
+    if rule.startswith("slots:"):
+        return f"{rule!r}, expected other rules: {SLOTS_ARE_HELD}"
+    return f"{rule!r}, expected rules without ban=: {BANS_ARE_FINAL}" if ",ban=" in rule else None
+
+
+def _decided_by(answer: Reply | Report, rules: Sequence[Rules]) -> str | None:
+    """The first rule that denies, or the only one that was given."""
+    if isinstance(answer, Report) and (denies := answer.denying()):
+        return denies.name or denies.rule
+    given = [rule for some in rules for rule in commands.texts(some)]
+    if len(given) != 1:
+        return None
+    named = [option[5:] for option in given[0].split(",") if option.startswith("name=")]
+    return named[0] if named else given[0]
 
 
 def _now_ms() -> float:

@@ -42,6 +42,9 @@ class Denials:
         self.most = most
         self._entries: dict[Hashable, Entry] = {}
         self._of_key: dict[str, set[Hashable]] = {}
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
         self._lock = threading.Lock()
 
     def get(self, what: Hashable, now_ms: float) -> Reply | Report | None:

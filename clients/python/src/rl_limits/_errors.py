@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 
 LOG = logging.getLogger("rl_limits")
 
@@ -14,14 +13,20 @@ class Saturated(Exception):
     nothing of the server: it is no outage, and the option `outage` does not answer it."""
 
 
-class NotAsked(Exception):
-    """The limiter has stopped asking while a command waited for its place."""
+class UnreadableReply(Exception):
+    """The reply does not have the shape of the command's replies: another program answers, or another version."""
+
+    def __init__(self, reply: object) -> None:
+        super().__init__(f"unreadable reply {str(reply)[:100]!r}")
 
 
 # Classes of redis-py and valkey-py by name, because an application may have only one of them. redis-py removes the code
 # from errors that have a class.
-NO_REPLY = {"ConnectionError", "TimeoutError", "OSError", "BusyLoadingError", "ClusterError", "SlotNotCoveredError"}
+NO_REPLY = {"ConnectionError", "TimeoutError", "OSError", "ClusterError", "SlotNotCoveredError"}
 NOT_NOW = {"OutOfMemoryError", "ReadOnlyError", "TryAgainError", "MasterDownError", "ClusterDownError"}
+LOADING = "BusyLoadingError"
+#: Errors that send the next connection to another server: a replica answered.
+STALE = {"ReadOnlyError", "MasterDownError"}
 #: Most of these are ConnectionErrors, too.
 UNKNOWN_CLIENT = {
     "AuthenticationError",
@@ -29,6 +34,10 @@ UNKNOWN_CLIENT = {
     "AuthenticationWrongNumberOfArgsError",
     "ExternalAuthProviderError",
 }
+#: Classes of errors that the server sent. Some are ConnectionErrors, too.
+REPLIES = {"ResponseError", LOADING, *UNKNOWN_CLIENT}
+#: What a parser raises about bytes that are no reply.
+GARBLED = {"InvalidResponse", "ProtocolError"}
 
 CODES = [
     "LOADING",
@@ -43,24 +52,17 @@ CODES = [
     "UNBLOCKED",
 ]
 TEXTS = ("max number of clients", "internal error", "this replica skipped")
-CLUSTER_EXCEPTIONS = {"RedisClusterException", "ValkeyClusterException"}
-# What errors of CLUSTER_EXCEPTIONS say if the cluster is at fault. Other errors of these classes are faults of the
-# application, such as keys in two slots.
-AWAY = ("cannot be connected", "slots are not covered", "not agree", "No targets", "doesn't exist in the cluster")
-
-#: What the pools of both libraries say if all of their connections are in use. Not all versions have a class for it.
-EXHAUSTED = ("Too many connections", "No connection available")
 
 #: Commands that these clients send. An application may misspell any other.
 OWN = r"RL\.(?:M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)"
-NO_MODULE = re.compile(rf"unknown command ['`]{OWN}\b|{OWN} command doesn't exist in", re.IGNORECASE)
-NO_COMMAND = re.compile(r"unknown command ['`]RL\.|RL\.\w+ command doesn't exist in", re.IGNORECASE)
+NO_MODULE = re.compile(rf"unknown command ['`]{OWN}\b", re.IGNORECASE)
 #: A missing right to a command that is no check says nothing about checks.
 NOT_A_CHECK = re.compile(r"run the 'rl\.(?!(?:m?check|peek|wait)')", re.IGNORECASE)
 LOAD_THE_MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'"
 GIVE_THE_PASSWORD = "give the client the password"
 GIVE_THE_RIGHTS = "give the user the rights +@ratelimit ~keys, see SECURITY.md"
 GIVE_THE_SCRIPTS_RIGHTS = "give the user the rights +eval +evalsha +get +set +del +time ~keys, see clients.md"
+ASK_THE_MODULE = "ask a server with this module: the replies are those of another program, or of another version"
 
 
 def is_outage(error: BaseException) -> bool:
@@ -72,47 +74,23 @@ def is_outage(error: BaseException) -> bool:
 def is_away(error: BaseException) -> bool:
     """Whether no reply came, or the server cannot serve now."""
     classes, text = _classes(error), _text(error)
-    if is_exhausted(error) or is_refusal(error):
+    if advice(error):
         return False
-    if classes & CLUSTER_EXCEPTIONS and "SlotNotCoveredError" not in classes:
-        cause = error.__cause__
-        return any(part in text for part in AWAY) and (cause is None or is_away(cause))
-    if classes & (NO_REPLY | NOT_NOW):
+    if classes & NO_REPLY or classes & NOT_NOW:
         return True
     return "ResponseError" in classes and (text.partition(" ")[0] in CODES or text.startswith(TEXTS))
 
 
 def advice(error: BaseException) -> str | None:
     """What to do about a server that answers but does not limit: it lacks the module, or the client its rights."""
-    for one in _reasons(error):
-        classes, text = _classes(one), _text(one)
-        if classes & UNKNOWN_CLIENT or text.startswith(("NOAUTH", "WRONGPASS")):
-            return GIVE_THE_PASSWORD
-        if ("NoPermissionError" in classes or text.startswith("NOPERM")) and not NOT_A_CHECK.search(text):
-            return GIVE_THE_SCRIPTS_RIGHTS if "run the 'eval" in text else GIVE_THE_RIGHTS
-        if NO_MODULE.match(text):
-            return LOAD_THE_MODULE
-    return None
-
-
-def is_refusal(error: BaseException) -> bool:
-    """Whether the server refuses a command, be it a check or another."""
-    if advice(error):
-        return True
-    reasons = [(_classes(one), _text(one)) for one in _reasons(error)]
-    return any(
-        "NoPermissionError" in classes or text.startswith("NOPERM") or NO_COMMAND.match(text)
-        for classes, text in reasons
-    )
-
-
-def is_exhausted(error: BaseException) -> bool:
-    """Whether a pool has no connection left, also if a cluster client names that as the cause."""
-    return any(
-        "MaxConnectionsError" in _classes(one)
-        or ("ConnectionError" in _classes(one) and str(one).startswith(EXHAUSTED))
-        for one in _reasons(error)
-    )
+    if isinstance(error, UnreadableReply):
+        return ASK_THE_MODULE
+    classes, text = _classes(error), _text(error)
+    if classes & UNKNOWN_CLIENT or text.startswith(("NOAUTH", "WRONGPASS")):
+        return GIVE_THE_PASSWORD
+    if ("NoPermissionError" in classes or text.startswith("NOPERM")) and not NOT_A_CHECK.search(text):
+        return GIVE_THE_SCRIPTS_RIGHTS if "run the 'eval" in text else GIVE_THE_RIGHTS
+    return LOAD_THE_MODULE if NO_MODULE.match(text) else None
 
 
 def is_undecided(error: BaseException) -> bool:
@@ -121,8 +99,30 @@ def is_undecided(error: BaseException) -> bool:
 
 
 def is_answer(error: BaseException) -> bool:
-    """Whether the error is a reply: then the server is there."""
-    return "ResponseError" in _classes(error)
+    """Whether the error is a reply of the server."""
+    return not _classes(error).isdisjoint(REPLIES)
+
+
+def is_in_order(error: BaseException) -> bool:
+    """Whether the error is a reply after which the library goes on using the connection."""
+    return "ResponseError" in (classes := _classes(error)) and "ConnectionError" not in classes
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether no reply came."""
+    return not is_answer(error) and not _classes(error).isdisjoint(NO_REPLY)
+
+
+def is_garbled(error: BaseException) -> bool:
+    return not _classes(error).isdisjoint(GARBLED)
+
+
+def is_late(error: BaseException) -> bool:
+    return "TimeoutError" in _classes(error)
+
+
+def is_stale(error: BaseException) -> bool:
+    return not _classes(error).isdisjoint(STALE) or _text(error).startswith(("READONLY", "MASTERDOWN"))
 
 
 def has_too_many_holds(error: BaseException) -> bool:
@@ -134,13 +134,6 @@ def described(error: BaseException) -> str:
     name = type(error).__name__
     tells = _classes(error) & {"ConnectionError", "TimeoutError"} and not is_answer(error)
     return f"{name}: {error}".rstrip(": ") if tells else name
-
-
-def _reasons(error: BaseException) -> Iterator[BaseException]:
-    """The error, and the cause that a cluster client names."""
-    yield error
-    if _classes(error) & CLUSTER_EXCEPTIONS and (cause := error.__cause__ or error.__context__):
-        yield from _reasons(cause)
 
 
 def _classes(error: BaseException) -> set[str]:

@@ -48,12 +48,23 @@ def key(given: Any) -> str:
 
 
 def texts_of_rules(name: str, given: Any) -> None:
-    """Refuses what is no text of a rule, and no list of these. An empty list limits nothing."""
-    if not isinstance(given, Sequence):
-        raise TypeError(f"{name} is {given!r}, expected the text of a rule, or a list of these")
-    for text in texts(given):
+    """Refuses what is no text of a rule, and no list of these."""
+    if type(given) is str and given:
+        return
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise _error(given == "")(f"{name} is {given!r}, expected the text of a rule, or a list of these")
+    if not given:
+        raise ValueError(f"{name} is an empty list, expected at least one rule")
+    for text in given:
         if not isinstance(text, str) or not text:
             raise _error(text == "")(f"{name} has {text!r}, expected the text of a rule")
+
+
+def limits(given: Any) -> None:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(f"the limits are {given!r}, expected a list of keys with their rules")
+    if not given:
+        raise ValueError("the limits are an empty list, expected at least one key with its rules")
 
 
 def units(given: Any) -> None:
@@ -68,12 +79,12 @@ def cost(given: Cost) -> None:
             raise ValueError(f"the cost is {given!r}, expected a range such as (1, 100)")
         whole("the least cost", given[0], 1, MOST_UNITS)
         whole("the largest cost", given[1], given[0], MOST_UNITS)
-    elif isinstance(given, Mapping):
+    elif isinstance(given, Mapping) and given:
         for name, n in given.items():
             whole(f"the cost of {name!r}" if name else "the cost", n, 0, MOST_UNITS)
     else:
         wanted = f"an integer 0..{MOST_UNITS}, a range such as (1, 100), or costs by name"
-        raise _error(type(given) is int)(f"the cost is {given!r}, expected {wanted}")
+        raise _error(type(given) is int or given == {})(f"the cost is {given!r}, expected {wanted}")
 
 
 def seconds(name: str, given: object, most: float = sys.float_info.max, *, from_0: bool = False) -> None:

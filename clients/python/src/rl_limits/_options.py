@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from . import _given as given
-from ._breaker import MisconfiguredEvent, OutageEvent
 from ._commands import Rules
+from ._events import DecisionEvent, MisconfiguredEvent, OutageEvent
 
 #: What a check answers if the server gives no decision: its error, a pass, a denial, or what a limiter in this process
 #: decides.
@@ -36,10 +36,12 @@ class Options(TypedDict, total=False):
     policies: Mapping[str, Rules] | None
     """The rules of each policy for `"local"`."""
     on_outage: Callable[[OutageEvent], object] | None
-    """Called when the limiter stops asking the server, and when it asks again; without it a warning is logged."""
+    """Called when a server goes away, and when it is back; without it a warning is logged."""
     on_misconfigured: Callable[[MisconfiguredEvent], object] | None
     """Called when the server answers but does not limit, at once and then each minute; without it an error is
     logged."""
+    on_decision: Callable[[DecisionEvent], object] | None
+    """Called after each check that got an answer."""
     separately: bool
     """`check_all` asks key by key, not atomically: in a cluster keys in different slots cannot be decided at once."""
     remember_denials: int
@@ -101,6 +103,7 @@ class Settings:
     policies: Mapping[str, Rules] | None = field(default_factory=dict)
     on_outage: Callable[[OutageEvent], object] | None = None
     on_misconfigured: Callable[[MisconfiguredEvent], object] | None = None
+    on_decision: Callable[[DecisionEvent], object] | None = None
     separately: bool = False
     remember_denials: int = 0
     concurrency: int = 50
@@ -116,6 +119,7 @@ class Settings:
             given.no_policies(f"the policy {name!r}", rules)
         given.function("on_outage", self.on_outage)
         given.function("on_misconfigured", self.on_misconfigured)
+        given.function("on_decision", self.on_decision)
         given.yes_or_no("separately", self.separately)
         given.whole("remember_denials", self.remember_denials, 0)
         given.whole("concurrency", self.concurrency, 1)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from . import _given as given
+from ._errors import UnreadableReply
 
 #: `limited`: by a rule. `blocked`: by an operator, or by the `ban=` of a rule.
 Verdict = Literal["allowed", "limited", "blocked"]
 
 #: Where an answer comes from. `local`: a limiter in this process. `outage`: nothing decided, the answer is that of the
-#: option `outage`. `denial`: a denial of the server, remembered.
-Source = Literal["server", "local", "outage", "denial"]
+#: option `outage`. `denial`: a denial of the server, remembered. `lease`: a unit that was leased ahead.
+Source = Literal["server", "local", "outage", "denial", "lease"]
 
 VERDICTS: tuple[Verdict, ...] = ("allowed", "limited", "blocked")
 
@@ -98,6 +100,8 @@ class RuleReport:
 
 
 TIMES = ("wait_ms", "next_ms", "reset_ms")
+NUMBERS = ("cost", "limit", "quota", "period_ms", "remaining", *TIMES)
+NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,10 @@ class Report(Decision):
         rules = tuple(rule.later(ms) for rule in self.rules)
         return Report(self.verdict, wait_ms, rules, self.key, self.granted, "denial")
 
+    def denying(self) -> RuleReport | None:
+        """The first rule that denies."""
+        return next((rule for rule in self.rules if rule.denies and not rule.shadow), None)
+
     def deciding(self) -> RuleReport | None:
         """The rule that decides: if the check was denied, the one with the longest wait, else the one with the least
         left for its cost."""
@@ -135,25 +143,69 @@ class Report(Decision):
         return Reply(self.verdict, rule.limit, rule.remaining, self.wait_ms, rule.reset_ms, self.granted, self.source)
 
 
-def to_reply(numbers: Sequence[Any]) -> Reply:
-    verdict, *counted = map(int, numbers)
-    granted = counted[4] if len(counted) > 4 else None
-    return Reply(VERDICTS[verdict], counted[0], counted[1], counted[2], counted[3], granted)
+def to_reply(sent: Any) -> Reply:
+    """The five integers of a check."""
+    try:
+        verdict, limit, remaining, wait_ms, reset_ms = sent
+        if not type(verdict) is type(limit) is type(remaining) is type(wait_ms) is type(reset_ms) is int:
+            verdict, limit, remaining, wait_ms, reset_ms = map(whole, sent)
+        return Reply(VERDICTS[verdict], limit, remaining, wait_ms, reset_ms)
+    except (TypeError, ValueError, IndexError, KeyError, UnreadableReply):
+        raise UnreadableReply(sent) from None
+
+
+def to_granted(sent: Any) -> Reply:
+    """The integers of a check with a range of costs: the last is what it was granted."""
+    if not isinstance(sent, (list, tuple)) or len(sent) != 6:
+        raise UnreadableReply(sent)
+    return replace(to_reply(sent[:5]), granted=whole(sent[5]))
 
 
 def to_report(sent: Any, key: str) -> Report:
     """`key` is the first key that was checked: the server's reply names no key if there is only one."""
-    fields = record(sent)
-    rules = tuple(_rule(record(rule), key) for rule in fields["rules"])
-    verdict = VERDICTS[fields["verdict"]]
-    return Report(verdict, fields["wait_ms"], rules, fields.get("key", key), fields.get("granted"))
+    try:
+        fields = record(sent)
+        rules = tuple(_rule(record(rule), key) for rule in fields["rules"])
+        granted = whole(fields["granted"]) if "granted" in fields else None
+        decides = fields.get("key", key)
+        return Report(VERDICTS[whole(fields["verdict"])], whole(fields["wait_ms"]), rules, decides, granted)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError, UnreadableReply):
+        raise UnreadableReply(sent) from None
 
 
 def _rule(fields: dict[str, Any], key: str) -> RuleReport:
-    verdict, shadow = fields.pop("verdict"), fields.pop("shadow")
-    fields.setdefault("key", key)
-    known = {name: value for name, value in fields.items() if name in RuleReport.__slots__}
-    return RuleReport(**known, denies=verdict != 0, shadow=shadow != 0)
+    numbers = {name: whole(fields[name]) for name in NUMBERS}
+    verdict, shadow = whole(fields["verdict"]), whole(fields["shadow"])
+    return RuleReport(
+        rule=_text_of(fields["rule"]),
+        name=fields.get("name"),
+        denies=verdict != 0,
+        shadow=shadow != 0,
+        key=fields.get("key", key),
+        **numbers,
+    )
+
+
+def whole(sent: Any) -> int:
+    """A number, also as decimal text."""
+    if type(sent) is int:
+        return sent
+    if isinstance(sent, (str, bytes)) and NUMBER.fullmatch(text := _text(sent)):
+        return int(text)
+    raise UnreadableReply(sent)
+
+
+def flag(sent: Any) -> bool:
+    found = whole(sent)
+    if found not in (0, 1):
+        raise UnreadableReply(sent)
+    return found == 1
+
+
+def _text_of(sent: Any) -> str:
+    if not isinstance(sent, str):
+        raise UnreadableReply(sent)
+    return sent
 
 
 def record(sent: Any) -> dict[str, Any]:
@@ -163,4 +215,4 @@ def record(sent: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

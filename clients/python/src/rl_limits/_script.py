@@ -6,12 +6,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from ._commands import Cost, Limit, Rules, Words, texts
-from ._local import Rule, read
+from ._errors import is_answer
 from ._replies import Reply, Report, RuleReport
+from ._rules import Rule, read
 
 #: What the script answers.
 COMMANDS = {f"RL.{name}": name for name in ("CHECK", "PEEK", "REFUND", "RESET")}
@@ -51,8 +51,7 @@ def evaluate(words: Words) -> Words:
 
 
 def has_forgotten(error: Exception) -> bool:
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return "NoScriptError" in names or ("ResponseError" in names and str(error).startswith("NOSCRIPT"))
+    return type(error).__name__ == "NoScriptError" or (is_answer(error) and str(error).startswith("NOSCRIPT"))
 
 
 def test(word: str) -> None:
@@ -78,14 +77,14 @@ def report(reply: Reply, limit: Limit, cost: Cost) -> Report:
     """The report on the rule that decides for a key. The five integers identify it only by its limit. If several rules
     share that limit, this takes the one with the shortest period that is not below the reset. `next_ms` is an upper
     bound: more units may be back sooner."""
-    found = [rule for rule in map(_read, texts(limit.rules)) if not rule.shadow and _capacity(rule) == reply.limit]
+    found = [rule for rule in map(read, texts(limit.rules)) if not rule.shadow and _capacity(rule) == reply.limit]
     denies = not reply.allowed
     next_ms = reply.wait_ms if denies and reply.wait_ms >= 0 else reply.reset_ms
     rules = [
         RuleReport(
             rule=rule.text,
             name=rule.name,
-            cost=_cost(rule, cost),
+            cost=rule.charge(cost, 1),
             denies=denies,
             shadow=False,
             limit=reply.limit,
@@ -105,14 +104,10 @@ def report(reply: Reply, limit: Limit, cost: Cost) -> Report:
 def charges(rules: Rules, cost: Cost) -> dict[int, list[str]]:
     """Maps each cost to the rules that a check has charged that cost."""
     found: dict[int, list[str]] = {}
-    for rule in map(_read, texts(rules)):
-        if units := _cost(rule, cost):
+    for rule in map(read, texts(rules)):
+        if units := rule.charge(cost, 1):
             found.setdefault(units, []).append(rule.text)
     return found
-
-
-def _read(rule: str) -> Rule:
-    return read(rule, 1)
 
 
 def _capacity(rule: Rule) -> int:
@@ -120,10 +115,3 @@ def _capacity(rule: Rule) -> int:
     if rule.quota and rule.text.startswith("leaky:"):
         return 1 + (int(queue[1]) if queue else rule.quota)
     return rule.limit if rule.quota else 0
-
-
-def _cost(rule: Rule, cost: Cost) -> int:
-    named: Mapping[str, int] = cost if isinstance(cost, Mapping) else {"": cost if isinstance(cost, int) else cost[0]}
-    if rule.name and rule.name in named:
-        return named[rule.name]
-    return named.get("", 1) if rule.cost is None else rule.cost

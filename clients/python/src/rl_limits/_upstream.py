@@ -41,11 +41,14 @@ def fields(headers: Headers) -> dict[str, str]:
 
 
 def pause_ms(status: int, told: Mapping[str, str], now_s: float) -> int:
-    """How long no caller should ask: what `Retry-After` of a 429 or 503 says, else the reset of a 429."""
+    """How long no caller should ask: what `Retry-After` says, else, of a 429 or 403, until the reset of what is used
+    up."""
+    if status not in (403, 429, 503, 529):
+        return 0
     now_s = _date_s(told.get("date", "")) or now_s
-    wait_s = _wait_s(told.get("retry-after", ""), now_s) if status in (429, 503) else None
-    if wait_s is None and status == 429:
-        wait_s = _reset_s(told, now_s)
+    wait_s = _wait_s(told.get("retry-after", ""), now_s)
+    if wait_s is None and status in (403, 429):
+        wait_s = _reset_s(status, told, now_s)
     return math.ceil(wait_s * 1000) if wait_s and 0 < wait_s <= LONGEST_S else 0
 
 
@@ -64,15 +67,24 @@ def _wait_s(text: str, now_s: float) -> float | None:
     return date_s and date_s - now_s
 
 
-def _reset_s(told: Mapping[str, str], now_s: float) -> float | None:
-    """`t=` of a limit that is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a Unix time."""
-    times = [item["t"] for item in _items(told.get("ratelimit", "")) if "t" in item and item.get("r") == 0]
-    if times:
-        return max(times)
-    text = told.get("ratelimit-reset") or told.get("x-ratelimit-reset") or ""
-    if not NUMBER.fullmatch(text.strip()):
-        return None
-    return float(text) if float(text) <= LONGEST_S else float(text) - now_s
+def _reset_s(status: int, told: Mapping[str, str], now_s: float) -> float | None:
+    """When all windows that are used up begin anew. Each has two fields, or an item of `RateLimit`, with what remains
+    and the time of its reset. A 429 that does not say what remains may give only a reset."""
+    windows = [(item["r"], float(item["t"])) for item in _items(told.get("ratelimit", "")) if {"r", "t"} <= item.keys()]
+    for name, text in told.items():
+        if "remaining" in name and (left := remaining(text)) is not None:
+            windows.append((left, _until_s(told.get(name.replace("remaining", "reset"), ""), now_s)))
+    if windows:
+        return max((until_s for left, until_s in windows if left == 0), default=None)
+    reset = told.get("ratelimit-reset") or told.get("x-ratelimit-reset") or ""
+    return _until_s(reset, now_s) if status == 429 else None
+
+
+def _until_s(text: str, now_s: float) -> float:
+    """Seconds, a Unix time, or a date; 0 if the text is none of them."""
+    if NUMBER.fullmatch(text.strip()):
+        return float(text) if float(text) <= LONGEST_S else float(text) - now_s
+    return (_date_s(text) or now_s) - now_s
 
 
 def _items(text: str) -> list[dict[str, int]]:

@@ -22,9 +22,9 @@ from .http import (
     counts,
     fields,
     held_by,
-    is_refused,
     problem,
     status,
+    status_of,
 )
 from .limiter import AsyncRateLimiter
 
@@ -75,7 +75,7 @@ class RateLimitMiddleware:
             given.function(name, function)
         check_options(count, headers)
         if not callable(limits):
-            check_rules("limits", limits)
+            check_rules("limits", limits, count)
         check_engine(limiter.core, count, limits)
         networks = Networks(prefix)
         self.app = app
@@ -86,7 +86,7 @@ class RateLimitMiddleware:
         self.skip = skip
         self.count = count
         self.headers = headers
-        self.refuse = refuse or (lambda scope, report: _problem(report))
+        self.refuse = refuse or (lambda scope, report: _problem(report, status(report)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = scope["type"] in ("http", "websocket") and not self.skip(scope)
@@ -99,9 +99,9 @@ class RateLimitMiddleware:
         try:
             report = await (self.limiter.take(asking, keys, held.id) if held else self.limiter.ask_all(asking))
         except Exception as error:
-            if not is_refused(core, error):
-                raise
-            return await _problem(UNDECIDED)(scope, receive, Answer(scope, send, fields(UNDECIDED)))
+            failed = status_of(core, error)
+            told = fields(UNDECIDED) if failed == 503 else {}
+            return await _problem(UNDECIDED, failed)(scope, receive, Answer(scope, send, told))
         scope.setdefault("state", {})["rate_limit"] = report
         told = fields(report, self.headers)
         if not report.allowed:
@@ -111,7 +111,7 @@ class RateLimitMiddleware:
 
         def settle(status: int) -> None:
             if held:
-                ended = core.end_all(keys, held.id, refund=not counts(self.count, status))
+                ended = core.end_all(keys, held, refund=not counts(self.count, status))
                 settling.append(self.limiter.begin(self.limiter.run(ended)))
 
         answer = Answer(scope, send, told, settle)
@@ -128,7 +128,7 @@ class RateLimitMiddleware:
         if callable(self.limits):
             found = self.limits(scope)
             return await found if isinstance(found, Awaitable) else found
-        return [Limit(self.key(scope), self.limits)] if self.limits else []
+        return [Limit(self.key(scope), self.limits)]
 
 
 def address_of(scope: Scope) -> str | None:
@@ -180,11 +180,11 @@ class Answer:
             settle(status)
 
 
-def _problem(report: Report) -> App:
+def _problem(report: Report, status: int) -> App:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-        body = json.dumps(problem(report)).encode()
+        body = json.dumps(problem(report, status)).encode()
         headers = [(b"content-type", PROBLEM_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status(report), "headers": headers})
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     return refuse

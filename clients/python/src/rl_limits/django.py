@@ -41,9 +41,9 @@ from .http import (
     counts,
     fields,
     held_by,
-    is_refused,
     problem,
     status,
+    status_of,
 )
 from .limiter import RateLimiter
 
@@ -60,12 +60,12 @@ class RateLimitMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
         self.skip = named_function("SKIP") or (lambda request: False)
-        self.refuse = named_function("REFUSE") or (lambda request, report: _refuse(report))
+        self.refuse = named_function("REFUSE") or (lambda request, report: _refuse(report, status(report)))
         self.count = optional("COUNT", "all")
         self.headers = optional("HEADERS", "draft-11")
         with configuration():
             check_options(self.count, self.headers)
-        self.limits = limits_of(setting("LIMITS"))
+        self.limits = limits_of(setting("LIMITS"), self.count)
         self.limiter = limiter()
         with configuration():
             check_engine(self.limiter.core, self.count, self.limits)
@@ -78,9 +78,8 @@ class RateLimitMiddleware:
         try:
             report = self.limiter.run(self.limiter.core.check_all(wanted, 1, None, held))
         except Exception as error:
-            if not is_refused(self.limiter.core, error):
-                raise
-            return with_fields(_refuse(UNDECIDED), fields(UNDECIDED))
+            failed = status_of(self.limiter.core, error)
+            return with_fields(_refuse(UNDECIDED, failed), fields(UNDECIDED) if failed == 503 else {})
         request.rate_limit = report
         response = self._answer(request, report, wanted, held) if report.allowed else self.refuse(request, report)
         return with_fields(response, fields(report, self.headers))
@@ -95,20 +94,18 @@ class RateLimitMiddleware:
         finally:
             if held:
                 refund = not counts(self.count, status)
-                self.limiter.run(self.limiter.core.end_all([limit.key for limit in wanted], held.id, refund=refund))
+                self.limiter.run(self.limiter.core.end_all([limit.key for limit in wanted], held, refund=refund))
 
 
-def limits_of(limits: Any) -> Callable[[HttpRequest], Sequence[Limit]]:
+def limits_of(limits: Any, count: Any) -> Callable[[HttpRequest], Sequence[Limit]]:
     """The limits of each request, as the setting says. A text with a slash or a leading `@` is a rule. Any other text
     names a function."""
     if isinstance(limits, str) and "." in limits and "/" not in limits and not limits.startswith("@"):
         found: Callable[[HttpRequest], Sequence[Limit]] = named_function("LIMITS")
         return found
     with configuration():
-        check_rules("LIMITS", limits)
+        check_rules("LIMITS", limits, count)
         limiter().core.test_rules(limits)
-    if not limits:
-        return lambda request: []
     counted = networks()
     key = named_function("KEY") or (lambda request: f"ip:{counted(request.META.get('REMOTE_ADDR'))}")
     return lambda request: [Limit(key(request), limits)]
@@ -120,8 +117,8 @@ def with_fields(response: HttpResponse, told: dict[str, str]) -> HttpResponse:
     return response
 
 
-def _refuse(report: Report) -> HttpResponse:
-    return JsonResponse(problem(report), status=status(report), content_type=PROBLEM_TYPE)
+def _refuse(report: Report, status: int) -> HttpResponse:
+    return JsonResponse(problem(report, status), status=status, content_type=PROBLEM_TYPE)
 
 
 @functools.cache

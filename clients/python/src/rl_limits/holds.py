@@ -35,7 +35,7 @@ class Hold:
 
     `lost` is set when the hold has ended too early: somebody settled it, or the server could not be reached for `ttl`.
     The work must then stop, because another process may have begun. Leaving the block, also by an exception,
-    settles the hold: the charges stand, and slots become free. If the server is away, the hold lapses instead.
+    settles the hold: the charges stand, and slots become free; if the server is away, as soon as it is back.
     Under a `leaky` rule the block begins at its turn.
     """
 
@@ -92,14 +92,14 @@ class Hold:
             time.sleep(self.reply.wait_ms / 1000)
         except BaseException:
             self._left.set()
-            self._limiter.run(self._limiter.core.end_all([self.key], self.id, refund=True))
+            self._limiter.run(self._limiter.core.end_all([self.key], self._held, refund=True))
             raise
 
     def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left.is_set():
             return False
         self._left.set()
-        return self._limiter.run(self._limiter.core.settle(self.key, self.id, cost, refund))
+        return self._limiter.run(self._limiter.core.end(self.key, self._held, cost, refund))
 
     def _keep(self, since_s: float) -> None:
         with contextlib.suppress(Left):
@@ -166,14 +166,15 @@ class AsyncHold:
             await asyncio.sleep(self.reply.wait_ms / 1000)
         except BaseException:
             self._leave()
-            await self._limiter.finish(self._limiter.run(self._limiter.core.end_all([self.key], self.id, refund=True)))
+            ending = self._limiter.core.end_all([self.key], self._held, refund=True)
+            await self._limiter.finish(self._limiter.run(ending))
             raise
 
     async def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left:
             return False
         self._leave()
-        return await self._limiter.finish(self._limiter.run(self._limiter.core.settle(self.key, self.id, cost, refund)))
+        return await self._limiter.finish(self._limiter.run(self._limiter.core.end(self.key, self._held, cost, refund)))
 
     def _leave(self) -> None:
         self._left = True

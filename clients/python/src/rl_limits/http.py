@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 from . import _given as given
 from ._commands import Held, texts
-from ._core import SLOTS_ARE_HELD, Core
-from ._errors import LOG, described, is_outage, is_undecided
+from ._core import Core, why_not_held
+from ._errors import LOG, described, is_answer, is_outage, is_undecided
 from ._replies import Report, RuleReport
 
 #: The type of the body that refuses a request.
@@ -25,18 +25,21 @@ ANSWER_MS = 3_600_000
 #: The answer to a request if neither the server nor a stand-in decided.
 UNDECIDED = Report("limited", 1000, (), source="outage")
 
+TITLES = {403: "Forbidden", 500: "Internal Server Error", 503: "Service Unavailable"}
+
 
 def check_options(count: Any, headers: Any) -> None:
     given.one_of("count", count, get_args(Count))
     given.one_of("headers", headers, get_args(Headers))
 
 
-def check_rules(name: str, rules: Any) -> None:
-    """Refuses what is surely no rule, and slots, which only the application's own hold can free."""
+def check_rules(name: str, rules: Any, count: Count = "all") -> None:
+    """Refuses what is surely no rule, slots, which only the application's own hold can free, and bans of requests that
+    may not count."""
     given.rules(name, rules)
     for text in texts(rules):
-        if text.startswith("slots:"):
-            raise ValueError(f"{name} has {text!r}, expected other rules: {SLOTS_ARE_HELD}")
+        if (wrong := why_not_held(text)) and (count != "all" or text.startswith("slots:")):
+            raise ValueError(f"{name} has {wrong}")
 
 
 def check_engine(core: Core, count: Count, limits: Any) -> None:
@@ -47,14 +50,18 @@ def check_engine(core: Core, count: Count, limits: Any) -> None:
         core.test_rules(limits)
 
 
-def is_refused(core: Core, error: Exception) -> bool:
-    """Whether a request got no decision: its answer is then 503. The limiter reports an outage when it stops asking;
-    for each error before that, this logs a line."""
-    if not is_undecided(error):
-        return False
-    if is_outage(error) and not core.breaker.away:
-        LOG.warning("a request is refused: the server gives no decision (%s)", described(error))
-    return True
+def status_of(core: Core, error: Exception) -> int:
+    """The status that answers a request whose check failed: 503 if it got no decision, 500 if its limits are wrong. Any
+    other error is raised. The log gets a line for each, but not for each request."""
+    if is_undecided(error):
+        if is_outage(error) and core.events.is_due(f"refused: {described(error)}"):
+            LOG.warning("requests are refused: the server gives no decision (%s)", described(error))
+        return 503
+    if not is_answer(error) and not isinstance(error, (TypeError, ValueError)):
+        raise error
+    if core.events.is_due(text := str(error)[:300]):
+        LOG.error("requests are refused: their limits are wrong: %s", text)
+    return 500
 
 
 def held_by(count: Count) -> Held | None:
@@ -87,16 +94,14 @@ def status(report: Report) -> int:
     return 403 if report.verdict == "blocked" else 429
 
 
-def problem(report: Report) -> dict[str, Any]:
+def problem(report: Report, status: int) -> dict[str, Any]:
     """The body that refuses a request."""
-    if report.source == "outage":
-        return {"title": "Service Unavailable", "status": 503}
-    if report.verdict == "blocked":
-        return {"title": "Forbidden", "status": 403}
+    if status in TITLES:
+        return {"title": TITLES[status], "status": status}
     return {
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Too many requests",
-        "status": 429,
+        "status": status,
         "violated-policies": [_name(rule) for rule in report.rules if rule.denies and not rule.shadow],
     }
 

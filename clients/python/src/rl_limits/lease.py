@@ -12,13 +12,17 @@ import asyncio
 import contextlib
 import threading
 import time
+from functools import partial
 from typing import NamedTuple
 
 from . import _given as given
 from ._commands import LONGEST_S, Held, Rules, follow_a_plan, to_ms
-from ._core import Answer, AsyncRunner, Flow, Runner
+from ._core import AsyncRunner, Runner
 from ._denials import lasts_ms
 from ._errors import is_undecided
+from ._fork import watch
+from ._loops import PerLoop
+from ._nodes import Answer, Flow
 from ._replies import Reply, Report
 
 #: A lease that lasts less than SHORT_S is too small, one that lasts more than LONG_S too large.
@@ -29,7 +33,7 @@ LONG_S = 0.2
 class Taken(NamedTuple):
     """A lease of the server."""
 
-    id: str
+    held: Held
     reply: Reply
     units: int
     at_s: float
@@ -52,7 +56,8 @@ class Book:
         taken = self.taken
         if taken and not self.is_due(now_s) and self.used + units <= taken.units:
             self.used += units
-            return Reply("allowed", taken.reply.limit, taken.units - self.used, 0, taken.reply.reset_ms)
+            reply = taken.reply
+            return Reply("allowed", reply.limit, taken.units - self.used, 0, reply.reset_ms, source="lease")
         if self._denial:
             reply, least, at_s, lasts = self._denial
             ago_ms = int((now_s - at_s) * 1000)
@@ -64,8 +69,8 @@ class Book:
         """Whether the lease must be settled now, even if it has units left."""
         return self.taken is not None and now_s >= self.taken.at_s + self.ttl_s / 2
 
-    def close(self, now_s: float) -> tuple[str, int] | None:
-        """Ends the lease. Returns its id and the units used of it."""
+    def close(self, now_s: float) -> tuple[Held, int] | None:
+        """Ends the lease. Returns its hold and the units used of it."""
         taken, used = self.taken, self.used
         self.taken, self.used = None, 0
         if taken is None:
@@ -75,16 +80,16 @@ class Book:
             self.next_units = max(1, taken.units // 2)
         elif lasted_s < SHORT_S:
             self.next_units = min(self.most, taken.units * 2)
-        return taken.id, used
+        return taken.held, used
 
-    def open(self, id: str, units: int, report: Report, at_s: float) -> None:
+    def open(self, held: Held, units: int, report: Report, at_s: float) -> None:
         """Notes the server's answer to a request for at least `units`."""
         if report.source != "server":
             return
         if not report.allowed:
             self._denial = report.reply(), units, at_s, lasts_ms(report, self._follows_a_plan)
         elif report.rules:  # the report on an exempt key, which has no holds, has no rules
-            self.taken, self.used = Taken(id, report.reply(), report.granted or 0, at_s), units
+            self.taken, self.used = Taken(held, report.reply(), report.granted or 0, at_s), units
 
 
 class LeaseBase:
@@ -93,63 +98,76 @@ class LeaseBase:
         given.rules("the lease", rules)
         given.seconds("ttl", ttl, LONGEST_S)
         given.whole("most", most, 1)
-        self.key = key
+        self.key = given.key(key)
         self._rules = rules
         self._core = limiter.core
-        self._book = Book(ttl, most, follow_a_plan(rules))
+        self._tells = limiter.core.events.on_decision is not None
+        self._new_book = partial(Book, ttl, most, follow_a_plan(rules))
 
-    def _refill(self, units: int) -> Flow[Reply]:
-        known = self._book.hand_out(units, time.monotonic())  # another caller may have refilled it
+    def _refill(self, book: Book, units: int) -> Flow[Reply]:
+        known = book.hand_out(units, time.monotonic())  # another caller may have refilled it
         if known:
             return known
-        yield from self._settle()
-        at_s, held = time.monotonic(), Held.new(to_ms(self._book.ttl_s), True)
-        report = yield from self._core.lease(self.key, self._rules, units, self._book.next_units, held)
-        self._book.open(held.id, units, report, at_s)
+        with contextlib.suppress(Exception):  # a lease that is not settled now is settled later, or ends by itself
+            yield from self._close(book)
+        at_s, held = time.monotonic(), Held.new(to_ms(book.ttl_s), True)
+        report = yield from self._core.lease(self.key, self._rules, units, book.next_units, held)
+        book.open(held, units, report, at_s)
         return report.reply()
 
-    def _settle(self) -> Flow[None]:
-        """Ends the lease. After an error, its units come back when its hold ends."""
-        with contextlib.suppress(Exception):
-            yield from self._close()
-
-    def _close(self) -> Flow[None]:
-        """Ends the lease. Raises no outage."""
-        closed = self._book.close(time.monotonic())
+    def _close(self, book: Book) -> Flow[None]:
+        """Settles what was used. Raises no outage."""
+        closed = book.close(time.monotonic())
         if closed is None:
             return
         try:
-            yield from self._core.settle(self.key, closed[0], closed[1], False)
+            yield from self._core.end(self.key, closed[0], closed[1], False)
         except Exception as error:
             if not is_undecided(error):
                 raise
 
+    def _told(self, reply: Reply, began_s: float) -> Reply:
+        self._core.tell(reply, [self._rules], (time.monotonic() - began_s) * 1000)
+        return reply
+
 
 class Lease(LeaseBase):
-    """`take` answers as `check` does, for any number of threads; `close` gives back what is left."""
+    """`take` answers as `check` does, for any number of threads; `close` gives back what is left. A forked process
+    begins with a lease of its own."""
 
     def __init__(self, limiter: Runner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 1000) -> None:
         super().__init__(limiter, key, rules, ttl, most)
         self._run = limiter.run
+        self.after_fork()
+        watch(self)
+
+    def after_fork(self) -> None:
+        self._book = self._new_book()
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._settler: threading.Thread | None = None
+        self._settles = False
 
     def take(self, units: int = 1) -> Reply:
         given.units(units)
+        if not self._tells:
+            return self._take(units)
+        began_s = time.monotonic()
+        return self._told(self._take(units), began_s)
+
+    def _take(self, units: int) -> Reply:
         with self._lock:
             reply = self._book.hand_out(units, time.monotonic())
             if reply:
                 return reply
-            if self._settler is None:
-                self._settler = threading.Thread(target=self._settle_when_due, daemon=True)
-                self._settler.start()
-            return self._run(self._refill(units))
+            if not self._settles:
+                self._settles = True
+                threading.Thread(target=self._settle_when_due, daemon=True).start()
+            return self._run(self._refill(self._book, units))
 
     def close(self) -> None:
         self._closed.set()
         with self._lock:
-            self._run(self._close())
+            self._run(self._close(self._book))
 
     def __enter__(self) -> Lease:
         return self
@@ -159,33 +177,48 @@ class Lease(LeaseBase):
 
     def _settle_when_due(self) -> None:
         while not self._closed.wait(self._book.ttl_s / 4):
-            with self._lock:
+            with self._lock, contextlib.suppress(Exception):
                 if self._book.is_due(time.monotonic()):
-                    self._run(self._settle())
+                    self._run(self._close(self._book))
+
+
+class OfLoop(NamedTuple):
+    """What an `AsyncLease` has in one event loop."""
+
+    book: Book
+    lock: asyncio.Lock
+    settler: list[asyncio.Task[None]]
 
 
 class AsyncLease(LeaseBase):
-    """A `Lease` for the tasks of one loop. A cancelled caller leaves the lease whole."""
+    """A `Lease` for tasks: in each event loop it leases apart. A cancelled caller leaves the lease whole."""
 
     def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 1000) -> None:
         super().__init__(limiter, key, rules, ttl, most)
         self._limiter = limiter
-        self._lock = asyncio.Lock()
-        self._settler: asyncio.Task[None] | None = None
+        self._mine = PerLoop(lambda: OfLoop(self._new_book(), asyncio.Lock(), []))
+        watch(self)
+
+    def after_fork(self) -> None:
+        self._mine.forget()
 
     async def take(self, units: int = 1) -> Reply:
         given.units(units)
-        reply = self._book.hand_out(units, time.monotonic())
-        if reply:
-            return reply
-        if self._settler is None:
-            self._settler = asyncio.create_task(self._settle_when_due())
-        return await self._limiter.finish(self._alone(self._refill(units)))
+        began_s, mine = time.monotonic(), self._mine.get()
+        reply = mine.book.hand_out(units, began_s)
+        if reply is None:
+            if not mine.settler:
+                mine.settler.append(asyncio.create_task(self._settle_when_due(mine)))
+            reply = await self._limiter.finish(self._alone(mine, self._refill(mine.book, units)))
+        return self._told(reply, began_s) if self._tells else reply
 
     async def aclose(self) -> None:
-        if self._settler:
-            self._settler.cancel()
-        await self._limiter.finish(self._alone(self._close()))
+        mine = self._mine.pop()
+        if mine is None:
+            return
+        for settler in mine.settler:
+            settler.cancel()
+        await self._limiter.finish(self._alone(mine, self._close(mine.book)))
 
     async def __aenter__(self) -> AsyncLease:
         return self
@@ -193,12 +226,13 @@ class AsyncLease(LeaseBase):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _settle_when_due(self) -> None:
+    async def _settle_when_due(self, mine: OfLoop) -> None:
         while True:
-            await asyncio.sleep(self._book.ttl_s / 4)
-            if self._book.is_due(time.monotonic()):
-                await self._limiter.finish(self._alone(self._settle()))
+            await asyncio.sleep(mine.book.ttl_s / 4)
+            if mine.book.is_due(time.monotonic()):
+                with contextlib.suppress(Exception):
+                    await self._limiter.finish(self._alone(mine, self._close(mine.book)))
 
-    async def _alone(self, flow: Flow[Answer]) -> Answer:
-        async with self._lock:
+    async def _alone(self, mine: OfLoop, flow: Flow[Answer]) -> Answer:
+        async with mine.lock:
             return await self._limiter.run(flow)

@@ -3,70 +3,112 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Unpack
 
 from . import _given as given
-from ._commands import LONGEST_S, Command, Cost, Limit, Rules, Turn
-from ._core import Answer, Beside, Core, Effect, Flow
-from ._options import TIMEOUT_S, Options, UrlOptions, settings
+from ._commands import LONGEST_S, Cost, Limit, Rules, Turn
+from ._core import Core
+from ._fork import watch
+from ._loops import Loop, PerLoop
+from ._nodes import Answer, Flow, Nodes, Wiring
+from ._options import TIMEOUT_S, Options, Settings, UrlOptions, settings
 from ._replies import Reply, Report
-from ._sending import AsyncSender, Sender
+from ._threads import Threads
 from ._upstream import Headers
-from ._url import connector
+from ._url import from_url, most_connections, of_client
 from .holds import AsyncHold, Hold, held_for
+
+#: How long `aclose` waits for the clean-ups of cancelled tasks.
+CLEAN_UP_S = 0.5
 
 
 class Counters:
-    """What both limiters tell of an outage."""
+    """What both limiters tell."""
 
     core: Core
+
+    def _nodes(self) -> Iterable[Nodes]:
+        raise NotImplementedError
 
     @property
     def outages(self) -> int:
         """How many requests got no decision from the server. Settlements and the like are not counted."""
-        return self.core.breaker.outages
+        return self.core.events.outages
+
+    @property
+    def given_up(self) -> int:
+        """How many holds this process took and could not settle before they ended by themselves."""
+        return self.core.unsettled.given_up
 
     @property
     def away(self) -> bool:
-        """Whether the limiter has stopped asking, and only tries once a second."""
-        return self.core.breaker.away
+        """Whether the server is away, or any node of a cluster: the limiter then asks it nothing, and probes it."""
+        return any(node.away for nodes in self._nodes() for node in nodes.all)
 
 
 class RateLimiter(Counters):
-    """A limiter on a client of `redis` or `valkey`. The client's time-outs and retries are the application's choice;
-    `from_url` makes a client that has short time-outs and no retries. The argument may also be a function that makes
-    the client when it is first needed: a `RedisCluster` connects when it is made, which fails while its cluster is
-    away."""
+    """A limiter that connects as a client of `redis` or `valkey` does, with connections of its own. The client's
+    time-outs are the application's choice; `from_url` has short ones."""
 
     def __init__(self, client: Any, **options: Unpack[Options]) -> None:
         chosen = settings(options)
-        self.core = Core(chosen)
-        self._sender = Sender(client, self.core.breaker, chosen)
-        self._made_client = False
+        most = most_connections(client, chosen.concurrency)
+        self._begin(of_client(client), lambda: client, replace(chosen, concurrency=most))
+
+    def _begin(
+        self, wiring: Wiring, client: Callable[[], Any], chosen: Settings, *, owns: bool = False, alone: bool = False
+    ) -> None:
+        self.core = Core(chosen, in_process=alone)
+        self._make_client, self._client, self._owns = client, None, owns
+        self._make = partial(Threads, wiring, self.core.events, chosen)
+        self._room = self._make()
+        watch(self)
 
     @classmethod
     def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> RateLimiter:
-        """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`, and tries once. `options` are those of
-        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply. In a cluster each node
-        gets 0.4 of that."""
-        connect, of_limiter, _ = connector(url, options, asynchronous=False)
-        limiter = cls(connect if "+cluster" in url else connect(), **of_limiter)
-        limiter._made_client = True
+        """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`. `options` are those of the limiter and
+        of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply."""
+        wiring, client, of_limiter, _ = from_url(url, options, asynchronous=False)
+        limiter = cls.__new__(cls)
+        limiter._begin(wiring, client, settings(of_limiter), owns=True)
+        return limiter
+
+    @classmethod
+    def in_process(cls, policies: Mapping[str, Rules] | None = None) -> RateLimiter:
+        """A limiter that asks no server, for tests: it decides as `outage="local"` does."""
+        limiter = cls.__new__(cls)
+        limiter._begin(NOWHERE, _no_client, settings({"outage": "local", "policies": policies}), alone=True)
         return limiter
 
     @property
     def client(self) -> Any:
-        return self._sender.client
+        """A client for other commands: the application's own, or one with the same options."""
+        self._client = self._client or self._make_client()
+        return self._client
 
     def close(self) -> None:
-        """Closes the client, if `from_url` has made it."""
-        self.core.closed = True
-        if self._made_client:
-            self._sender.close()
+        """Ends the limiter's connections and what it does in the background. Another call opens new ones."""
+        room, self._room = self._room, self._make()
+        self.core.unsettled.close()
+        room.close()
+        if self._owns and self._client:
+            self._client.close()
+            self._client = None
+
+    def after_fork(self) -> None:
+        self.core.after_fork()
+        self._room = self._make()
+
+    def _nodes(self) -> Iterable[Nodes]:
+        return [self._room.nodes]
+
+    def run(self, flow: Flow[Answer], pause: Callable[[float], object] = time.sleep) -> Answer:
+        return self._room.run(flow, pause)
 
     def __enter__(self) -> RateLimiter:
         return self
@@ -76,7 +118,8 @@ class RateLimiter(Counters):
 
     def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:
         """Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`."""
-        return self.core.remembered(key, rules, cost) or self.run(self.core.check(key, rules, cost, meta))
+        known = self.core.remembered(key, rules, cost)
+        return known or self.run(self.core.told(self.core.check(key, rules, cost, meta), rules))
 
     def peek(self, key: str, rules: Rules, *, cost: Cost = 1) -> Reply:
         """Decides without consuming: `RL.PEEK`."""
@@ -96,7 +139,9 @@ class RateLimiter(Counters):
     ) -> Reply:
         """Waits in line until the request may pass, at most `timeout` seconds: `RL.WAIT`, on a separate connection.
         Flows take turns in proportion to their weights; a higher priority goes first."""
-        return self.run(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta))
+        return self.run(
+            self.core.told(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta), rules)
+        )
 
     def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
         """Decides over one or several keys, consumes from all or from none, and reports on each rule: `FULL`."""
@@ -190,58 +235,77 @@ class RateLimiter(Counters):
         """Sends any other command whose first argument is its key, such as `RL.INFO`."""
         return self.run(self.core.call((name, key, *words)))
 
-    def run(self, flow: Flow[Answer], pause: Callable[[float], object] = time.sleep) -> Answer:
-        try:
-            effect = next(flow)
-            while True:
-                try:
-                    sent = self._do(effect, pause)
-                except Exception as error:
-                    effect = flow.throw(error)
-                else:
-                    effect = flow.send(sent)
-        except StopIteration as end:
-            answer: Answer = end.value
-            return answer
-
-    def _do(self, effect: Effect, pause: Callable[[float], object]) -> Any:
-        if isinstance(effect, Command):
-            return self._sender.send(effect)
-        if isinstance(effect, Beside):
-            return threading.Thread(target=self.run, args=(effect.flow,), daemon=True).start()
-        return pause(effect.s)
-
 
 class AsyncRateLimiter(Counters):
-    """A `RateLimiter` on a client of `redis.asyncio` or `valkey.asyncio`. `timeout` bounds each command, in seconds
-    from when it has its place, whatever the time-outs and retries of the client are."""
+    """A `RateLimiter` for asyncio, that connects as a client of `redis.asyncio` or `valkey.asyncio` does. `timeout`
+    bounds each command, in seconds from when it has its place, whatever the time-outs of the client are. It works in
+    any event loop: each has connections of its own."""
 
     def __init__(self, client: Any, *, timeout: float = TIMEOUT_S, **options: Unpack[Options]) -> None:
         given.seconds("timeout", timeout)
         chosen = settings(options)
-        self.core = Core(chosen)
-        self._sender = AsyncSender(client, self.core.breaker, chosen, timeout)
-        self._made_client = False
-        self._under_way: set[asyncio.Task[Any]] = set()
+        most = most_connections(client, chosen.concurrency)
+        self._begin(of_client(client), lambda: client, replace(chosen, concurrency=most), timeout)
+
+    def _begin(
+        self,
+        wiring: Wiring,
+        client: Callable[[], Any],
+        chosen: Settings,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        owns: bool = False,
+        alone: bool = False,
+    ) -> None:
+        self.core = Core(chosen, in_process=alone)
+        self._clients, self._owns = PerLoop(client), owns
+        self._rooms = PerLoop(partial(self._enter, wiring, chosen, timeout_s))
+        watch(self)
 
     @classmethod
     def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> AsyncRateLimiter:
-        connect, of_limiter, timeout_s = connector(url, options, asynchronous=True)
-        limiter = cls(connect(), timeout=timeout_s, **of_limiter)
-        limiter._made_client = True
+        wiring, client, of_limiter, timeout_s = from_url(url, options, asynchronous=True)
+        limiter = cls.__new__(cls)
+        limiter._begin(wiring, client, settings(of_limiter), timeout_s, owns=True)
+        return limiter
+
+    @classmethod
+    def in_process(cls, policies: Mapping[str, Rules] | None = None) -> AsyncRateLimiter:
+        """A limiter that asks no server, for tests: it decides as `outage="local"` does."""
+        limiter = cls.__new__(cls)
+        limiter._begin(NOWHERE, _no_client, settings({"outage": "local", "policies": policies}), alone=True)
         return limiter
 
     @property
     def client(self) -> Any:
-        return self._sender.client
+        """A client for other commands, in the running loop: the application's own, or one with the same options."""
+        return self._clients.get()
 
     async def aclose(self) -> None:
-        """Waits for the clean-ups of cancelled tasks, and closes the client, if `from_url` has made it."""
-        self.core.closed = True
-        while self._under_way:
-            await asyncio.wait(self._under_way)
-        if self._made_client:
-            await self._sender.close()
+        """Ends what the limiter has in the running loop, after the clean-ups of cancelled tasks. Another call opens new
+        connections."""
+        if room := self._rooms.pop():
+            await room.close(CLEAN_UP_S)
+        self.core.unsettled.close()
+        if self._owns and (client := self._clients.pop()):
+            await client.aclose()
+
+    def after_fork(self) -> None:
+        self.core.after_fork()
+        self._rooms.forget()
+        self._clients.forget()
+
+    def _enter(self, wiring: Wiring, chosen: Settings, timeout_s: float) -> Loop:
+        room = Loop(wiring, self.core.events, chosen, timeout_s)
+        if self.core.unsettled.begin():  # what a loop that ended has left
+            room.begin_beside(self.core.settle_rest())
+        return room
+
+    def _nodes(self) -> Iterable[Nodes]:
+        return [room.nodes for room in self._rooms.living()]
+
+    async def run(self, flow: Flow[Answer]) -> Answer:
+        return await self._rooms.get().run(flow)
 
     async def __aenter__(self) -> AsyncRateLimiter:
         return self
@@ -251,10 +315,7 @@ class AsyncRateLimiter(Counters):
 
     def begin(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
         """Runs work beside the task that asks for it."""
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return task
+        return self._rooms.get().begin(work)
 
     async def take(self, taking: Flow[Report], keys: Sequence[str], id: str, *, in_line: bool = False) -> Report:
         """Asks for holds. If the task is cancelled meanwhile, they are given back, and a wait `in_line` ends."""
@@ -269,11 +330,14 @@ class AsyncRateLimiter(Counters):
 
     async def _give_up(self, asking: asyncio.Task[Report], keys: Sequence[str], id: str) -> None:
         """Lets a check run to its end, so that its reply says whether a hold was taken."""
-        await asyncio.wait([asking])
-        if asking.cancelled() or asking.exception():
-            await self.run(self.core.give_up(keys, id))
-        elif asking.result().allowed:
-            await self.run(self.core.end_all(keys, id, refund=True))
+        try:
+            await asyncio.wait([asking])
+        except asyncio.CancelledError:  # the loop ends
+            self.core.abandon(keys, id)
+            raise
+        lost = asking.cancelled() or asking.exception() is not None
+        if lost or asking.result().allowed:
+            await self.run(self.core.give_up(keys, id, lost))
 
     async def ask_all(self, asking: Flow[Report]) -> Report:
         """Asks. If keys are checked separately, a denial gives charges back even if the task is cancelled."""
@@ -285,7 +349,7 @@ class AsyncRateLimiter(Counters):
 
     async def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:
         known = self.core.remembered(key, rules, cost)
-        return known if known else await self.run(self.core.check(key, rules, cost, meta))
+        return known if known else await self.run(self.core.told(self.core.check(key, rules, cost, meta), rules))
 
     async def peek(self, key: str, rules: Rules, *, cost: Cost = 1) -> Reply:
         return await self.run(self.core.peek(key, rules, cost))
@@ -303,7 +367,9 @@ class AsyncRateLimiter(Counters):
         priority: int = 0,
     ) -> Reply:
         """Waits in line as `RateLimiter.wait` does. A task that is cancelled leaves the line."""
-        return await self.run(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta))
+        return await self.run(
+            self.core.told(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta), rules)
+        )
 
     async def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
         return await self.ask_all(self.core.check_all(limits, cost, meta))
@@ -369,23 +435,10 @@ class AsyncRateLimiter(Counters):
     async def call(self, name: str, key: str, *words: str | int) -> Any:
         return await self.run(self.core.call((name, key, *words)))
 
-    async def run(self, flow: Flow[Answer]) -> Answer:
-        try:
-            effect = next(flow)
-            while True:
-                try:
-                    sent = await self._do(effect)
-                except Exception as error:
-                    effect = flow.throw(error)
-                else:
-                    effect = flow.send(sent)
-        except StopIteration as end:
-            answer: Answer = end.value
-            return answer
 
-    async def _do(self, effect: Effect) -> Any:
-        if isinstance(effect, Command):
-            return await self._sender.send(effect)
-        if isinstance(effect, Beside):
-            return self.begin(self.run(effect.flow))
-        return await asyncio.sleep(effect.s)
+#: A limiter in the process connects to nothing.
+NOWHERE = Wiring(dict, {})
+
+
+def _no_client() -> Any:
+    raise ValueError("a limiter in the process has no client")

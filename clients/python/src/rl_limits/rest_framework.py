@@ -17,7 +17,7 @@ from rest_framework.settings import api_settings
 
 from ._replies import Reply
 from .django import checked_rules, limiter, networks
-from .http import is_refused
+from .http import status_of
 
 if TYPE_CHECKING:  # rest_framework.views imports the throttles that the settings name
     from rest_framework.views import APIView
@@ -41,9 +41,7 @@ class RateLimitThrottle(throttling.SimpleRateThrottle):  # type: ignore[misc]
         try:
             self.reply = limiter().check(key, rules_of(self.rate))
         except Exception as error:
-            if not is_refused(limiter().core, error):
-                raise
-            raise Undecided from None
+            raise (Undecided if status_of(limiter().core, error) == 503 else Misused) from None
         if self.reply.source == "outage" and not self.reply.allowed:
             raise Undecided
         return self.reply.allowed
@@ -64,6 +62,12 @@ class Undecided(APIException):  # type: ignore[misc]
     status_code = 503
     default_detail = "Service Unavailable"
     wait = 1
+
+
+class Misused(APIException):  # type: ignore[misc]
+    """The limits of the request are wrong. The log says how."""
+
+    status_code = 500
 
 
 class AnonRateThrottle(throttling.AnonRateThrottle, RateLimitThrottle):  # type: ignore[misc]

@@ -230,7 +230,7 @@ def _counted_here(core: Core, key: str, error: Exception) -> tuple[int, float]:
     """What counts in this process while the server is away."""
     if core.mode == "raise" or not is_outage(error):
         raise error
-    units, left_ms = core.local.counted(key, time.monotonic() * 1000)
+    units, left_ms = core.local.counted(key)
     return units * core.local.processes, left_ms / 1000
 
 
