@@ -1,0 +1,201 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
+)
+
+const slots = 16384
+
+var (
+	errNoMap  = errors.New("no node of the cluster says which node serves which slot")
+	errNoSlot = errors.New("CLUSTERDOWN: no node serves the key's slot")
+)
+
+// servers are the nodes: one, or those of a cluster, by its map. go-redis can follow MOVED only if it may also send a
+// check again, so the limiter itself reads the map, before each probe and after MOVED.
+type servers struct {
+	l         *Limiter
+	options   *redis.Options // of every node
+	isCluster bool
+	seeds     []string // addresses to begin with
+
+	at      atomic.Pointer[slotMap]
+	reading singleflight.Group
+	mu      sync.Mutex
+	known   map[string]*node
+}
+
+type slotMap [slots]*node
+
+// find is the node of a key.
+func (s *servers) find(ctx context.Context, key string) (*node, error) {
+	now := s.at.Load()
+	if now == nil {
+		if err := s.read(ctx, nil); err != nil {
+			return nil, err
+		}
+		now = s.at.Load()
+	}
+	if !s.isCluster {
+		return now[0], nil
+	}
+	if found := now[slot(key)]; found != nil {
+		return found, nil
+	}
+	return nil, &OutageError{Err: errNoSlot}
+}
+
+// begin makes the node of a limiter without a cluster.
+func (s *servers) begin() {
+	s.known = make(map[string]*node)
+	if !s.isCluster {
+		n := newNode(s.l, s.options.Addr)
+		s.known[n.name] = n
+		s.at.Store(&slotMap{n})
+	}
+}
+
+// follow is the node that MOVED or ASK names.
+func (s *servers) follow(ctx context.Context, from *node, reply error) (*node, error) {
+	if hasCode(reply, "MOVED") {
+		_ = s.read(ctx, s.at.Load())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	words := strings.Fields(reply.Error())
+	return s.named(from.name, words[len(words)-1]), nil
+}
+
+// named is the node of an address. An empty host is that of the node that said so. The lock is held.
+func (s *servers) named(from, address string) *node {
+	if host, _, err := net.SplitHostPort(from); err == nil && strings.HasPrefix(address, ":") {
+		address = net.JoinHostPort(host, address[1:])
+	}
+	if s.known[address] == nil {
+		s.known[address] = newNode(s.l, address)
+	}
+	return s.known[address]
+}
+
+func (s *servers) refresh() {
+	if s.isCluster {
+		_ = s.read(s.l.ctx, s.at.Load())
+	}
+}
+
+// read reads the map, unless it is another one than `seen` by now. All who want it at once read it once.
+func (s *servers) read(ctx context.Context, seen *slotMap) error {
+	done := s.reading.DoChan("", func() (any, error) {
+		if s.at.Load() != seen {
+			return nil, nil
+		}
+		return nil, s.ask()
+	})
+	select {
+	case result := <-done:
+		return result.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ask asks the nodes that answer, one after the other: one that is late goes away. If none of the map answers, it asks
+// at the addresses to begin with.
+func (s *servers) ask() error {
+	err := error(&OutageError{Err: errNoMap})
+	for range 2 {
+		s.mu.Lock()
+		asked := make([]*node, 0, len(s.known))
+		for _, n := range s.known {
+			asked = append(asked, n)
+		}
+		for _, address := range s.seeds {
+			s.named("", address)
+		}
+		s.mu.Unlock()
+		for _, n := range asked {
+			cmd := redis.NewClusterSlotsCmd(s.l.ctx, "CLUSTER", "SLOTS")
+			failed := n.away()
+			if failed == nil {
+				failed = n.current.Load().send(s.l.ctx, cmd, true)
+			}
+			if failed == nil && len(cmd.Val()) > 0 {
+				s.take(n, cmd.Val())
+				return nil
+			}
+			if failed != nil {
+				err = failed
+			}
+		}
+	}
+	return err
+}
+
+// take takes a map, and forgets the nodes that are not in it.
+func (s *servers) take(from *node, found []redis.ClusterSlot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, named := new(slotMap), make(map[*node]bool)
+	for _, part := range found {
+		if len(part.Nodes) > 0 {
+			n := s.named(from.name, part.Nodes[0].Addr)
+			named[n] = true
+			for at := max(0, part.Start); at <= min(part.End, slots-1); at++ {
+				now[at] = n
+			}
+		}
+	}
+	for address, n := range s.known {
+		if !named[n] {
+			delete(s.known, address)
+			n.forgotten.Store(true)
+			n.current.Load().closeLater()
+		}
+	}
+	s.at.Store(now)
+}
+
+// isAway tells whether any node is away.
+func (s *servers) isAway() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.known {
+		if n.away() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *servers) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.known {
+		_ = n.current.Load().client.Close()
+	}
+}
+
+// slot is the one of a key: of its part in braces, if it has one.
+func slot(key string) uint16 {
+	if _, rest, found := strings.Cut(key, "{"); found {
+		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
+			key = tag
+		}
+	}
+	var crc uint16 // CRC-16/XMODEM
+	for at := range len(key) {
+		crc ^= uint16(key[at]) << 8
+		for range 8 {
+			crc = crc<<1 ^ crc>>15*0x1021
+		}
+	}
+	return crc % slots
+}

@@ -1,0 +1,15 @@
+module github.com/redis-ratelimit/redis-ratelimit/clients/go
+
+go 1.25.0
+
+require (
+	github.com/redis/go-redis/v9 v9.22.0
+	golang.org/x/sync v0.18.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/stretchr/testify v1.8.0 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
+	golang.org/x/sys v0.30.0 // indirect
+)

@@ -1,0 +1,161 @@
+package ratelimit
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Hold renews itself every third of its ttl until it is settled. Close it when the work is over:
+//
+//	hold, err := limiter.Hold(ctx, "export", []string{"slots:4"}, 30*time.Second)
+//	if err != nil { ... }
+//	defer hold.Close()
+type Hold struct {
+	// ID is what the server knows the hold by.
+	ID string
+	// Report is the answer of the check that took the hold.
+	Report Report
+
+	l    *Limiter
+	q    *question
+	lost chan struct{}
+	left atomic.Bool
+	stop chan struct{}
+}
+
+// Hold takes a hold, which ends after its ttl if this process dies. With WaitUpTo the caller waits in line, as by Wait.
+// Under a leaky rule Hold returns at the caller's turn. If the context ends first, all is given back. A denial is a
+// DeniedError.
+func (l *Limiter) Hold(ctx context.Context, key string, rules []string, ttl time.Duration, options ...Option) (*Hold, error) {
+	if err := cmp.Or(l.needModule("a hold"), testTime("the ttl", ttl, false)); err != nil {
+		return nil, err
+	}
+	q := &question{limits: []Limit{{key, rules}}, full: true, ttl: ttl, id: newID()}
+	since := clock()
+	report, err := l.decide(ctx, q, options)
+	if err != nil {
+		return nil, err
+	}
+	if !report.Allowed() {
+		return nil, &DeniedError{report}
+	}
+	if q.waits {
+		since = clock()
+	}
+	h := &Hold{ID: q.id, Report: report, l: l, q: q, lost: make(chan struct{}), stop: make(chan struct{})}
+	if err := atTurn(ctx, report.Wait); err != nil {
+		_, _ = h.Refund(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	if h.isTaken() {
+		l.background(func() { h.keep(since) })
+	}
+	return h, nil
+}
+
+// atTurn waits for the turn that a leaky rule gives.
+func atTurn(ctx context.Context, turn time.Duration) error {
+	if turn > 0 {
+		return sleep(ctx, turn)
+	}
+	return ctx.Err()
+}
+
+// giveUp gives back the holds of a request that got no reply, if the server may have them or get them yet.
+func (l *Limiter) giveUp(q *question, err error) {
+	mayHave := IsOutage(err) && !isUnsent(err) || isEnd(err)
+	for _, limit := range q.limits {
+		if q.ttl > 0 && mayHave && l.Engine == Module {
+			l.settler.add(settling{key: limit.Key, id: q.id, how: &question{refund: true}, until: clock() + q.ttl, isLate: true})
+		}
+	}
+}
+
+// isEnd tells whether a context ended a request.
+func isEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// isTaken tells whether there is a hold. A key that is exempt has none.
+func (h *Hold) isTaken() bool { return h.Report.Source != NoServer && len(h.Report.Rules) > 0 }
+
+// Lost is closed if the hold ends before it is settled, because somebody settled it, or because the server could not be
+// reached for its ttl. Others may have its units then.
+func (h *Hold) Lost() <-chan struct{} { return h.lost }
+
+// Settle ends the hold. Its charges stand, its slots are free. false: it had ended before. After an outage the
+// settlement is tried again in the background until the hold's ttl is over.
+func (h *Hold) Settle(ctx context.Context) (bool, error) { return h.end(ctx, &question{}) }
+
+// SettleCost ends the hold, and corrects its charges to the real cost of the work: Cost or Costs.
+func (h *Hold) SettleCost(ctx context.Context, cost Option) (bool, error) {
+	q, err := settlement(h.q.key(), h.ID, []Option{cost})
+	if err != nil {
+		return false, err
+	}
+	return h.end(ctx, q)
+}
+
+// Refund ends the hold, and gives back all that it has consumed.
+func (h *Hold) Refund(ctx context.Context) (bool, error) { return h.end(ctx, &question{refund: true}) }
+
+// Close settles the hold unless that was done. An outage is no error: see Settle.
+func (h *Hold) Close() error {
+	_, err := h.Settle(context.Background())
+	return unlessUndecided(err)
+}
+
+func (h *Hold) end(ctx context.Context, how *question) (bool, error) {
+	if !h.left.CompareAndSwap(false, true) {
+		return false, nil
+	}
+	close(h.stop)
+	if !h.isTaken() {
+		return true, nil
+	}
+	return h.l.endHold(ctx, h.q.key(), h.ID, h.q.ttl, how)
+}
+
+// endHold settles a hold. If nobody answers, the settlement is tried again until the hold's ttl is over.
+func (l *Limiter) endHold(ctx context.Context, key, id string, ttl time.Duration, how *question) (bool, error) {
+	settled, err := l.settle(ctx, key, id, how)
+	if isUndecided(err) || isEnd(err) {
+		l.settler.add(settling{key: key, id: id, how: how, until: clock() + ttl})
+	}
+	return settled, err
+}
+
+// keep renews the hold until it is settled or lost.
+func (h *Hold) keep(since time.Duration) {
+	ends := since + h.q.ttl
+	for now := clock(); now < ends; now = clock() {
+		timer := time.NewTimer(min(h.q.ttl/3, ends-now))
+		select {
+		case <-h.stop:
+			timer.Stop()
+			return
+		case <-h.l.ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		asked := clock()
+		lives, err := h.l.Renew(h.l.ctx, h.q.key(), h.ID, h.q.ttl)
+		if err == nil && !lives {
+			break
+		}
+		if err == nil {
+			ends = asked + h.q.ttl
+		}
+	}
+	if !h.left.Load() && h.Report.Deciding() != nil {
+		close(h.lost)
+	}
+}
+
+// newID is an id that no other request has.
+func newID() string { return rand.Text() }

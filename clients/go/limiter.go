@@ -1,0 +1,218 @@
+package ratelimit
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Outage is what a check answers if the server gives no decision.
+type Outage uint8
+
+// The answers of a check without a decision.
+const (
+	OutageRaise Outage = iota // an OutageError
+	OutageAllow               // it passes
+	OutageDeny                // it is denied, with a wait of one second
+	OutageLocal               // an estimate in this process decides
+)
+
+// Engine is who decides.
+type Engine uint8
+
+// The engines. Each has its own counts.
+const (
+	Module Engine = iota
+	Script        // a script, for servers that load no module
+)
+
+// Options are those of a limiter. The zero value has the defaults.
+type Options struct {
+	// Outage is what a check answers if the server gives no decision. Errors of a wrong request are always returned.
+	Outage Outage
+	// Timeout is how long a request may take once it has its place, with connecting: 250 ms by default.
+	Timeout time.Duration
+	// Concurrency is how many requests may be under way at once, by default the PoolSize of the client, in which each
+	// needs a connection. A wait takes no place.
+	Concurrency int
+	// QueueTimeout is how long a request may wait for its place: 5 s by default. After that it gets ErrSaturated.
+	QueueTimeout time.Duration
+	// Processes is the number of processes that share each limit: 1 by default. The estimate keeps to its part.
+	Processes int
+	// Policies are the rules of each policy for the estimate, in which others limit nothing.
+	Policies map[string][]string
+	// OnOutage is called when a node goes away, and when it is back. By default the log has a warning.
+	OnOutage func(OutageEvent)
+	// OnMisconfigured is called when the server answers but does not limit: at once, and then each minute while that
+	// lasts. By default the log has an error.
+	OnMisconfigured func(MisconfiguredEvent)
+	// OnDecision is called after each check.
+	OnDecision func(DecisionEvent)
+	// Separately lets CheckAll ask key by key, not atomically, and give back what it took if one denies: in a cluster,
+	// keys in different slots cannot be decided at once.
+	Separately bool
+	// RememberDenials is how many denials by a rate to remember: the limiter repeats them until their waits are over.
+	RememberDenials int
+	// Engine is who decides: by default the module.
+	Engine Engine
+	// Logger is slog.Default by default.
+	Logger *slog.Logger
+}
+
+// Limiter has rate limits that the module redis-ratelimit decides, for all processes together. It is safe for
+// concurrent use.
+type Limiter struct {
+	Options
+	timeout  time.Duration
+	places   chan struct{}
+	servers  *servers // nil: the limiter is in the process
+	estimate *estimate
+	denials  *denials
+	settler  settler
+	told     told
+	outages  atomic.Uint64
+
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	mu   sync.Mutex
+	work sync.WaitGroup
+}
+
+// New makes a limiter on a go-redis client: of a server, of a cluster, or of sentinels. It uses a client of its own, with
+// the same options, that sends no check twice. A redis.Ring is refused: its keys move when a server is away.
+func New(client redis.UniversalClient, options Options) (*Limiter, error) {
+	switch client := client.(type) {
+	case *redis.Client:
+		return newLimiter(client.Options(), nil, false, options)
+	case *redis.ClusterClient:
+		return newLimiter(ofNodes(client.Options()), client.Options().Addrs, true, options)
+	case *redis.Ring:
+		return nil, misuse("the client is a redis.Ring, whose keys move when a server is away: expected a server, a cluster or sentinels")
+	}
+	return nil, misuse("the client is a %T, expected a *redis.Client or a *redis.ClusterClient", client)
+}
+
+// FromURL connects to redis://, rediss://, unix:// or redis+cluster://, when it is first asked.
+func FromURL(url string, options Options) (*Limiter, error) {
+	if plain := strings.Replace(url, "+cluster", "", 1); plain != url {
+		cluster, err := redis.ParseClusterURL(plain)
+		if err != nil {
+			return nil, misuse("%w", err)
+		}
+		return newLimiter(ofNodes(cluster), cluster.Addrs, true, options)
+	}
+	server, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, misuse("%w", err)
+	}
+	return newLimiter(server, nil, false, options)
+}
+
+// InProcess makes a limiter that asks no server: the estimate in this process decides. It serves tests.
+func InProcess(policies map[string][]string) (*Limiter, error) {
+	return newLimiter(nil, nil, false, Options{Policies: policies})
+}
+
+// ofNodes are the options of a cluster for each of its nodes: fields have the same names.
+func ofNodes(cluster *redis.ClusterOptions) *redis.Options {
+	node := new(redis.Options)
+	from, to := reflect.ValueOf(cluster).Elem(), reflect.ValueOf(node).Elem()
+	for at := range from.NumField() {
+		field := from.Type().Field(at)
+		if same := to.FieldByName(field.Name); field.IsExported() && same.IsValid() && same.Type() == field.Type {
+			same.Set(from.Field(at))
+		}
+	}
+	return node
+}
+
+func newLimiter(server *redis.Options, seeds []string, isCluster bool, options Options) (*Limiter, error) {
+	if err := options.test(); err != nil {
+		return nil, err
+	}
+	l := &Limiter{Options: options, timeout: cmp.Or(options.Timeout, 250*time.Millisecond)}
+	l.ctx, l.end = context.WithCancelCause(context.Background())
+	l.settler.l, l.told.at = l, make(map[string]time.Time)
+	l.QueueTimeout = cmp.Or(options.QueueTimeout, 5*time.Second)
+	l.denials = newDenials(options.RememberDenials)
+	var err error
+	if l.estimate, err = newEstimate(max(1, options.Processes), options.Policies); err != nil || server == nil {
+		return l, err
+	}
+	own := *server
+	l.Concurrency = cmp.Or(options.Concurrency, own.PoolSize, 10*runtime.GOMAXPROCS(0))
+	l.bounds(&own)
+	l.places = make(chan struct{}, l.Concurrency)
+	l.servers = &servers{l: l, options: &own, isCluster: isCluster, seeds: seeds}
+	l.servers.begin()
+	return l, nil
+}
+
+// bounds sets what the limiter itself decides: it bounds each request, and go-redis sends nothing twice.
+func (l *Limiter) bounds(own *redis.Options) {
+	own.MaxRetries, own.DialerRetries = -1, 1
+	own.ContextTimeoutEnabled, own.ReadTimeout, own.WriteTimeout = true, -1, -1
+	own.DialTimeout, own.PoolTimeout = l.timeout, l.timeout
+	own.ConnMaxIdleTime, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns = idleMost, 0, 0, 0
+	own.PipelinePoolSize = -1
+	own.Limiter, own.ClientSideCache, own.ClientSideCacheConfig = nil, nil, nil
+	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+func (o *Options) test() error {
+	if o.Outage > OutageLocal || o.Engine > Script || min(o.Concurrency, o.Processes, o.RememberDenials) < 0 {
+		return misuse("Outage is %d, Engine %d, Concurrency %d, Processes %d, RememberDenials %d: expected constants of this package, and no number below 0",
+			o.Outage, o.Engine, o.Concurrency, o.Processes, o.RememberDenials)
+	}
+	return cmp.Or(testTime("Timeout", o.Timeout, true), testTime("QueueTimeout", o.QueueTimeout, true))
+}
+
+// Away tells whether a node is away, and so not asked.
+func (l *Limiter) Away() bool { return l.servers != nil && l.servers.isAway() }
+
+// Outages is how many checks got no decision from the server.
+func (l *Limiter) Outages() uint64 { return l.outages.Load() }
+
+// Unsettled is how many holds were given up that an outage kept from being settled: they ended after their time.
+func (l *Limiter) Unsettled() uint64 { return l.settler.dropped.Load() }
+
+// Close ends all that the limiter does. Holds and leases that are not settled end after their times.
+func (l *Limiter) Close() error {
+	l.mu.Lock()
+	l.end(ErrClosed)
+	l.mu.Unlock()
+	if l.servers != nil {
+		l.servers.close()
+	}
+	l.work.Wait()
+	return nil
+}
+
+// background runs work that Close waits for.
+func (l *Limiter) background(work func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() == nil {
+		l.work.Go(work)
+	}
+}
+
+func sleep(ctx context.Context, most time.Duration) error {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,211 @@
+package ratelimit
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limit is a key, and the rules that apply to it: one text for each rule, such as "5/15m"; a policy, "@free"; or the
+// policy of the key's plan, "@plan:free".
+type Limit struct {
+	Key   string
+	Rules []string
+}
+
+// Option says more about one check, wait, hold or settlement.
+type Option func(*question)
+
+// Cost is what a request costs, 1 by default.
+func Cost(units int64) Option {
+	return func(q *question) { q.cost = cost{plainCost, units, units, nil} }
+}
+
+// CostRange takes as much of a range as passes. The reply says what was granted.
+func CostRange(least, most int64) Option {
+	return func(q *question) { q.cost = cost{rangeCost, least, most, nil} }
+}
+
+// Costs are units for the rules with these names. "" stands for all others.
+func Costs(byName map[string]int64) Option {
+	return func(q *question) { q.cost = cost{namedCost, 1, 1, byName} }
+}
+
+// Meta is a text for RL.LOG, such as who asks.
+func Meta(text string) Option { return func(q *question) { q.meta = text } }
+
+// Most lets [Limiter.CheckAny] take the key that has the most left afterwards.
+func Most() Option { return func(q *question) { q.most = true } }
+
+// HoldID is the id of a hold. A request that is sent again with the id of its first try is charged once.
+func HoldID(id string) Option { return func(q *question) { q.id = id } }
+
+// Refund gives all units of a hold back: those that Settle ends, and those that Hold takes if nobody settles them.
+func Refund() Option { return func(q *question) { q.refund = true } }
+
+// WaitUpTo lets [Limiter.Hold] wait in line.
+func WaitUpTo(timeout time.Duration) Option {
+	return func(q *question) { q.timeout, q.waits = timeout, true }
+}
+
+// Flow is the flow, such as a tenant, in which a wait stands in line, and its weight, 1 to 1000: flows take turns in
+// proportion to their weights.
+func Flow(name string, weight int) Option {
+	return func(q *question) { q.flow = []any{"FLOW", name, "WEIGHT", weight} }
+}
+
+// Priority is that of a wait, 0 to 9: higher ones go first.
+func Priority(priority int) Option {
+	return func(q *question) { q.priority = []any{"PRIORITY", priority} }
+}
+
+type costKind uint8
+
+const (
+	noCost costKind = iota // 1
+	plainCost
+	rangeCost
+	namedCost
+)
+
+// cost is what a request costs.
+type cost struct {
+	kind        costKind
+	least, most int64
+	named       map[string]int64
+}
+
+func (c cost) test() (err error) {
+	for name, units := range c.named {
+		err = cmp.Or(err, testUnits("the cost of '"+name+"'", units))
+	}
+	if c.least > c.most {
+		err = misuse("the cost is %d to %d, expected the least first", c.least, c.most)
+	}
+	return cmp.Or(err, testUnits("the cost", c.least), testUnits("the cost", c.most))
+}
+
+// append adds the options COST to the words of a command.
+func (c cost) append(words []any) []any {
+	switch c.kind {
+	case plainCost:
+		return append(words, "COST", c.least)
+	case rangeCost:
+		return append(words, "COST", strconv.FormatInt(c.least, 10)+".."+strconv.FormatInt(c.most, 10))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.named)) {
+		units := strconv.FormatInt(c.named[name], 10)
+		if name != "" {
+			units = name + "=" + units
+		}
+		words = append(words, "COST", units)
+	}
+	return words
+}
+
+// of is the cost for one rule.
+func (c cost) of(r *rule) int64 {
+	if named, found := c.named[r.name]; found && r.name != "" {
+		return named
+	}
+	if others, found := c.named[""]; r.cost < 0 && found {
+		return others
+	}
+	if r.cost < 0 && c.kind != noCost {
+		return c.least
+	}
+	if r.cost < 0 {
+		return 1
+	}
+	return r.cost
+}
+
+// question is what a check asks the server, or what stands in for it.
+type question struct {
+	limits         []Limit
+	cost           cost
+	meta           string
+	full           bool // a report is wanted
+	peeks          bool
+	any, most      bool
+	id             string
+	ttl            time.Duration // of the hold to take; 0: none
+	refund         bool
+	waits          bool
+	timeout        time.Duration // how long to wait in line
+	flow, priority []any
+}
+
+func (q *question) key() string { return q.limits[0].Key }
+
+// with applies options, and tests all values.
+func (q *question) with(options []Option) (err error) {
+	for _, option := range options {
+		option(q)
+	}
+	if len(q.limits) == 0 {
+		return misuse("there is no key, expected at least one")
+	}
+	for _, limit := range q.limits {
+		err = cmp.Or(err, testLimit(limit.Key, limit.Rules))
+	}
+	if !q.waits && (q.flow != nil || q.priority != nil) {
+		err = misuse("only a wait takes a flow or a priority")
+	}
+	return cmp.Or(err, q.cost.test(), testTime("the time to wait", q.timeout, true), testTime("the ttl", q.ttl, true))
+}
+
+// words are the command.
+func (q *question) words(full bool) []any {
+	words := make([]any, 0, 8+len(q.limits[0].Rules))
+	switch {
+	case q.waits:
+		words = append(words, "RL.WAIT", q.key(), ms(q.timeout))
+		words = append(append(words, q.flow...), q.priority...)
+	case q.peeks:
+		words = append(words, "RL.PEEK", q.key())
+	case len(q.limits) == 1 && !q.any:
+		words = append(words, "RL.CHECK", q.key())
+	default:
+		words = append(words, "RL.MCHECK", len(q.limits))
+		for _, limit := range q.limits {
+			words = append(words, limit.Key)
+		}
+	}
+	words = appendIf(appendIf(words, q.any, "ANY"), q.most, "MOST")
+	words = appendIf(q.cost.append(words), q.meta != "", "META", q.meta)
+	if q.ttl > 0 {
+		words = appendIf(append(words, "HOLD", q.id, "PX", ms(q.ttl)), q.refund, "REFUND")
+	}
+	words = appendIf(words, full, "FULL")
+	for at, limit := range q.limits {
+		words = appendTexts(appendIf(words, at > 0, "NEXT"), limit.Rules)
+	}
+	return words
+}
+
+func appendIf(words []any, wanted bool, more ...any) []any {
+	if wanted {
+		return append(words, more...)
+	}
+	return words
+}
+
+func appendTexts(words []any, texts []string) []any {
+	for _, text := range texts {
+		words = append(words, text)
+	}
+	return words
+}
+
+// hasRule tells whether a rule of any key is such.
+func (q *question) hasRule(is func(text string) bool) bool {
+	return slices.ContainsFunc(q.limits, func(limit Limit) bool { return slices.ContainsFunc(limit.Rules, is) })
+}
+
+func isSlots(text string) bool { return strings.HasPrefix(text, "slots:") }
+
+func isPlan(text string) bool { return strings.HasPrefix(text, "@plan:") }
