@@ -5,8 +5,7 @@
 SHELL := /bin/bash
 CARGO := scripts/cargo
 FETCH := @scripts/fetch.py
-# One set of features, so that tests, and the module in which they cause panics, share one build of each crate.
-CHECKED := --profile checked --workspace --features fault-injection
+CHECKED := scripts/checked
 INTEGRATION := scripts/integration
 # Runs targets side by side.
 BESIDE := @$(MAKE) --output-sync=target --jobs
@@ -84,6 +83,7 @@ test: ready integration test-clients ## the tests of every change; CI runs these
 test-long: export RATELIMIT_LONG := 1
 test-long: ready build integration test-clients test-clients-limits packages ## `make test` on all servers, soaks, browsers, packages, the module that ships
 	RATELIMIT_ONLY='redis-6.2 valkey-9.1' RATELIMIT_MODULE=$(CURDIR)/$(BUILT) $(INTEGRATION) command:: durability:: server::bounds::
+	$(CARGO) clippy --profile checked --workspace --benches -- -D warnings
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
 	cargo test --locked --quiet --manifest-path benches/latency/load/Cargo.toml --target-dir target/latency
 
@@ -94,16 +94,15 @@ ready:
 fetch-all: fetch
 	$(FETCH) clients-node clients-python languages envoy
 
-lint: doc ## rustfmt, clippy, rustdoc, walls between rooms, names in documents, licences, workflows
+lint: doc faulty ## rustfmt, clippy (while tests compile), rustdoc, walls between rooms, names in documents, licences, workflows
 	cargo fmt --all --check
-	$(CARGO) clippy --profile checked --workspace --all-targets -- -D warnings
 	for check in walls names licences; do scripts/$$check --self-test && scripts/$$check || exit 1; done
 	$(FETCH) zizmor
 	.cache/zizmor/bin/zizmor --offline --quiet --strict-collection .github
 
 unit: ## tests of the core, the protocol and the module that need no server (TESTS=laws::)
-	$(CARGO) test $(CHECKED) --lib --test heap --test simulation -- $(TESTS) $(UNIT_SKIP)
-	$(CARGO) test $(CHECKED) --doc
+	$(CHECKED) test --lib --test heap --test simulation -- $(TESTS) $(UNIT_SKIP)
+	$(CHECKED) test --doc
 
 # What only `make test-long` runs. The documents state times of the module that ships, not of the one with checks.
 LONG := benches:: bounds::time:: browser:: server::install:: soak::
@@ -179,7 +178,7 @@ no-std: ### compile the engine for a processor without an operating system, Arm 
 	cargo build -p ratelimit-core --features saved,serde --locked --target thumbv7em-none-eabihf --target-dir target/no_std
 
 faulty: ### build the tests, and the module so that they can make it panic: target/faulty/libredis_ratelimit.so
-	$(CARGO) build $(CHECKED) --lib --tests
+	$(CHECKED) build --lib --tests --examples
 	install -D -t target/faulty target/checked/libredis_ratelimit.so
 
 ## Test for long
