@@ -1,14 +1,12 @@
-import { Breaker } from './breaker.js';
-import { Link } from './link.js';
+import { Cluster } from './cluster.js';
+import type { Command, Key, Library, Servers, Word } from './library.js';
+import { Node, type NodeOptions } from './node.js';
 import type { Notices } from './notices.js';
-import { isRefusal, kindOf } from './outage.js';
-import { within } from './patience.js';
-import { Places, Saturated } from './places.js';
+import { Places } from './places.js';
 import { type Engine, evalsha, evaluate, hasForgotten } from './script.js';
-import type { Command, Server } from './server.js';
 
 export interface AskingOptions {
-  /** How long a command may take once it has its place, whatever time-outs the client library has: 250 ms by default. */
+  /** How long a command may take once it has its place: 250 ms by default. */
   timeoutMs?: number;
   /** How many commands are under way at once: 1000 by default. Further ones wait in line. */
   concurrency?: number;
@@ -22,85 +20,86 @@ export interface AskingOptions {
   engine?: Engine;
 }
 
-/** The commands that check. If the server refuses any other command, or does not know it, checks may still work. */
-const CHECKS = new Set(['RL.CHECK', 'RL.MCHECK', 'RL.PEEK']);
+/** Commands that may be sent again if their connection ends. So may a check with the id of a hold. */
+const REPEATABLE = new Set(['RL.PEEK', 'RL.EXPLAIN', 'RL.SETTLE', 'RL.RENEW']);
 
-/** Asks the server, as long as it answers. */
+/** Sends commands, each once it has its place. */
 export class Asking {
-  readonly timeoutMs: number;
-  readonly #server: Server;
-  readonly #link: Link;
+  readonly #servers: Servers;
   readonly #places: Places;
-  readonly #breaker = new Breaker();
-  readonly #notices: Notices;
+  readonly #prefix: string;
   readonly #byScript: boolean;
-  /** Rejects commands under way. */
-  readonly #waiting = new Set<(error: unknown) => void>();
 
-  constructor(server: Server, notices: Notices, { timeoutMs = 250, concurrency = 1000, queueTimeoutMs = 5000, engine }: AskingOptions) {
-    this.timeoutMs = timeoutMs;
-    this.#server = server;
-    this.#link = new Link(server, timeoutMs);
+  constructor(library: Library | undefined, notices: Notices, { timeoutMs = 250, concurrency = 1000, queueTimeoutMs = 5000, engine }: AskingOptions) {
+    this.#servers = library ? serversOf(library, timeoutMs, notices.outage.bind(notices)) : NOBODY;
     this.#places = new Places(concurrency, queueTimeoutMs);
-    this.#notices = notices;
+    this.#prefix = library?.prefix ?? '';
     this.#byScript = engine === 'script';
+    library?.onEnd(() => this.#servers.rest());
   }
 
-  /** Whether the limiter has stopped asking the server, except for one try a second. */
+  /** Whether there is no server: this process decides. */
+  get asksNobody(): boolean {
+    return this.#servers === NOBODY;
+  }
+
+  /** Whether a node is away. */
   get away(): boolean {
-    return this.#breaker.open;
+    return this.#servers.away;
   }
 
-  /** Whether every command now fails at once, without being sent to the server. */
-  get rests(): boolean {
-    return this.away && this.#breaker.shut(performance.now());
+  /** Whether the node of a key is away: then nothing is sent. */
+  awayFor(key: Key): boolean {
+    return this.#servers.awayFor(this.#prefixed(key));
   }
 
-  /** Sends a command once it has a place. */
-  async ask(command: Command): Promise<unknown> {
-    const words = this.#byScript ? evalsha(command) : command;
-    if (this.rests) throw this.#breaker.error;
+  async ask(command: Command, repeatable = REPEATABLE.has(command[0][0]!)): Promise<unknown> {
+    const sent = this.#byScript ? evalsha(command) : command;
     const queued = this.#places.take();
     if (queued) await queued;
     try {
-      const send = this.away ? this.#link.sendAnew : this.#link.send;
-      const once = (words: Command) => within(this.timeoutMs, send(...words), this.#waiting);
-      const again = (error: unknown) => (this.#byScript && hasForgotten(error) ? once(evaluate(words)) : Promise.reject(error));
-      const ask = () => (this.#byScript ? once(words).catch(again) : once(words));
-      return await this.guard(ask, { isCheck: CHECKS.has(command[0][0]!) });
+      return await this.#send(sent, repeatable);
+    } catch (error) {
+      if (!this.#byScript || !hasForgotten(error)) throw error;
+      return await this.#send(evaluate(sent), repeatable);
     } finally {
       this.#places.leave();
     }
   }
 
-  /** Asks, unless the server is away. Only an outage or a misconfiguration counts against the server. */
-  async guard(send: () => Promise<unknown>, { signal, isCheck = true }: { signal?: AbortSignal | undefined; isCheck?: boolean }): Promise<unknown> {
-    const tries = this.away;
-    if (tries && !this.#breaker.asks(performance.now())) throw this.#breaker.error;
-    try {
-      const reply = await send();
-      this.#back();
-      return reply;
-    } catch (error) {
-      const kind = kindOf(error);
-      const says = !signal?.aborted && !(error instanceof Saturated) && (isCheck || !isRefusal(error));
-      if (says && kind === 'mistake') this.#back();
-      else if (says && (tries || !this.away)) this.#failed(error as Error);
-      throw error;
-    }
+  /** Sends a command that the server answers when it wants to, for at most `ms`. It needs no place. */
+  wait(command: Command, ms: number, signal?: AbortSignal): Promise<unknown> {
+    return this.#servers.wait(this.#words(command), this.#prefixed(command[1][0]!), ms, signal);
   }
 
-  #failed(error: Error): void {
-    const now = performance.now();
-    const opens = this.#breaker.failed(now, error);
-    if (kindOf(error) === 'misconfigured') this.#notices.misconfigured(now, error);
-    this.#server.lost?.();
-    if (!opens) return;
-    this.#notices.outage(true, error);
-    for (const reject of this.#waiting) reject(error);
+  close(): void {
+    this.#servers.close();
   }
 
-  #back(): void {
-    if (this.#breaker.succeeded()) this.#notices.outage(false, this.#breaker.error);
+  #send(command: Command, repeatable: boolean): Promise<unknown> {
+    return this.#servers.ask(this.#words(command), this.#prefixed(command[1][0]!), repeatable);
+  }
+
+  #words([head, keys, tail]: Command): Word[] {
+    return [...head, ...(this.#prefix ? keys.map((key) => this.#prefixed(key)) : keys), ...tail];
+  }
+
+  #prefixed(key: Key): Key {
+    if (!this.#prefix) return key;
+    return typeof key === 'string' ? this.#prefix + key : Buffer.concat([Buffer.from(this.#prefix), key]);
   }
 }
+
+function serversOf(library: Library, timeoutMs: number, tell: NodeOptions['tell']): Servers {
+  if (library.isCluster) return new Cluster(library, { timeoutMs, tell });
+  return new Node({ name: library.name, timeoutMs, tell, open: (ms, signal) => library.open(ms, signal) });
+}
+
+const NOBODY: Servers = {
+  away: false,
+  awayFor: () => true,
+  ask: () => Promise.reject(new Error('this limiter asks no server')),
+  wait: () => Promise.reject(new Error('this limiter asks no server')),
+  rest() {},
+  close() {},
+};

@@ -1,5 +1,6 @@
 import { CheckReply, type Reply, type Report, type RuleReport } from './replies.js';
-import { type Cost, type Limit, list } from './request.js';
+import { nameOf } from './library.js';
+import type { Cost, Read } from './request.js';
 
 /**
  * How long to remember a denial that may end at any time: a block, a pause, a wait of -1, or one under a plan, which the
@@ -72,9 +73,9 @@ class Denials<Answer extends Denied> {
 }
 
 /** What a check asks, as a text: equal checks have equal texts. */
-export function asked(limits: readonly Limit[], cost: Cost): string {
+export function asked(limits: readonly Read[], cost: Cost): string {
   let text = typeof cost === 'number' ? `${cost}` : JSON.stringify(cost);
-  for (const { key, rules } of limits) text += ` ${key.length} ${key} ${typeof rules === 'string' ? rules : rules.join(' ')}`;
+  for (const { key, rules } of limits) text += ` ${nameOf(key).length} ${nameOf(key)} ${rules.join(' ')}`;
   return text;
 }
 

@@ -10,9 +10,9 @@ import type { RateLimiter } from './limiter.js';
 import { CALLBACK, type Form, inOrder, oneOf } from './options.js';
 import { ignoreOutage, named } from './outage.js';
 import type { Report } from './replies.js';
-import type { Cost, Limit, Rules } from './request.js';
+import { type Cost, keyOf, type Limit, list, type Rules } from './request.js';
 import { receipt, whereRoom } from './room.js';
-import { looksLikeRules, noSlots, withoutSlots } from './rule.js';
+import { BANS, fit, fitOrGiveBack, looksLikeRules, SLOTS } from './rule.js';
 import { hide } from './shown.js';
 
 /** The limits of a request: rules for each client, or a function that gives keys and rules. Without rules every request passes. */
@@ -52,10 +52,11 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
 ) {
   inOrder('rateLimit', options, FORMS);
   const { prefix = 64, cost = () => 1, skip, count = 'all', headers } = options;
+  const unfit = count === 'all' ? [SLOTS] : [SLOTS, BANS];
   if (typeof limits !== 'function') {
     looksLikeRules(limits);
-    noSlots(limits);
-    limiter.testRules(limits);
+    fit(list(limits), unfit);
+    limiter.testRules(list(limits));
   }
   if (count !== 'all') limiter.needModule(`count: '${count}'`);
   const { key = byNetwork(prefix) } = options;
@@ -67,7 +68,7 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
       report: await limiter.checkAll(wanted, { cost: units, ...(hold && { hold }) }),
       hold,
     })).then(async (asked) => {
-      if (asked.hold) await withoutSlots(asked.report, () => settled(limiter, wanted, asked.hold!.id, true));
+      if (asked.hold) await fitOrGiveBack(asked.report, unfit, () => settled(limiter, wanted, asked.hold!.id, true));
       return asked;
     }).catch(hide);
     tell(fields(report, headers));
@@ -87,7 +88,7 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
 /** Ends the hold of a request that is over. If the hold cannot be ended, the request stays counted. */
 async function settled(limiter: RateLimiter, limits: readonly Limit[], id: string, refund: boolean): Promise<void> {
   const keys = new Set(limits.map(({ key }) => key));
-  const ended = await Promise.allSettled([...keys].map((key) => limiter.settle(key, id, { refund }).catch(ignoreOutage)));
+  const ended = await Promise.allSettled([...keys].map((key) => limiter.settleWithin(RESPONSE_MS, keyOf(key), id, { refund }).catch(ignoreOutage)));
   for (const one of ended) {
     if (one.status === 'rejected') console.error(`redis-ratelimit: a request that does not count stays charged: ${named(one.reason)}`);
   }

@@ -3,18 +3,6 @@ import { ignoreOutage } from './outage.js';
 import type { Reply } from './replies.js';
 import { COST } from './request.js';
 
-/** A hold was denied. */
-export class Denied extends Error {
-  override readonly name = 'Denied';
-  readonly reply: Reply;
-
-  /** The error's message has no key, since a framework may show it to a client. */
-  constructor(reply: Reply) {
-    super(`${reply.verdict}${reply.waitMs > 0 ? `, wait ${reply.waitMs} ms` : ''}`);
-    this.reply = reply;
-  }
-}
-
 /** How a hold ends: with its charges as they stand, with another cost, or with all given back. */
 export interface SettleOptions {
   cost?: number | Readonly<Record<string, number>>;
@@ -30,7 +18,8 @@ const LONGEST_MS = 2 ** 31 - 1;
 export interface Keeper {
   /** Moves the hold's end; `false` if it has ended. */
   renew(): Promise<boolean>;
-  settle(options: SettleOptions): Promise<boolean>;
+  /** `leftMs`: after this time the hold has ended. */
+  settle(options: SettleOptions, leftMs: number): Promise<boolean>;
 }
 
 /**
@@ -46,6 +35,7 @@ export class Hold implements AsyncDisposable {
   readonly #lost = new AbortController();
   readonly #renewing: NodeJS.Timeout;
   #ends: NodeJS.Timeout;
+  #endsAt = 0;
   #settled = false;
 
   /** `leftMs` is what is left of `ttlMs` now. */
@@ -67,7 +57,7 @@ export class Hold implements AsyncDisposable {
     inOrder('settle', options, SETTLE);
     this.#stop();
     this.#settled = true;
-    return this.#keeper.settle(options);
+    return this.#keeper.settle(options, this.#endsAt - performance.now());
   }
 
   /** Ends the hold and gives back all that it has consumed. */
@@ -75,7 +65,7 @@ export class Hold implements AsyncDisposable {
     return this.settle({ refund: true });
   }
 
-  /** Settles the hold, unless it is settled already. If the server is away, the hold ends by itself after its `ttlMs`. */
+  /** Settles the hold, unless it is settled already. If the server is away, the limiter goes on trying until the hold ends. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#settled) await this.settle().catch(ignoreOutage);
   }
@@ -90,6 +80,7 @@ export class Hold implements AsyncDisposable {
   }
 
   #lostAfter(ms: number): NodeJS.Timeout {
+    this.#endsAt = performance.now() + ms;
     return setTimeout(() => this.#lose(), Math.min(ms, LONGEST_MS)).unref();
   }
 

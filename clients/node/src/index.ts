@@ -1,12 +1,12 @@
 export { network } from './address.js';
-export { Denied, Hold, type SettleOptions } from './hold.js';
+export { Hold, type SettleOptions } from './hold.js';
 export { fields, type Headers, problem, PROBLEM_TYPE, status } from './http.js';
 export { Lease, type LeaseOptions, type Taken } from './lease.js';
 export * from './limiter.js';
-export type { MisconfiguredEvent, OutageEvent } from './notices.js';
+export type { DecisionEvent, MisconfiguredEvent, OutageEvent } from './notices.js';
 export { isOutage } from './outage.js';
-export { Saturated } from './places.js';
-export type { Reply, Report, RuleReport, Source, Verdict } from './replies.js';
-export type { Command, Connection, Send, Server } from './server.js';
+export { Denied, Saturated } from './errors.js';
+export { type Reply, type Report, type RuleReport, type Source, UnreadableReply, type Verdict } from './replies.js';
+export type { Address, Connection, Library, Word } from './library.js';
 export { HttpError } from './shown.js';
 export type { AnswerHeaders } from './upstream.js';

@@ -1,66 +1,105 @@
 // ioredis, and iovalkey, a fork of ioredis.
 
-import type { Connection, Send, Server } from './server.js';
+import type { Address, Library } from './library.js';
+
+type NatMap = Readonly<Record<string, Address>> | ((name: string) => Address | null | undefined) | null | undefined;
+
+interface Options {
+  host?: string | undefined;
+  port?: number | undefined;
+  path?: string | undefined;
+  sentinels?: unknown;
+  name?: string | null | undefined;
+  keyPrefix?: string | undefined;
+  natMap?: NatMap;
+  redisOptions?: object | undefined;
+}
 
 /** What the clients of both libraries have in common. */
 interface Client {
-  options: { keyPrefix?: string | undefined };
+  options: object;
   status: string;
-  sendCommand(command: never): unknown;
-  disconnect(reconnect?: boolean): void;
   connect(): Promise<unknown>;
-  on(event: 'error', listener: (error: Error) => void): unknown;
-  /** Only a cluster client has this: asks for the cluster's map again, unless such a question is under way. */
-  refreshSlotsCache?(): void;
+  disconnect(): void;
+  on(event: 'error' | 'end', listener: (error: Error) => void): unknown;
 }
 
-interface KeyedCommand {
-  getKeys(): (string | Buffer)[];
+/** A client of one server. */
+interface One extends Client {
+  stream?: { unref(): unknown };
+  call(command: string, args: unknown[]): Promise<unknown>;
+  duplicate(options: object): One;
 }
 
-/** The class `Command` of the library. */
-type CommandClass = new (name: string, args: string[], options: { replyEncoding: 'utf8'; readOnly: boolean }) => KeyedCommand;
+interface Many extends Client {
+  nodes(role: 'all'): One[];
+  duplicate(nodes: never[], options: object): Many;
+}
 
-/** The options in which a connection for one caller differs from the client: no retries, and no time-out but the caller's. */
+/** The options in which a connection differs from the client: it is not opened again, and sends nothing twice. */
 const ALONE = {
   lazyConnect: true,
-  maxRetriesPerRequest: 0,
+  disconnectTimeout: 0,
+  retryStrategy: null,
+  sentinelRetryStrategy: null,
+  reconnectOnError: null,
   autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 0,
+  enableReadyCheck: false,
+  enableAutoPipelining: false,
+  failoverDetector: false,
   commandTimeout: undefined,
   socketTimeout: undefined,
-  retryStrategy: () => null,
+  stringNumbers: false,
+  keyPrefix: '',
+  readOnly: false,
 };
 
-/**
- * These libraries know which arguments are keys only for the commands in their table. Any other command that `call`
- * sends gets no `keyPrefix`. In a cluster it goes to some node, which replies MOVED; then the library asks for the
- * cluster's map again. Here each command names its keys. Unlike a script of `defineCommand`, this costs the server nothing
- * more, needs no right to run scripts, and lets `RL.WAIT` wait.
- */
-export function serverOf(client: Client & { duplicate(...args: never[]): Client }, Command: CommandClass): Server {
-  const sendBy = (client: Client): Send => (head, keys, tail) => {
-    const prefix = client.options.keyPrefix ?? '';
-    const prefixed = prefix ? keys.map((key) => prefix + key) : keys;
-    const args = [...head.slice(1), ...prefixed, ...tail];
-    const command = new Command(head[0]!, args, { replyEncoding: 'utf8', readOnly: head[0] === 'RL.PEEK' });
-    command.getKeys = () => prefixed;
-    return client.sendCommand(command as never) as Promise<unknown>;
+export function libraryOf(given: unknown): Library {
+  const client = given as One | Many;
+  const options = client.options as Options;
+  const isCluster = 'nodes' in client;
+  let ofCluster: One | undefined;
+  return {
+    name: isCluster ? 'the cluster' : options.sentinels ? `${options.name}` : (options.path ?? `${options.host}:${options.port}`),
+    prefix: options.keyPrefix ?? (options.redisOptions as Options | undefined)?.keyPrefix ?? '',
+    isCluster,
+    onEnd: (listener) => void client.on('end', listener),
+    open: async (ms, signal, address) => {
+      if (client.status === 'end') throw new Error('the client is closed');
+      if ('nodes' in client && (!ofCluster || !address)) ofCluster = await someNode(client, ms, signal);
+      const alone = (ofCluster ?? (client as One)).duplicate({ ...ALONE, connectTimeout: ms, ...(address && mapped(options.natMap, address)) });
+      await connect(alone, signal);
+      alone.stream?.unref();
+      return {
+        send: ([name, ...args]) => alone.call(name as string, args),
+        alive: () => alone.status === 'ready',
+        close: () => alone.disconnect(),
+      };
+    },
   };
-  const duplicate = client.duplicate.bind(client) as (...args: unknown[]) => Client;
-  const open = async (signal: AbortSignal): Promise<Connection> => {
-    const isCluster = 'nodes' in client;
-    const alone = isCluster
-      ? duplicate([], { lazyConnect: true, clusterRetryStrategy: () => null, redisOptions: { ...redisOptions(client), ...ALONE } })
-      : duplicate(ALONE);
-    let reason: Error | undefined;
-    alone.on('error', (error) => (reason = error)); // such as WRONGPASS, which `connect` does not report
-    signal.addEventListener('abort', () => alone.disconnect());
-    await alone.connect().catch((error: Error) => Promise.reject(reason ?? error));
-    return { send: sendBy(alone), alive: () => alone.status === 'ready', close: () => alone.disconnect() };
-  };
-  return { send: sendBy(client), lost: () => client.refreshSlotsCache?.(), ended: () => client.status === 'end', open };
 }
 
-function redisOptions(client: Client): object {
-  return (client.options as { redisOptions?: object }).redisOptions ?? {};
+/** A node of a cluster, found as the client finds it: its options are those of all nodes. */
+async function someNode(client: Many, ms: number, signal: AbortSignal): Promise<One> {
+  const redisOptions = { ...(client.options as Options).redisOptions, connectTimeout: ms, disconnectTimeout: 0 };
+  const found = client.duplicate([], { lazyConnect: true, clusterRetryStrategy: null, slotsRefreshTimeout: ms, enableReadyCheck: false, redisOptions });
+  try {
+    await connect(found, signal);
+    return found.nodes('all')[0]!;
+  } finally {
+    found.disconnect();
+  }
+}
+
+async function connect(client: Client, signal: AbortSignal): Promise<void> {
+  let reason: Error | undefined;
+  client.on('error', (error) => (reason = error)); // such as WRONGPASS, which `connect` does not report
+  signal.addEventListener('abort', () => client.disconnect());
+  await client.connect().catch((error: Error) => Promise.reject(reason ?? error));
+}
+
+function mapped(natMap: NatMap, address: Address): Address {
+  const name = `${address.host}:${address.port}`;
+  return (typeof natMap === 'function' ? natMap(name) : natMap?.[name]) ?? address;
 }

@@ -1,9 +1,12 @@
-import { type Cluster, Command, type Redis } from 'iovalkey';
+import type { Cluster, Redis } from 'iovalkey';
 
-import { serverOf } from './io.js';
+import { libraryOf } from './io.js';
 import { type LimiterOptions, RateLimiter } from './limiter.js';
 
-/** A limiter on a client of iovalkey: one server, sentinels or a cluster. It honours `keyPrefix` and `scaleReads`. */
+/**
+ * A limiter on connections of its own, with the options of a client of iovalkey: one server, sentinels or a cluster. The client itself
+ * need not be connected (`lazyConnect`); when it is closed, so are the limiter's connections.
+ */
 export function iovalkey(client: Redis | Cluster, options?: LimiterOptions): RateLimiter {
-  return new RateLimiter(serverOf(client, Command), options);
+  return new RateLimiter(libraryOf(client), options);
 }

@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto';
 
 import { lastsMs } from './denials.js';
 import type { RateLimiter } from './limiter.js';
-import { inOrder, integer, TIME } from './options.js';
+import { inOrder, integer, mustBe, TIME } from './options.js';
 import type { Reply, Verdict } from './replies.js';
-import { followAPlan, keyOf, type Rules, UNITS } from './request.js';
-import { looksLikeRules } from './rule.js';
+import { followAPlan, keyOf, type Limit, list, type Read, type Rules, UNITS } from './request.js';
+import { calledOf, looksLikeRules } from './rule.js';
 
 /** After a lease that lasts less than this, the next one asks for twice as many units ... */
 const SHORT_MS = 50;
@@ -22,7 +22,7 @@ export interface LeaseOptions {
   most?: number;
 }
 
-const TAKEN: Taken = Object.freeze({ verdict: 'allowed', waitMs: 0, source: 'server' });
+const TAKEN: Taken = Object.freeze({ verdict: 'allowed', waitMs: 0, source: 'lease' });
 
 /**
  * Takes units of one hot key ahead, and hands them out in this process. Units count when they are leased, and may be used for half of
@@ -32,8 +32,7 @@ const TAKEN: Taken = Object.freeze({ verdict: 'allowed', waitMs: 0, source: 'ser
  */
 export class Lease implements AsyncDisposable {
   readonly #limiter: RateLimiter;
-  readonly #key: string;
-  readonly #rules: Rules;
+  readonly #limit: Read;
   readonly #ttlMs: number;
   readonly #most: number;
   #ask = 1;
@@ -45,21 +44,28 @@ export class Lease implements AsyncDisposable {
   #asking: Promise<Taken> | undefined;
   #settling: NodeJS.Timeout | undefined;
 
-  constructor(limiter: RateLimiter, key: string, rules: Rules, options: LeaseOptions = {}) {
+  constructor(limiter: RateLimiter, key: Limit['key'], rules: Rules, options: LeaseOptions = {}) {
     inOrder('Lease', options, { ttlMs: TIME, most: integer(1) });
     limiter.needModule('a lease');
     looksLikeRules(rules);
     const { ttlMs = 2000, most = 1000 } = options;
     this.#limiter = limiter;
-    this.#key = keyOf(key);
-    this.#rules = rules;
+    this.#limit = { key: keyOf(key), rules: list(rules) };
     this.#ttlMs = Math.ceil(ttlMs);
     this.#most = most;
   }
 
   /** Takes units, out of the lease if it has them. */
   async take(units = 1): Promise<Taken> {
-    if (units !== 1) inOrder('take', { units }, { units: UNITS });
+    mustBe('take', 'units', units, UNITS);
+    const began = performance.now();
+    const taken = await this.#take(units);
+    const { rules } = this.#limit;
+    this.#limiter.tell(taken, rules.length === 1 ? calledOf(rules[0]!) : undefined, performance.now() - began);
+    return taken;
+  }
+
+  async #take(units: number): Promise<Taken> {
     for (;;) {
       const now = performance.now();
       if (this.#left >= units && now < this.#since + this.#ttlMs) {
@@ -90,12 +96,12 @@ export class Lease implements AsyncDisposable {
     const id = randomUUID();
     const asked = performance.now();
     const hold = { id, ttlMs: this.#ttlMs, refund: true };
-    const report = await this.#limiter.lease(this.#key, this.#rules, units, Math.max(units, this.#ask), hold);
+    const report = await this.#limiter.lease(this.#limit, units, Math.max(units, this.#ask), hold);
     const { verdict, waitMs, source, granted = units, rules } = report;
     const answer = { verdict, waitMs, source };
     if (source !== 'server') return answer;
     if (verdict !== 'allowed') {
-      const until = asked + lastsMs(report, followAPlan(this.#rules));
+      const until = asked + lastsMs(report, followAPlan(this.#limit.rules));
       this.#denied = { until, units, verdict };
       return answer;
     }
@@ -117,6 +123,6 @@ export class Lease implements AsyncDisposable {
     if (lastedMs > LONG_MS || used * 2 < this.#granted) this.#ask = Math.max(1, Math.floor(this.#ask / 2));
     else if (lastedMs < SHORT_MS && this.#granted >= this.#ask) this.#ask = Math.min(this.#most, this.#ask * 2);
     this.#granted = this.#left = 0;
-    return this.#limiter.settle(this.#key, this.#id, { cost: used });
+    return this.#limiter.settleWithin(this.#since + this.#ttlMs - performance.now(), this.#limit.key, this.#id, { cost: used });
   }
 }

@@ -3,19 +3,20 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { Asking, type AskingOptions } from './asking.js';
 import { asked, denialsOfChecks, denialsOfReports, lasts } from './denials.js';
-import { Denied, Hold, type Keeper, SETTLE, type SettleOptions } from './hold.js';
+import { Denied } from './errors.js';
+import { Hold, type Keeper, SETTLE, type SettleOptions } from './hold.js';
+import { type Command, type Key, type Library, nameOf } from './library.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
 import { type NoticeOptions, Notices } from './notices.js';
-import { CALLBACK, FLAG, type Form, type Forms, inOrder, integer, oneOf, SPAN, TEXT, TIME, TIME_OR_0 } from './options.js';
+import { CALLBACK, FLAG, type Form, type Forms, inOrder, integer, mustBe, oneOf, SPAN, TEXT, TIME, TIME_OR_0 } from './options.js';
 import { ignoreOutage, isOutage, isUnblocked, isUndecided, kindOf } from './outage.js';
-import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
-import { CHECK, type CheckOptions, COST, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, keyOf, type Limit, list, type Rules, TURN, type Turn, UNITS, words } from './request.js';
+import { readFlag, readNumber, readReply, readReport, type Reply, type Report, shorten } from './replies.js';
+import { CHECK, type CheckOptions, COST, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, keyOf, type Limit, list, type Read, readLimits, type Rules, TURN, type Turn, UNITS, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
-import { looksLikeRules, namesNoPolicy, noSlots } from './rule.js';
+import { calledOf, fit, looksLikeRules, namesNoPolicy, SLOTS } from './rule.js';
 import { charges, needsModule, reportOf, scriptKnows } from './script.js';
-import type { Command, Server } from './server.js';
+import { Settler } from './settler.js';
 import { type AnswerHeaders, fieldsOf, pauseMs, unitsOf } from './upstream.js';
-import { WaitingConnections } from './waiting.js';
 
 export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptions {
   /**
@@ -43,6 +44,7 @@ const FORMS: Forms<LimiterOptions> = {
   concurrency: integer(1),
   onOutage: CALLBACK,
   onMisconfigured: CALLBACK,
+  onDecision: CALLBACK,
   separately: FLAG,
   rememberDenials: integer(0),
   engine: oneOf('module', 'script'),
@@ -83,32 +85,35 @@ const TAKE: Forms<TakeOptions> = { cost: COST, meta: TEXT, ...TURN, ttlMs: SPAN,
 const LATE_MS = 1000;
 /** The length of the hold that lets `separately` give back the charge of a key. */
 const APART_MS = 10_000;
-/** The delays before each try to give back a cancelled hold: the command that takes it may still be on its way. */
-const CANCEL_MS = [0, 100, 1000];
-/** The pause between tries to give back a hold while the server is away, and how long to try. */
-const AGAIN_MS = 1000;
-const LONGEST_MS = 60_000;
+/** For how long to try a settlement again whose hold's end is unknown. */
+const MINUTE_MS = 60_000;
+/** How often to ask again for a hold that the server does not know: the command that takes it may still be on its way. */
+const MISSES = 4;
 const NONE: CheckOptions = {};
+const PASSED: Omit<Report, 'source'> = { verdict: 'allowed', waitMs: 0, rules: [] };
+
+/** A key as a caller may give it: a text, bytes, or a whole number as its text. */
+type GivenKey = Limit['key'];
 
 /** The commands of an application. `ioredis()`, `iovalkey()` and `nodeRedis()` make a `RateLimiter` from a client. */
-export class RateLimiter {
+export class RateLimiter implements AsyncDisposable {
   readonly #asking: Asking;
-  readonly #waiting: WaitingConnections;
+  readonly #settler = new Settler();
   readonly #notices: Notices;
   readonly #local: LocalLimiter;
   readonly #options: LimiterOptions;
   readonly #denials: ReturnType<typeof denialsOfChecks> | undefined;
   readonly #reports: ReturnType<typeof denialsOfReports> | undefined;
 
-  constructor(server: Server, options: LimiterOptions = {}) {
+  /** Without a library, this process decides. */
+  constructor(library: Library | undefined, options: LimiterOptions = {}) {
     inOrder('limiter', options, FORMS);
     for (const rules of Object.values(options.policies ?? {})) {
       looksLikeRules(rules);
-      namesNoPolicy(rules);
+      namesNoPolicy(list(rules));
     }
     this.#notices = new Notices(options);
-    this.#asking = new Asking(server, this.#notices, options);
-    this.#waiting = new WaitingConnections(server);
+    this.#asking = new Asking(library, this.#notices, options);
     this.#local = new LocalLimiter(options);
     this.#options = options;
     if (options.rememberDenials) {
@@ -117,7 +122,12 @@ export class RateLimiter {
     }
   }
 
-  /** Whether the limiter has stopped asking the server. */
+  /** A limiter that asks no server: this process decides, by an estimate. For tests, and for programs of one process. */
+  static inProcess(policies: LocalOptions['policies'] = {}, options: Pick<LimiterOptions, 'onDecision'> = {}): RateLimiter {
+    return new RateLimiter(undefined, { ...options, policies, outage: 'local' });
+  }
+
+  /** Whether a node is away: the server, or a primary of a cluster. */
   get away(): boolean {
     return this.#asking.away;
   }
@@ -127,54 +137,35 @@ export class RateLimiter {
     return this.#notices.answered;
   }
 
+  /** Ends the limiter's connections, and all that is under way. The client stays as it is. */
+  async close(): Promise<void> {
+    this.#settler.close();
+    this.#asking.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
   /** Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`. */
-  async check(key: string, rules: Rules, options: CheckOptions = NONE): Promise<Reply> {
-    key = keyOf(key);
-    inOrder('check', options, CHECK);
-    const { cost = 1, hold } = options;
-    const denials = remembers(hold) ? this.#denials : undefined;
-    const now = denials ? performance.now() : 0;
-    const what = denials ? asked([{ key, rules }], cost) : '';
-    const denial = denials?.find(now, what);
-    if (denial) return denial;
-    const reply = await this.#reply('RL.CHECK', key, rules, options);
-    if (denials && reply.verdict !== 'allowed' && reply.source === 'server' && lasts(list(rules))) {
-      denials.keep(now, what, key, reply);
-    }
-    return reply;
+  async check(key: GivenKey, rules: Rules, options: CheckOptions = NONE): Promise<Reply> {
+    const limit = { key: keyOf(key), rules: list(rules) };
+    if (options !== NONE) inOrder('check', options, CHECK);
+    const reply = this.#check(limit, options);
+    return this.#options.onDecision ? this.#told(limit.rules, reply) : reply;
   }
 
   /** Decides without consuming: `RL.PEEK`. */
-  async peek(key: string, rules: Rules, options: Pick<CheckOptions, 'cost'> = NONE): Promise<Reply> {
-    key = keyOf(key);
+  async peek(key: GivenKey, rules: Rules, options: Pick<CheckOptions, 'cost'> = NONE): Promise<Reply> {
     inOrder('peek', options, PEEK);
-    const { cost = 1 } = options;
-    return this.#reply('RL.PEEK', key, rules, { cost });
+    return this.#reply('RL.PEEK', { key: keyOf(key), rules: list(rules) }, options);
   }
 
   /** Decides on one or several keys, consumes from all or from none, and reports on each rule: `FULL`. */
   async checkAll(limits: readonly Limit[], options: CheckOptions = NONE): Promise<Report> {
     inOrder('checkAll', options, CHECK);
-    const some = withRules(limits);
-    if (some.length === 0) return { ...PASSED, source: 'local' };
-    const { cost = 1, hold } = options;
-    const denials = remembers(hold) ? this.#reports : undefined;
-    const now = performance.now();
-    const what = denials ? asked(some, cost) : '';
-    const denial = denials?.find(now, what);
-    if (denial) return denial;
-    const apart = this.#options.separately && some.length > 1;
-    const ask = () =>
-      this.#byScript ? this.#checkByScript(some, options)
-      : apart ? this.#checkEach(some, options)
-      : this.#checkTogether(some, options);
-    const report = await this.#orWithout(ask, (error) => this.#without(error, some, options));
-    const shown = this.#byScript ? some.flatMap(({ rules }) => list(rules)) : report.rules.map(({ rule }) => rule);
-    if (denials && report.verdict !== 'allowed' && report.source === 'server' && lasts(shown)) {
-      const plans = some.some(({ rules }) => followAPlan(rules));
-      denials.keep(now, what, report.key ?? some[0]!.key, report, plans);
-    }
-    return report;
+    const read = readLimits(limits);
+    return this.#told(read.flatMap(({ rules }) => rules), this.#checkAll(read, options));
   }
 
   /**
@@ -185,80 +176,58 @@ export class RateLimiter {
   async checkAny(limits: readonly Limit[], given: AnyOptions = NONE): Promise<Report> {
     inOrder('checkAny', given, ANY);
     const { most = false, ...options } = given;
-    if (limits.length === 0) throw new TypeError('a pool has no key, expected at least one');
-    const some = withRules(limits);
-    const [first] = some;
-    if (!first) return { ...PASSED, source: 'local' };
-    const keys = some.map(({ key }) => key);
-    const rest = ['ANY', ...(most ? ['MOST'] : []), ...words(options), 'FULL', ...groups(some)];
+    const read = readLimits(limits);
+    const first = read[0]!;
+    const keys = read.map(({ key }) => key);
+    const rest = ['ANY', ...(most ? ['MOST'] : []), ...words(options), 'FULL', ...groups(read)];
     const ask = async () => readReport(await this.#asking.ask([['RL.MCHECK', String(keys.length)], keys, rest]));
-    return this.#orWithout(ask, (error) => {
-      const report = this.#without(error, [first], options);
-      return { ...report, key: first.key, rules: report.rules.map((rule) => ({ ...rule, key: first.key })) };
+    const report = this.#orWithout(ask, (error) => {
+      const found = this.#without(error, [first], options);
+      return { ...found, key: String(first.key), rules: found.rules.map((rule) => ({ ...rule, key: String(first.key) })) };
     });
+    return this.#told(read.flatMap(({ rules }) => rules), report);
   }
 
   /** Reports on each rule of a key without consuming. */
-  async peekAll(key: string, rules: Rules): Promise<Report> {
-    key = keyOf(key);
-    if (list(rules).length === 0) return { ...PASSED, source: 'local' };
-    const ask = async () => readReport(await this.#asking.ask([['RL.PEEK'], [key], ['FULL', ...list(rules)]]));
-    return this.#orWithout(ask, (error) => this.#without(error, [{ key, rules }], NONE, true));
+  async peekAll(key: GivenKey, rules: Rules): Promise<Report> {
+    const limit = { key: keyOf(key), rules: list(rules) };
+    const ask = async () => readReport(await this.#asking.ask([['RL.PEEK'], [limit.key], ['FULL', ...limit.rules]]));
+    return this.#orWithout(ask, (error) => this.#without(error, [limit], NONE, true));
   }
 
   /**
    * Waits in line until the request passes, for at most `timeoutMs`: `RL.WAIT`, on a connection for this call. While the server is
    * away nobody waits: the reply is that of `check`.
    */
-  async wait(key: string, rules: Rules, timeoutMs: number, given: WaitOptions = NONE): Promise<Reply> {
-    key = keyOf(key);
+  async wait(key: GivenKey, rules: Rules, timeoutMs: number, given: WaitOptions = NONE): Promise<Reply> {
+    const limit = { key: keyOf(key), rules: list(rules) };
     inOrder('wait', given, WAIT);
-    inOrder('wait', { timeoutMs }, { timeoutMs: TIME_OR_0 });
+    mustBe('wait', 'timeoutMs', timeoutMs, TIME_OR_0);
     const { signal, ...options } = given;
     this.needModule('wait');
-    if (list(rules).length === 0) return shorten({ ...PASSED, source: 'local' });
     signal?.throwIfAborted();
-    const until = performance.now() + timeoutMs;
-    const send = async (leftMs: number): Promise<unknown> => {
-      const command: Command = [['RL.WAIT'], [key], [String(Math.ceil(leftMs)), ...words(options), ...list(rules)]];
-      try {
-        return await this.#waiting.send(command, this.#asking.timeoutMs, leftMs + LATE_MS, signal);
-      } catch (error) {
-        const nowLeftMs = until - performance.now();
-        if (!isUnblocked(error) || nowLeftMs <= 0) throw error;
-        return send(nowLeftMs); // back into the line, for the time that is left
-      }
-    };
-    const ask = async () => {
-      if (this.away) await this.#asking.ask([['RL.PEEK'], [key], [...list(rules)]]); // a try that cannot take long
-      return readReply(await this.#asking.guard(() => send(timeoutMs), { signal }));
-    };
-    const late = this.#late([key], options.hold);
-    try {
-      return await ask();
-    } catch (error) {
-      if (signal?.aborted && options.hold) void this.#cancel(key, options.hold.id);
-      if (signal?.aborted) throw error;
-      late(error);
-      return shorten(this.#without(error, [{ key, rules }], options));
-    }
+    return this.#told(limit.rules, this.#wait(limit, timeoutMs, options, signal));
   }
 
   /** Takes a hold that renews itself until it is settled; throws {@link Denied}. */
-  async hold(key: string, rules: Rules, given: TakeOptions): Promise<Hold> {
-    key = keyOf(key);
-    inOrder('hold', given, TAKE);
-    const { ttlMs: lifeMs, id = randomUUID(), refund = false, waitMs, signal, ...options } = given;
+  async hold(given: GivenKey, rules: Rules, options: TakeOptions): Promise<Hold> {
+    const limit = { key: keyOf(given), rules: list(rules) };
+    inOrder('hold', options, TAKE);
+    const { ttlMs: lifeMs, id = randomUUID(), refund = false, waitMs, signal, ...rest } = options;
+    mustBe('hold', 'ttlMs', lifeMs, SPAN);
     this.needModule('hold');
     signal?.throwIfAborted();
+    const { key } = limit;
     const ttlMs = Math.ceil(lifeMs);
-    const asked = performance.now();
-    const taking = { ...options, hold: { id, ttlMs, refund } };
-    const reply = await (waitMs === undefined
-      ? this.#reply('RL.CHECK', key, rules, taking)
-      : this.wait(key, rules, waitMs, { ...taking, ...(signal && { signal }) }));
+    const began = performance.now();
+    const taking = { ...rest, hold: { id, ttlMs, refund } };
+    const asking = waitMs === undefined ? orAborted(this.#reply('RL.CHECK', limit, taking), signal) : this.#wait(limit, waitMs, taking, signal);
+    const reply = await this.#told(limit.rules, asking).catch((error: unknown) => {
+      if (signal?.aborted) this.#giveBack(key, id, ttlMs);
+      throw error;
+    });
     if (reply.verdict !== 'allowed') throw new Denied(reply);
-    const sinceMs = waitMs === undefined && reply.source === 'server' ? performance.now() - asked : 0;
+    const sinceMs = waitMs === undefined && reply.source === 'server' ? performance.now() - began : 0;
     const hold = new Hold(id, reply, this.#keeper(reply, key, id, ttlMs), ttlMs, ttlMs - sinceMs);
     const turn = reply.waitMs > 0 ? sleep(reply.waitMs, undefined, { signal }) : undefined; // under a `leaky` rule
     try {
@@ -272,99 +241,103 @@ export class RateLimiter {
   }
 
   /** @internal Takes up to `most` units ahead, or, while the server is away, decides on `units` only. */
-  async lease(key: string, rules: Rules, units: number, most: number, hold: HoldOptions): Promise<Report> {
-    const limits = withRules([{ key, rules }]);
-    if (limits.length === 0) return { ...PASSED, source: 'local' };
+  async lease(limit: Read, units: number, most: number, hold: HoldOptions): Promise<Report> {
     return this.#orWithout(
-      () => this.#checkTogether(limits, { cost: [units, most], hold }),
-      (error) => this.#without(error, limits, { cost: units }),
+      () => this.#checkTogether([limit], { cost: [units, most], hold }),
+      (error) => this.#without(error, [limit], { cost: units }),
     );
   }
 
   /** Ends a hold, in this process or on the server, wherever it was taken: `RL.SETTLE`; `false` if there was none. */
-  async settle(key: string, id: string, options: SettleOptions = {}): Promise<boolean> {
-    key = keyOf(key);
+  async settle(key: GivenKey, id: string, options: SettleOptions = {}): Promise<boolean> {
+    mustBe('settle', 'id', id, TEXT);
     inOrder('settle', options, SETTLE);
-    const { cost, refund = false } = options;
+    return this.settleWithin(MINUTE_MS, keyOf(key), id, options);
+  }
+
+  /** @internal Settles a hold that ends after `leftMs`. After an outage, the limiter goes on trying. */
+  async settleWithin(leftMs: number, key: Key, id: string, { cost, refund = false }: SettleOptions): Promise<boolean> {
     if (this.#local.settle(performance.now(), key, id, { ...(cost !== undefined && { cost }), refund })) return true;
-    if (refund) return this.#takeBack(key, id);
-    const command: Command = [['RL.SETTLE'], [key], [id, ...(cost === undefined ? [] : words({ cost }))]];
-    return Number(await (cost === undefined ? this.#asking.ask(command) : this.#free(command))) === 1;
-  }
-
-  /** Moves the end of a hold, in this process or on the server, wherever it was taken: `RL.RENEW`; `false` if there was none. */
-  async renew(key: string, id: string, ttlMs: number): Promise<boolean> {
-    key = keyOf(key);
-    inOrder('renew', { ttlMs }, { ttlMs: SPAN });
-    if (this.#local.renew(performance.now(), key, id, ttlMs)) return true;
-    return Number(await this.#asking.ask([['RL.RENEW'], [key], [id, 'PX', String(Math.ceil(ttlMs))]])) === 1;
-  }
-
-  /** Gives units back to the states of some rules, or of all; replies with the largest number that one state got back. */
-  async refund(key: string, units: number, rules: Rules = []): Promise<number> {
-    key = keyOf(key);
-    inOrder('refund', { units }, { units: UNITS });
-    return Number(await this.#free([['RL.REFUND'], [key], [String(units), ...list(rules)]]));
-  }
-
-  /** Forgets what was consumed. Blocks, exemptions and the history stay. */
-  async reset(key: string): Promise<void> {
-    key = keyOf(key);
-    this.#local.reset(key);
-    await this.#free([['RL.RESET'], [key], []]);
-  }
-
-  /** Denies every check of the key for `ms`; a pause that lasts longer stays: `RL.PAUSE`. Replies with the milliseconds left. */
-  async pause(key: string, ms: number, reason?: string): Promise<number> {
-    key = keyOf(key);
-    inOrder('pause', { ms }, { ms: SPAN });
-    this.needModule('pause');
-    const leftMs = this.#local.pause(performance.now(), key, ms);
+    const command: Command = [['RL.SETTLE'], [key], [id, ...(refund ? ['REFUND'] : words(cost === undefined ? {} : { cost }))]];
+    const settle = async () => readFlag(await (cost === undefined && !refund ? this.#asking.ask(command) : this.#free(command)));
     try {
-      const why = reason === undefined ? [] : ['REASON', reason];
-      return Number(await this.#asking.ask([['RL.PAUSE'], [key], ['PX', String(Math.ceil(ms)), ...why]]));
+      return await settle();
     } catch (error) {
-      if (this.#options.outage !== 'local' || !isOutage(error)) throw error;
-      return leftMs;
+      if (isUndecided(error)) this.#settler.add(id, leftMs, settle);
+      throw error;
     }
   }
 
+  /** Moves the end of a hold, in this process or on the server, wherever it was taken: `RL.RENEW`; `false` if there was none. */
+  async renew(given: GivenKey, id: string, ttlMs: number): Promise<boolean> {
+    const key = keyOf(given);
+    mustBe('renew', 'id', id, TEXT);
+    mustBe('renew', 'ttlMs', ttlMs, SPAN);
+    if (this.#local.renew(performance.now(), key, id, ttlMs)) return true;
+    return readFlag(await this.#asking.ask([['RL.RENEW'], [key], [id, 'PX', String(Math.ceil(ttlMs))]]));
+  }
+
+  /** Gives units back to the states of some rules, or of all; replies with the largest number that one state got back. */
+  async refund(key: GivenKey, units: number, rules?: Rules): Promise<number> {
+    mustBe('refund', 'units', units, UNITS);
+    return readNumber(await this.#free([['RL.REFUND'], [keyOf(key)], [String(units), ...(rules === undefined ? [] : list(rules))]]));
+  }
+
+  /** Forgets what was consumed; `false` if nothing was. Blocks, exemptions and the history stay. */
+  async reset(given: GivenKey): Promise<boolean> {
+    const key = keyOf(given);
+    const here = this.#local.reset(key);
+    const there = readFlag(await this.#orHere(() => this.#free([['RL.RESET'], [key], []]), 0));
+    return here || there;
+  }
+
+  /** Denies every check of the key for `ms`; a pause that lasts longer stays: `RL.PAUSE`. Replies with the milliseconds left. */
+  async pause(given: GivenKey, ms: number, reason?: string): Promise<number> {
+    const key = keyOf(given);
+    mustBe('pause', 'ms', ms, SPAN);
+    this.needModule('pause');
+    const leftMs = this.#local.pause(performance.now(), key, ms);
+    const why = reason === undefined ? [] : ['REASON', reason];
+    const ask = () => this.#asking.ask([['RL.PAUSE'], [key], ['PX', String(Math.ceil(ms)), ...why]]);
+    return readNumber(await ask().catch((error: unknown) => (this.#options.outage === 'local' && isOutage(error) ? leftMs : Promise.reject(error))));
+  }
+
   /** Ends a pause: `RL.RESUME`; `false` if there was none. */
-  async resume(key: string): Promise<boolean> {
-    key = keyOf(key);
-    this.#local.resume(key);
-    return Number(await this.#free([['RL.RESUME'], [key], []])) === 1;
+  async resume(given: GivenKey): Promise<boolean> {
+    const key = keyOf(given);
+    const here = this.#local.resume(key);
+    const there = readFlag(await this.#orHere(() => this.#free([['RL.RESUME'], [key], []]), 0));
+    return there || (here && this.#asking.asksNobody);
   }
 
   /** Binds a policy to the key, for `ms` or until `unplan`: rules such as `'@plan:free'` then stand for that policy. */
-  async plan(key: string, policy: string, ms?: number): Promise<void> {
-    key = keyOf(key);
-    inOrder('plan', { ms }, { ms: SPAN });
-    await this.#free([['RL.PLAN'], [key], [policy, ...(ms === undefined ? [] : ['PX', String(Math.ceil(ms))])]]);
+  async plan(key: GivenKey, policy: string, ms?: number): Promise<void> {
+    mustBe('plan', 'policy', policy, TEXT);
+    if (ms !== undefined) mustBe('plan', 'ms', ms, SPAN);
+    await this.#free([['RL.PLAN'], [keyOf(key)], [policy, ...(ms === undefined ? [] : ['PX', String(Math.ceil(ms))])]]);
   }
 
   /** Forgets the plan of the key: `RL.UNPLAN`; `false` if there was none. */
-  async unplan(key: string): Promise<boolean> {
-    key = keyOf(key);
-    return Number(await this.#free([['RL.UNPLAN'], [key], []])) === 1;
+  async unplan(key: GivenKey): Promise<boolean> {
+    return readFlag(await this.#free([['RL.UNPLAN'], [keyOf(key)], []]));
   }
 
   /** Lowers the remaining units of a rule to this number, and never raises them: `RL.SYNC`. Replies with the units consumed for that. */
-  async sync(key: string, remaining: number, rule: string): Promise<number> {
-    key = keyOf(key);
-    inOrder('sync', { remaining }, { remaining: UNITS });
-    return Number(await this.#asking.ask([['RL.SYNC'], [key], ['REMAINING', String(remaining), rule]]));
+  async sync(key: GivenKey, remaining: number, rule: string): Promise<number> {
+    mustBe('sync', 'remaining', remaining, UNITS);
+    return readNumber(await this.#asking.ask([['RL.SYNC'], [keyOf(key)], ['REMAINING', String(remaining), ...list(rule)]]));
   }
 
   /**
-   * Does what an upstream's answer says: a 429 or 503 pauses the key, and a header field that says how many units remain lowers
-   * the rule to that number. `remaining` maps each such field to its rule: `{ 'x-ratelimit-remaining-tokens': 'bucket:30000/m' }`.
+   * Does what an upstream's answer says: a refusal pauses the key, and a header field that says how many units remain lowers the
+   * rule to that number. `remaining` maps each such field to its rule: `{ 'x-ratelimit-remaining-tokens': 'bucket:30000/m' }`.
    *
-   * A pause lasts as long as `Retry-After` says or, for a 429 without it, until the reset that the answer gives: at most 366 days.
+   * A refusal is a 403, 429, 503 or 529. Its pause lasts as long as `Retry-After` says or, without it, until the reset of the window
+   * that has 0 left: at most 366 days.
    * Replies with the pause's milliseconds, or 0.
    * Fields that make no sense change nothing; an outage throws nothing.
    */
-  async follow(key: string, status: number, headers: AnswerHeaders, remaining: Readonly<Record<string, string>> = {}): Promise<number> {
+  async follow(key: GivenKey, status: number, headers: AnswerHeaders, remaining: Readonly<Record<string, string>> = {}): Promise<number> {
     this.needModule('follow');
     const told = fieldsOf(headers);
     const ms = pauseMs(status, told, Date.now());
@@ -384,8 +357,8 @@ export class RateLimiter {
   }
 
   /** Sends any other command whose first argument is its key, such as `RL.INFO`. An outage is thrown. */
-  call(command: string, key: string, ...args: (string | number)[]): Promise<unknown> {
-    return this.#asking.ask([[command], [key], args.map(String)]);
+  async call(command: string, key: GivenKey, ...args: (string | number)[]): Promise<unknown> {
+    return this.#asking.ask([[command], [keyOf(key)], args.map(String)]);
   }
 
   /** @internal Refuses what the script cannot do. */
@@ -394,73 +367,139 @@ export class RateLimiter {
   }
 
   /** @internal Refuses rules that the script does not have. */
-  testRules(rules: Rules): void {
-    if (this.#byScript) list(rules).forEach(scriptKnows);
+  testRules(rules: readonly string[]): void {
+    if (this.#byScript) rules.forEach(scriptKnows);
+  }
+
+  /** @internal Calls the hook after an answer. */
+  tell({ source, verdict }: Pick<Report, 'source' | 'verdict'>, rule: string | undefined, ms: number): void {
+    if (this.#options.onDecision) this.#notices.decision({ source, verdict, rule, ms });
   }
 
   get #byScript(): boolean {
     return this.#options.engine === 'script';
   }
 
-  async #reply(command: string, key: string, rules: Rules, options: CheckOptions): Promise<Reply> {
-    if (list(rules).length === 0) return shorten({ ...PASSED, source: 'local' });
+  async #told<T extends Reply | Report>(rules: readonly string[], asked: Promise<T>): Promise<T> {
+    if (!this.#options.onDecision) return asked;
+    const began = performance.now();
+    const answer = await asked;
+    const shown = 'rules' in answer && answer.verdict !== 'allowed' ? answer.rules.find(({ denies, shadow }) => denies && !shadow) : undefined;
+    const only = rules.length === 1 ? calledOf(rules[0]!) : undefined;
+    this.tell(answer, shown ? (shown.name ?? shown.rule) : only, performance.now() - began);
+    return answer;
+  }
+
+  async #check(limit: Read, options: CheckOptions): Promise<Reply> {
+    const denials = this.#denials;
+    if (!denials || !remembers(options.hold)) return this.#reply('RL.CHECK', limit, options);
+    const now = performance.now();
+    const what = asked([limit], options.cost ?? 1);
+    const denial = denials.find(now, what);
+    if (denial) return denial;
+    const reply = await this.#reply('RL.CHECK', limit, options);
+    if (reply.verdict !== 'allowed' && reply.source === 'server' && lasts(limit.rules)) denials.keep(now, what, nameOf(limit.key), reply);
+    return reply;
+  }
+
+  async #checkAll(limits: readonly Read[], options: CheckOptions): Promise<Report> {
+    const denials = remembers(options.hold) ? this.#reports : undefined;
+    const now = performance.now();
+    const what = denials ? asked(limits, options.cost ?? 1) : '';
+    const denial = denials?.find(now, what);
+    if (denial) return denial;
+    const apart = this.#options.separately && limits.length > 1;
+    const ask = () =>
+      this.#byScript ? this.#checkByScript(limits, options)
+      : apart ? this.#checkEach(limits, options)
+      : this.#checkTogether(limits, options);
+    const report = await this.#orWithout(ask, (error) => this.#without(error, limits, options));
+    const shown = this.#byScript ? limits.flatMap(({ rules }) => rules) : report.rules.map(({ rule }) => rule);
+    if (denials && report.verdict !== 'allowed' && report.source === 'server' && lasts(shown)) {
+      const plans = limits.some(({ rules }) => followAPlan(rules));
+      denials.keep(now, what, report.key ?? nameOf(limits[0]!.key), report, plans);
+    }
+    return report;
+  }
+
+  async #wait(limit: Read, timeoutMs: number, options: CheckOptions & Turn, signal: AbortSignal | undefined): Promise<Reply> {
+    const { key, rules } = limit;
+    const until = performance.now() + timeoutMs;
     const late = this.#late([key], options.hold);
     try {
-      return readReply(await this.#asking.ask([[command], [key], [...words(options), ...list(rules)]]));
+      for (let leftMs = timeoutMs; ; leftMs = until - performance.now()) {
+        const command: Command = [['RL.WAIT'], [key], [String(Math.ceil(leftMs)), ...words(options), ...rules]];
+        try {
+          return readReply(await this.#asking.wait(command, leftMs + LATE_MS, signal), isRange(options.cost ?? 1));
+        } catch (error) {
+          if (!isUnblocked(error) || performance.now() >= until) throw error;
+        }
+      }
     } catch (error) {
+      if (signal?.aborted) throw error;
       late(error);
-      return shorten(this.#without(error, [{ key, rules }], options, command === 'RL.PEEK'));
+      return shorten(this.#without(error, [limit], options));
     }
   }
 
-  async #checkTogether(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
+  async #reply(command: string, limit: Read, options: CheckOptions): Promise<Reply> {
+    const { cost = 1, hold } = options;
+    const late = hold && this.#late([limit.key], hold);
+    const peek = command === 'RL.PEEK';
+    try {
+      const sent: Command = [[command], [limit.key], options === NONE ? limit.rules as string[] : [...words(options), ...limit.rules]];
+      return readReply(await this.#asking.ask(sent, peek || hold !== undefined), isRange(cost));
+    } catch (error) {
+      late?.(error);
+      return shorten(this.#without(error, [limit], options, peek));
+    }
+  }
+
+  async #checkTogether(limits: readonly Read[], options: CheckOptions): Promise<Report> {
     const keys = limits.map(({ key }) => key);
     const head = keys.length === 1 ? ['RL.CHECK'] : ['RL.MCHECK', String(keys.length)];
     const late = this.#late(keys, options.hold);
     try {
-      return readReport(await this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups(limits)]]));
+      return readReport(await this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups(limits)]], options.hold !== undefined));
     } catch (error) {
       late(error);
       throw error;
     }
   }
 
-  async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
+  async #checkEach(limits: readonly Read[], options: CheckOptions): Promise<Report> {
     eachKeyOnce(limits); // a second check of a key would repeat the first one's hold, and pass
     const costs = costsApart(options.cost ?? 1, limits);
     const own = receipt(APART_MS);
-    const held: HeldKey[] = [];
+    const held: { key: Key; id: string }[] = [];
+    const undo = () => Promise.all(held.map(({ key, id }) => this.settleWithin(APART_MS, key, id, { refund: true }).catch(() => false)));
     let all: Report = { ...PASSED, source: 'server' };
     for (const [i, limit] of limits.entries()) {
       const { key, rules } = limit;
       // The last key is never given back, and a check with slots has its own hold.
-      const hold = i === limits.length - 1 || list(rules).some((rule) => rule.startsWith('slots:')) ? undefined : own;
+      const hold = i === limits.length - 1 || rules.some((rule) => rule.startsWith('slots:')) ? undefined : own;
       const one = await whereRoom(options.hold ? undefined : hold, async (hold = options.hold) => {
         const report = await this.#checkTogether([limit], { ...options, cost: costs[i]!, ...(hold && { hold }) });
         if (hold && report.verdict === 'allowed') held.push({ key, id: hold.id });
-        if (hold === own) noSlots(report.rules.map(({ rule }) => rule)); // of a policy
+        if (hold === own) fit(report.rules.map(({ rule }) => rule), [SLOTS]); // of a policy
         return report;
       }).catch(async (error: unknown) => {
-        if (isUndecided(error)) for (const { key, id } of held) void this.#cancel(key, id); // a silent server delays no answer
-        else await this.#undo(held);
+        const undone = undo();
+        if (!isUndecided(error)) await undone; // a silent server delays no answer
         throw error;
       });
-      const reports = [...all.rules, ...one.rules.map((rule) => ({ ...rule, key }))];
+      const reports = [...all.rules, ...one.rules.map((rule) => ({ ...rule, key: String(key) }))];
       if (one.verdict !== 'allowed') {
-        await this.#undo(held);
-        return { ...one, key, rules: reports };
+        await undo();
+        return { ...one, key: String(key), rules: reports };
       }
       all = { ...one, waitMs: Math.max(all.waitMs, one.waitMs), rules: reports };
     }
     return all;
   }
 
-  async #undo(held: readonly HeldKey[]): Promise<void> {
-    for (const { key, id } of held) await this.settle(key, id, { refund: true }).catch(() => false); // on an error the key stays charged
-  }
-
   /** `#checkEach` by the script, which knows no holds: refunds give back the charges. */
-  async #checkByScript(limits: readonly Limit[], { cost = 1, ...options }: CheckOptions): Promise<Report> {
+  async #checkByScript(limits: readonly Read[], { cost = 1, ...options }: CheckOptions): Promise<Report> {
     eachKeyOnce(limits);
     if (isRange(cost)) throw needsModule('a range of costs');
     const costs = costsApart(cost, limits);
@@ -486,41 +525,25 @@ export class RateLimiter {
     return all;
   }
 
-  async #askScript(limit: Limit, options: CheckOptions & { cost: Cost }): Promise<Report> {
-    const command: Command = [['RL.CHECK'], [limit.key], [...words(options), ...list(limit.rules)]];
-    return reportOf(readReply(await this.#asking.ask(command)), limit, options.cost);
+  async #askScript(limit: Read, options: CheckOptions & { cost: Cost }): Promise<Report> {
+    const command: Command = [['RL.CHECK'], [limit.key], [...words(options), ...limit.rules]];
+    return reportOf(readReply(await this.#asking.ask(command), false), limit, options.cost);
   }
 
   /** Returns what to do if the check fails: give back the hold, which the server may still take. */
-  #late(keys: readonly string[], hold: HoldOptions | undefined): (error: unknown) => void {
-    if (!hold || this.#asking.rests) return () => {};
+  #late(keys: readonly Key[], hold: HoldOptions | undefined): (error: unknown) => void {
+    if (!hold || this.#asking.awayFor(keys[0]!)) return () => {};
     return (error) => {
-      if (kindOf(error) === 'outage') for (const key of new Set(keys)) void this.#cancel(key, hold.id);
+      if (kindOf(error) === 'outage') for (const key of new Set(keys)) this.#giveBack(key, hold.id, hold.ttlMs);
     };
   }
 
   /** Gives back a hold whose caller has given up, even if the server takes the hold only a moment later. */
-  async #cancel(key: string, id: string): Promise<void> {
-    const until = performance.now() + LONGEST_MS;
-    for (const ms of CANCEL_MS) {
-      await sleep(ms, undefined, { ref: false });
-      if (await this.#takeBackBefore(until, key, id)) return;
-    }
-  }
-
-  /** Gives back a hold of the server; while the server is away, waits and tries again. */
-  async #takeBackBefore(until: number, key: string, id: string): Promise<boolean> {
-    for (;;) {
-      const outcome = await this.#takeBack(key, id).catch((error: unknown) => kindOf(error));
-      if (outcome !== 'outage') return outcome === true;
-      if (performance.now() > until) return false;
-      await sleep(AGAIN_MS, undefined, { ref: false });
-    }
-  }
-
-  /** Gives back a hold of the server. */
-  async #takeBack(key: string, id: string): Promise<boolean> {
-    return Number(await this.#free([['RL.SETTLE'], [key], [id, 'REFUND']])) === 1;
+  #giveBack(key: Key, id: string, ttlMs: number): void {
+    const giveBack = async () => readFlag(await this.#free([['RL.SETTLE'], [key], [id, 'REFUND']]));
+    void giveBack()
+      .catch((error: unknown) => !isUndecided(error))
+      .then((done) => done || this.#settler.add(id, ttlMs, giveBack, MISSES));
   }
 
   /** Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may arrive in between. */
@@ -542,12 +565,18 @@ export class RateLimiter {
     }
   }
 
+  /** `reply` stands for that of the server if there is none. */
+  #orHere(ask: () => Promise<unknown>, reply: unknown): Promise<unknown> {
+    return this.#asking.asksNobody ? Promise.resolve(reply) : ask();
+  }
+
   /** The answer to a check that the server did not decide. */
-  #without(error: unknown, limits: readonly Limit[], options: CheckOptions, peek = false): Report {
+  #without(error: unknown, limits: readonly Read[], options: CheckOptions, peek = false): Report {
     if (!isOutage(error)) throw error;
-    this.#notices.answered += 1;
+    if (!this.#asking.asksNobody) this.#notices.answered += 1;
+    if (kindOf(error) === 'misconfigured') this.#notices.misconfigured(performance.now(), error as Error);
     const { cost = 1 } = options;
-    const key = limits.length > 1 && { key: limits[0]!.key };
+    const key = limits.length > 1 && { key: String(limits[0]!.key) };
     const range = isRange(cost) && cost;
     switch (this.#options.outage) {
       case 'allow': return { ...PASSED, ...key, ...(range && { granted: range[1] }), source: 'outage' };
@@ -557,11 +586,11 @@ export class RateLimiter {
     }
   }
 
-  #keeper({ source, limit }: Reply, key: string, id: string, ttlMs: number): Keeper {
+  #keeper({ source, limit }: Reply, key: Key, id: string, ttlMs: number): Keeper {
     if (source === 'server') {
       return {
         renew: async () => (await this.renew(key, id, ttlMs)) || limit === -1, // exempt keys take no holds
-        settle: (options) => this.settle(key, id, options),
+        settle: (options, leftMs) => this.settleWithin(leftMs, key, id, options),
       };
     }
     return {
@@ -570,24 +599,14 @@ export class RateLimiter {
     };
   }
 
-  #forget(key: string): void {
-    this.#denials?.forget(key);
-    this.#reports?.forget(key);
+  #forget(key: Key): void {
+    this.#denials?.forget(nameOf(key));
+    this.#reports?.forget(nameOf(key));
   }
 }
 
-/** A key that was charged with a hold. */
-interface HeldKey {
-  key: string;
-  id: string;
-}
-
-function withRules(limits: readonly Limit[]): readonly Limit[] {
-  return limits.filter(({ rules }) => list(rules).length > 0).map(({ key, rules }) => ({ key: keyOf(key), rules }));
-}
-
-function eachKeyOnce(limits: readonly Limit[]): void {
-  if (new Set(limits.map(({ key }) => key)).size < limits.length) throw new TypeError('a key is given twice, expected each key once');
+function eachKeyOnce(limits: readonly Read[]): void {
+  if (new Set(limits.map(({ key }) => nameOf(key))).size < limits.length) throw new TypeError('a key is given twice, expected each key once');
 }
 
 /** Whether a remembered denial may answer: not for a check that may repeat a live hold. */
@@ -595,6 +614,12 @@ function remembers(hold: HoldOptions | undefined): boolean {
   return !hold || hold.fresh === true;
 }
 
-const PASSED: Omit<Report, 'source'> = { verdict: 'allowed', waitMs: 0, rules: [] };
+/** Rejects at once if the signal aborts. */
+async function orAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return promise;
+  const settled = new AbortController();
+  const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason), { signal: settled.signal }));
+  return Promise.race([promise, aborted]).finally(() => settled.abort());
+}
 
 export type { CheckOptions, Cost, HoldOptions, Limit, Rules, Turn };

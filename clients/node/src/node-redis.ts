@@ -1,66 +1,94 @@
+import type { Address, Library } from './library.js';
 import { type LimiterOptions, RateLimiter } from './limiter.js';
-import { Saturated } from './places.js';
-import type { Send, Server } from './server.js';
 
-interface Duplicates<Options> {
+interface Client {
   readonly isOpen: boolean;
   connect(): Promise<unknown>;
   destroy(): void;
-  on(event: 'error', listener: () => void): unknown;
-  duplicate(options: Options): unknown;
+  on(event: 'error' | 'connect' | 'end' | 'disconnect', listener: () => void): unknown;
+  duplicate(options: object): unknown;
 }
 
 /** A client of node-redis. */
-export interface NodeRedisClient extends Duplicates<{ socket: object }> {
+export interface NodeRedisClient extends Client {
   readonly isReady: boolean;
-  readonly options?: { socket?: object } | undefined;
+  readonly options?: object | undefined;
   sendCommand(args: string[], options?: object): Promise<unknown>;
+  unref(): void;
 }
 
-/** A cluster client of node-redis, which sends a command to the node of its first key. */
-export interface NodeRedisCluster extends Duplicates<object> {
-  readonly masters: readonly unknown[];
-  sendCommand(firstKey: string, isReadonly: boolean, args: string[], options?: object): Promise<unknown>;
-}
-
-/** A limiter on a client of node-redis, which its owner must connect. */
-export function nodeRedis(client: NodeRedisClient | NodeRedisCluster, options?: LimiterOptions): RateLimiter {
-  return new RateLimiter(serverOf(client), options);
-}
-
-function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
-  const open = async (signal: AbortSignal) => {
-    const alone = (
-      'masters' in client
-        ? client.duplicate({})
-        : client.duplicate({ socket: { ...client.options?.socket, socketTimeout: undefined, reconnectStrategy: false } })
-    ) as typeof client;
-    alone.on('error', () => {}); // the command fails with this error
-    signal.addEventListener('abort', () => alone.destroy());
-    await alone.connect();
-    return { send: sendBy(alone), alive: () => alone.isOpen, close: () => alone.destroy() };
-  };
-  return { send: sendBy(client), ended: () => !client.isOpen, open };
+/** A cluster client of node-redis. */
+export interface NodeRedisCluster extends Client {
+  readonly masters: readonly { readonly address: string }[];
+  nodeClient(master: never): unknown;
 }
 
 /**
- * Switches off a connected client's time-out, which starts before a busy process writes the command: the limiter has its own
- * time-out. An unconnected client keeps its time-out, which drops commands that were never sent.
+ * A limiter on connections of its own, with the options of a client, or cluster client, of node-redis. The client itself need not be
+ * connected; when it is closed, so are the limiter's connections.
  */
+export function nodeRedis(client: NodeRedisClient | NodeRedisCluster, options?: LimiterOptions): RateLimiter {
+  return new RateLimiter(libraryOf(client), options);
+}
+
+type Socket = Partial<Address> & { path?: string };
+
+/** The options in which a connection differs from the client. What `url` says is in the other options already. */
+const ALONE = { url: undefined, commandOptions: undefined, clientSideCache: undefined, commandsQueueMaxLength: undefined, pingInterval: undefined };
+/** Switches off a time-out that starts before a busy process writes the command. */
 const UNTIMED = { timeout: undefined };
 
-function sendBy(client: NodeRedisClient | NodeRedisCluster): Send {
-  return (head, keys, tail) => {
-    const words = [...head, ...keys, ...tail];
-    const sent =
-      'masters' in client
-        ? client.sendCommand(keys[0]!, head[0] === 'RL.PEEK', words, UNTIMED)
-        : client.sendCommand(words, client.isReady ? UNTIMED : undefined);
-    return sent.catch((error: Error) => Promise.reject(isFull(error, client) ? new Saturated(error.message) : error));
+function libraryOf(client: NodeRedisClient | NodeRedisCluster): Library {
+  const isCluster = 'masters' in client;
+  const { host = 'localhost', port = 6379, path } = isCluster ? {} : socketOf(client);
+  let ended = false;
+  client.on('connect', () => (ended = false));
+  client.on(isCluster ? 'disconnect' : 'end', () => (ended = true));
+  let template = isCluster ? undefined : client;
+  /** How to reach each node, as the client's `nodeAddressMap` says. */
+  const sockets = new Map<string, Socket>();
+  return {
+    name: isCluster ? 'the cluster' : (path ?? `${host}:${port}`),
+    prefix: '',
+    isCluster,
+    onEnd: (listener) => void client.on(isCluster ? 'disconnect' : 'end', listener),
+    open: async (ms, signal, address) => {
+      if (ended) throw new Error('the client is closed');
+      const name = address && `${address.host}:${address.port}`;
+      if ('masters' in client && !(name && sockets.has(name))) template = await someNode(client, signal, sockets).catch((error: unknown) => template ?? Promise.reject(error));
+      const reach = { ...socketOf(template!), ...(name && (sockets.get(name) ?? address)) };
+      const socket = { ...reach, connectTimeout: ms, socketTimeout: undefined, reconnectStrategy: false };
+      const alone = template!.duplicate({ ...ALONE, socket }) as NodeRedisClient;
+      alone.on('error', () => {}); // `connect`, or the command, fails with this error
+      alone.unref();
+      signal.addEventListener('abort', () => alone.isOpen && alone.destroy());
+      await alone.connect();
+      return {
+        send: (words) => alone.sendCommand(words as string[], UNTIMED),
+        alive: () => alone.isReady,
+        close: () => alone.isOpen && alone.destroy(),
+      };
+    },
   };
 }
 
-/** Whether the client's queue (`commandsQueueMaxLength`) is full although the server is not away: this process asks too much. */
-function isFull({ message }: Error, client: NodeRedisClient | NodeRedisCluster): boolean {
-  return message === 'The queue is full' && !('isReady' in client && !client.isReady);
+function socketOf({ options }: NodeRedisClient): Socket {
+  return (options as { socket?: Socket } | undefined)?.socket ?? {};
+}
+
+/** A node of a cluster, found as the client finds it, and how to reach the others. */
+async function someNode(client: NodeRedisCluster, signal: AbortSignal, sockets: Map<string, Socket>): Promise<NodeRedisClient> {
+  const found = client.duplicate({}) as NodeRedisCluster;
+  let reason: unknown;
+  found.on('error', ((error: unknown) => (reason = error)) as () => void);
+  const end = () => found.isOpen && found.destroy();
+  signal.addEventListener('abort', end);
+  try {
+    await found.connect().catch((error: unknown) => Promise.reject(reason ?? error));
+    const nodes = await Promise.all(found.masters.map(async (master) => [master.address, (await found.nodeClient(master as never)) as NodeRedisClient] as const));
+    for (const [address, node] of nodes) sockets.set(address, socketOf(node));
+    return nodes[0]![1];
+  } finally {
+    end();
+  }
 }

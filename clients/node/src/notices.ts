@@ -1,8 +1,11 @@
 import { adviceOn, named } from './outage.js';
+import type { Source, Verdict } from './replies.js';
 
-/** The limiter has stopped asking the server (`away`), or asks it again. */
+/** A node has gone away, or is back. */
 export interface OutageEvent {
   away: boolean;
+  /** The server, or the node of a cluster: its host and port. */
+  node: string;
   /** The last outage. */
   error: unknown;
   /** How many requests got no decision from the server since it went away. */
@@ -18,14 +21,22 @@ export interface MisconfiguredEvent {
   answered: number;
 }
 
+/** The answer to a check. */
+export interface DecisionEvent {
+  source: Source;
+  verdict: Verdict;
+  /** The name of the rule that decided, or else its text, if the answer says which rule did. */
+  rule: string | undefined;
+  ms: number;
+}
+
 export interface NoticeOptions {
-  /**
-   * Called when the limiter stops asking the server after three outages in a row, and when it asks again. Without it: a
-   * warning on the console.
-   */
+  /** Called when a node goes away, and when it is back. Without it: a warning on the console. */
   onOutage?: (event: OutageEvent) => void;
   /** Called at once when the server does not limit, and then once a minute while that lasts. Without it: an error on the console. */
   onMisconfigured?: (event: MisconfiguredEvent) => void;
+  /** Called after each check that got an answer. It has neither the key nor the cost. */
+  onDecision?: (event: DecisionEvent) => void;
 }
 
 const MINUTE_MS = 60_000;
@@ -35,7 +46,7 @@ export class Notices {
   /** How many requests got no decision from the server. */
   answered = 0;
   readonly #options: NoticeOptions;
-  #sinceAway = 0;
+  readonly #sinceAway = new Map<string, number>();
   #sinceTold = 0;
   /** When each code was reported last. */
   readonly #told = new Map<string, number>();
@@ -44,13 +55,18 @@ export class Notices {
     this.#options = options;
   }
 
-  outage(away: boolean, error: unknown): void {
-    if (away) this.#sinceAway = this.answered;
-    const answered = this.answered - this.#sinceAway;
+  outage(away: boolean, node: string, error: unknown): void {
+    if (away) this.#sinceAway.set(node, this.answered);
+    const answered = this.answered - this.#sinceAway.get(node)!;
+    if (!away) this.#sinceAway.delete(node);
     const { onOutage } = this.#options;
-    if (onOutage) return void heard(() => onOutage({ away, error, answered }));
-    const text = away ? `stops asking the server: ${named(error)}` : `asks the server again; ${answered} requests were answered without it`;
-    console.warn(`redis-ratelimit: ${text}`);
+    if (onOutage) return void heard(() => onOutage({ away, node, error, answered }));
+    const text = away ? `is away: ${named(error)}` : `is back; ${answered} requests were answered without it`;
+    console.warn(`redis-ratelimit: ${node} ${text}`);
+  }
+
+  decision(event: DecisionEvent): void {
+    void heard(() => this.#options.onDecision!(event));
   }
 
   misconfigured(now: number, error: Error): void {

@@ -34,10 +34,14 @@ export function inOrder(owner: string, given: object, forms: Readonly<Record<str
   for (const name of Object.keys(given)) {
     const form = Object.hasOwn(forms, name) ? forms[name] : undefined;
     if (!form) throw new TypeError(`${owner}: unknown option '${name}', expected ${Object.keys(forms).join(', ')}`);
-    const [expected, fits] = form;
     const value = (given as Record<string, unknown>)[name];
-    if (value !== undefined && !fits(value)) throw new TypeError(`${owner}: ${name} is ${show(value)}, expected ${expected}`);
+    if (value !== undefined) mustBe(owner, name, value, form);
   }
+}
+
+/** Throws a TypeError for an argument of another form. Unlike an option, it cannot be left out. */
+export function mustBe(owner: string, name: string, value: unknown, [expected, fits]: Form): void {
+  if (!fits(value)) throw new TypeError(`${owner}: ${name} is ${show(value)}, expected ${expected}`);
 }
 
 /** The longest period of a rule, 366 days. */

@@ -1,4 +1,5 @@
-import { Saturated } from './places.js';
+import { Denied, Saturated } from './errors.js';
+import { UnreadableReply } from './replies.js';
 
 /** Replies of a server that cannot serve now; docs/reference/errors.md lists them. */
 const CODES = new Set(['LOADING', 'BUSY', 'OOM', 'MISCONF', 'NOREPLICAS', 'READONLY', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN', 'UNBLOCKED']);
@@ -7,8 +8,6 @@ const TEXTS = /^ERR (max number of clients|internal error|this replica skipped)/
 const UNKNOWN = /^ERR unknown command ['`]RL\.(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)\b/i;
 /** A missing right to a command that is no check says nothing about checks. */
 const NOT_A_CHECK = /^NOPERM .*run the 'rl\.(?!(m?check|peek|wait)')/i;
-/** The replies of a server that refuses a command, be it a check or another. */
-const REFUSED = /^(NOAUTH|WRONGPASS|NOPERM) |^ERR unknown command ['`]RL\./i;
 /** What to do about a server that answers and does not limit. */
 const ADVICE = new Map([
   ['ERR', "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'"],
@@ -34,24 +33,18 @@ export type Kind = 'outage' | 'misconfigured' | 'mistake';
  * as an outage.
  */
 export function kindOf(error: unknown): Kind {
-  if (!(error instanceof Error) || error instanceof Saturated) return 'mistake';
+  if (!(error instanceof Error) || error instanceof Saturated || error instanceof Denied) return 'mistake';
   const reason = reasonOf(error);
   if (reason) {
     const kind = kindOf(reason);
     return kind === 'mistake' && /^(MOVED|ASK) /.test(reason.message) ? 'outage' : kind;
   }
+  if (error instanceof UnreadableReply) return 'misconfigured';
   const code = codeOf(error);
   if (code && NOT_A_CHECK.test(error.message)) return 'mistake';
   if (code && (UNKNOWN.test(error.message) || (code !== 'ERR' && ADVICE.has(code)))) return 'misconfigured';
   if (code) return CODES.has(code) || TEXTS.test(error.message) ? 'outage' : 'mistake';
   return MISTAKES.some((kind) => error instanceof kind) ? 'mistake' : 'outage';
-}
-
-/** Whether the server refuses this client the command, or does not know it. */
-export function isRefusal(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  const reason = reasonOf(error);
-  return reason ? isRefusal(reason) : REFUSED.test(error.message);
 }
 
 /**
@@ -82,18 +75,25 @@ export function codeOf({ message }: Error): string | undefined {
   return /^[A-Z]+(?= |$)/.exec(message)?.[0];
 }
 
+/** Whether an error is a reply of the server. */
+export function isReply(error: unknown): error is Error {
+  return error instanceof Error && codeOf(error) !== undefined;
+}
+
 /** The part of an error that a log may have: of a reply only the code, because the text may have a key or a rule. */
 export function named(error: unknown): string {
   if (!(error instanceof Error)) return 'an error';
   const reason = reasonOf(error);
   if (reason) return named(reason);
-  return codeOf(error) ?? error.message;
+  if (error instanceof UnreadableReply) return 'unreadable reply';
+  return codeOf(error) ?? (error.message || String((error as { code?: unknown }).code));
 }
 
 /** What to do about an error of the kind `misconfigured`. */
 export function adviceOn(error: Error): string {
   const reason = reasonOf(error);
   if (reason) return adviceOn(reason);
+  if (error instanceof UnreadableReply) return 'ask a server with a module of this version: something else answers';
   return RUNS_SCRIPTS.test(error.message) ? GIVE_SCRIPTS : (ADVICE.get(named(error)) ?? '');
 }
 

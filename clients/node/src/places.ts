@@ -1,23 +1,14 @@
-import { patience } from './patience.js';
+import { Saturated } from './errors.js';
 
-/**
- * This process has more commands than its limiter sends at once, so one waited too long for a place. The error says nothing about
- * the server.
- */
-export class Saturated extends Error {
-  override readonly name = 'Saturated';
-}
-
-interface Waiter {
-  enter: () => void;
-  gone: boolean;
-}
+/** The line is made shorter once this number of its first callers, and at least half of all, have left it. */
+const GONE = 1024;
 
 /** Places for commands under way. A command that finds none waits in line, for at most `queueMs`. */
 export class Places {
   readonly #queueMs: number;
   #free: number;
-  #line: Waiter[] = [];
+  /** Those who wait: each function lets one enter, and says whether that one still waits. */
+  #line: (() => boolean)[] = [];
   #first = 0;
 
   constructor(places: number, queueMs: number) {
@@ -34,23 +25,28 @@ export class Places {
     const saturated = () => new Saturated(`no place for the command within ${this.#queueMs} ms`);
     if (this.#queueMs === 0) throw saturated();
     return new Promise((resolve, reject) => {
-      const stop = patience(this.#queueMs, () => {
-        waiter.gone = true;
+      let waits = true;
+      const timer = setTimeout(() => setImmediate(() => {
+        if (!waits) return;
+        waits = false;
         reject(saturated());
-      });
-      const enter = () => {
-        stop();
+      }), this.#queueMs);
+      this.#line.push(() => {
+        clearTimeout(timer);
         resolve();
-      };
-      const waiter = { enter, gone: false };
-      this.#line.push(waiter);
+        return waits && !(waits = false);
+      });
     });
   }
 
   leave(): void {
     while (this.#first < this.#line.length) {
-      const waiter = this.#line[this.#first++]!;
-      if (!waiter.gone) return waiter.enter();
+      const entered = this.#line[this.#first++]!();
+      if (this.#first >= GONE && this.#first * 2 >= this.#line.length) {
+        this.#line = this.#line.slice(this.#first);
+        this.#first = 0;
+      }
+      if (entered) return;
     }
     this.#line = [];
     this.#first = 0;

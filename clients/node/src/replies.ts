@@ -1,13 +1,15 @@
+import { inspect } from 'node:util';
+
 const VERDICTS = ['allowed', 'limited', 'blocked'] as const;
 
 /** `limited`: by a rule. `blocked`: by an operator, or by the `ban=` of a rule. */
 export type Verdict = (typeof VERDICTS)[number];
 
 /**
- * Who decided: the `server`; the limiter in this process (`local`), or nobody (`outage`), while the server is away; or a
- * `denial` that the limiter remembers.
+ * Who decided: the `server`; the limiter in this process (`local`), or nobody (`outage`), while the server is away; a
+ * `denial` that the limiter remembers; or a `lease`.
  */
-export type Source = 'server' | 'local' | 'outage' | 'denial';
+export type Source = 'server' | 'local' | 'outage' | 'denial' | 'lease';
 
 /** What a check replies. `-1` stands for "no limit" and "never", as in the server's own reply. */
 export interface Reply {
@@ -95,21 +97,48 @@ export class CheckReply implements Reply {
   }
 }
 
-type Counted = [limit: number, remaining: number, waitMs: number, resetMs: number];
+/** A server that answers checks with something else. */
+export class UnreadableReply extends Error {
+  override readonly name = 'UnreadableReply';
 
-/** The server's five integers, or six. */
-export function readReply(sent: unknown): Reply {
-  const [verdict, limit, remaining, waitMs, resetMs, granted] = (sent as unknown[]).map(Number) as Numbers;
-  return new CheckReply(VERDICTS[verdict], [limit, remaining, waitMs, resetMs], 'server', granted);
+  constructor(reply: unknown) {
+    super(`unreadable reply: ${Buffer.from(inspect(reply, { breakLength: Infinity, maxStringLength: 100 })).subarray(0, 100)}`);
+  }
 }
 
-type Numbers = [verdict: 0 | 1 | 2, limit: number, remaining: number, waitMs: number, resetMs: number, granted?: number];
+type Counted = [limit: number, remaining: number, waitMs: number, resetMs: number];
+
+/** The server's five integers, or six after a range of costs. */
+export function readReply(sent: unknown, ofRange: boolean): Reply {
+  if (!Array.isArray(sent) || sent.length !== (ofRange ? 6 : 5)) throw new UnreadableReply(sent);
+  const [limit, remaining, waitMs, resetMs] = [wholeOf(sent[1], sent), wholeOf(sent[2], sent), wholeOf(sent[3], sent), wholeOf(sent[4], sent)];
+  return new CheckReply(verdictOf(sent[0], sent), [limit, remaining, waitMs, resetMs], 'server', ofRange ? wholeOf(sent[5], sent) : undefined);
+}
 
 /** The server's reply to `FULL`. */
 export function readReport(sent: unknown): Report {
-  const { verdict, rules, chosen: _, ...rest } = record(sent);
-  const read = (rules as unknown[]).map(readRuleReport);
-  return { ...rest, verdict: VERDICTS[Number(verdict) as 0 | 1 | 2], rules: read, source: 'server' } as Report;
+  const { verdict, wait_ms, granted, key, rules } = record(sent, sent);
+  if (!Array.isArray(rules)) throw new UnreadableReply(sent);
+  return {
+    verdict: verdictOf(verdict, sent),
+    waitMs: wholeOf(wait_ms, sent),
+    ...(typeof key === 'string' && { key }),
+    ...(granted !== undefined && { granted: wholeOf(granted, sent) }),
+    rules: rules.map((rule) => readRuleReport(rule, sent)),
+    source: 'server',
+  };
+}
+
+/** A reply of one whole number. */
+export function readNumber(sent: unknown): number {
+  return wholeOf(sent, sent);
+}
+
+/** A reply that says whether something was there. */
+export function readFlag(sent: unknown): boolean {
+  const number = wholeOf(sent, sent);
+  if (number !== 0 && number !== 1) throw new UnreadableReply(sent);
+  return number === 1;
 }
 
 /** The rule that decides: if the check was denied, the one with the longest wait, otherwise the one with the least left for its cost. */
@@ -130,18 +159,36 @@ export function shorten(report: Report): Reply {
   return new CheckReply(verdict, none ? [0, 0, waitMs, resetMs] : [limit, remaining, waitMs, resetMs], source, granted);
 }
 
-function readRuleReport(sent: unknown): RuleReport {
-  const { verdict, shadow, ...rest } = record(sent);
-  return { ...rest, denies: verdict !== 0, shadow: shadow !== 0 } as RuleReport;
+const TEXTS = new Set(['rule', 'name', 'key']);
+const NUMBERS = ['cost', 'verdict', 'shadow', 'limit', 'quota', 'period_ms', 'remaining', 'wait_ms', 'next_ms', 'reset_ms'];
+
+function readRuleReport(rule: unknown, sent: unknown): RuleReport {
+  const found = record(rule, sent);
+  if (typeof found.rule !== 'string' || NUMBERS.some((name) => !(name in found))) throw new UnreadableReply(sent);
+  const read = Object.entries(found).map(([name, value]) => [camelCase(name), TEXTS.has(name) ? value : wholeOf(value, sent)]);
+  const { verdict, shadow, ...rest } = Object.fromEntries(read);
+  return { ...rest, denies: verdict !== 0, shadow: shadow !== 0 };
+}
+
+/** A whole number, or its decimal text: some clients return all numbers as texts. */
+function wholeOf(value: unknown, sent: unknown): number {
+  if (Number.isSafeInteger(value)) return value as number;
+  if (typeof value === 'string' && /^-?\d{1,15}$/.test(value)) return Number(value);
+  throw new UnreadableReply(sent);
+}
+
+function verdictOf(value: unknown, sent: unknown): Verdict {
+  const verdict = VERDICTS[wholeOf(value, sent)];
+  if (!verdict) throw new UnreadableReply(sent);
+  return verdict;
 }
 
 /** A map as the client library hands it over: with RESP2 a flat list of names and values, with RESP3 a Map or an object. */
-function record(sent: unknown): Record<string, unknown> {
-  const entries =
-    sent instanceof Map ? [...sent]
-    : Array.isArray(sent) ? Array.from({ length: sent.length / 2 }, (_, i) => [sent[2 * i], sent[2 * i + 1]] as const)
-    : Object.entries(sent as object);
-  return Object.fromEntries(entries.map(([name, value]) => [camelCase(name), value]));
+function record(map: unknown, sent: unknown): Record<string, unknown> {
+  if (map instanceof Map) return Object.fromEntries(map);
+  if (Array.isArray(map)) return Object.fromEntries(Array.from({ length: map.length / 2 }, (_, i) => [map[2 * i], map[2 * i + 1]]));
+  if (typeof map === 'object' && map !== null) return map as Record<string, unknown>;
+  throw new UnreadableReply(sent);
 }
 
 function camelCase(name: string): string {

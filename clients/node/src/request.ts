@@ -1,3 +1,6 @@
+import { isUtf8 } from 'node:buffer';
+
+import type { Key } from './library.js';
 import { FLAG, type Form, type Forms, inOrder, integer, show, SPAN, TEXT } from './options.js';
 
 /** One text for each rule, `['5/15m', '20/h']`, a policy, `'@free'`, or the policy of the key's plan, `'@plan:free'`. */
@@ -5,8 +8,15 @@ export type Rules = string | readonly string[];
 
 /** A key, and the rules that apply to it. */
 export interface Limit {
-  key: string;
+  /** A text, bytes, or a whole number as its text. */
+  key: string | Uint8Array | number;
   rules: Rules;
+}
+
+/** A limit whose key and rules have been tested. */
+export interface Read {
+  key: Key;
+  rules: readonly string[];
 }
 
 /**
@@ -61,27 +71,37 @@ const HOLD: Forms<HoldOptions> = { id: TEXT, ttlMs: SPAN, refund: FLAG, fresh: F
 export const CHECK: Forms<CheckOptions> = { cost: COST, meta: TEXT, hold: ['a hold', (value) => (inOrder('hold', value as object, HOLD), true)] };
 export const TURN: Forms<Turn> = { flow: TEXT, weight: integer(1, 1000), priority: integer(0, 9) };
 
-/** The rules as a list, which limits nothing if it is empty. */
+/** The rules as a list that is not empty. */
 export function list(rules: Rules): readonly string[] {
   if (typeof rules === 'string' && rules !== '') return [rules];
-  if (!Array.isArray(rules)) throw new TypeError(`the rules are ${show(rules)}, expected a rule such as '5/15m', or a list of rules`);
-  return rules as readonly string[];
+  if (Array.isArray(rules) && rules.length > 0 && rules.every((rule) => typeof rule === 'string' && rule !== '')) return rules as readonly string[];
+  throw new TypeError(`the rules are ${Array.isArray(rules) ? `[${rules.map(show)}]` : show(rules)}, expected a rule such as '5/15m', or a list of rules`);
 }
 
-/** A key as the server gets it: a text that is not empty, or a whole number as its text. */
-export function keyOf(key: unknown): string {
+/** A key as the server gets it. */
+export function keyOf(key: unknown): Key {
   if (typeof key === 'string' && key !== '') return key;
   if (Number.isSafeInteger(key)) return String(key);
-  throw new TypeError(`the key is ${show(key)}, expected a text that is not empty`);
+  if (key instanceof Uint8Array && key.length > 0) {
+    const bytes = Buffer.from(key.buffer, key.byteOffset, key.length);
+    return isUtf8(bytes) ? bytes.toString() : bytes;
+  }
+  throw new TypeError(`the key is ${show(key)}, expected a text that is not empty, bytes or a whole number`);
 }
 
-export function followAPlan(rules: Rules): boolean {
-  return list(rules).some((rule) => rule.startsWith('@plan:'));
+/** Tests the limits of a check. */
+export function readLimits(limits: readonly Limit[]): readonly Read[] {
+  if (!Array.isArray(limits) || limits.length === 0) throw new TypeError(`the limits are ${show(limits)}, expected a list of keys and their rules`);
+  return limits.map(({ key, rules }) => ({ key: keyOf(key), rules: list(rules) }));
+}
+
+export function followAPlan(rules: readonly string[]): boolean {
+  return rules.some((rule) => rule.startsWith('@plan:'));
 }
 
 /** The rules of several keys. */
-export function groups(limits: readonly Limit[]): string[] {
-  return limits.flatMap(({ rules }, i) => (i === 0 ? list(rules) : ['NEXT', ...list(rules)]));
+export function groups(limits: readonly Read[]): string[] {
+  return limits.flatMap(({ rules }, i) => (i === 0 ? rules : ['NEXT', ...rules]));
 }
 
 /**
@@ -89,11 +109,11 @@ export function groups(limits: readonly Limit[]): string[] {
  * key gets the names of its own rules; a key with a policy gets all names, because only the server knows the policy's rules. A
  * name that fits no key goes to all keys, so that the server refuses it as it would if they were checked together.
  */
-export function costsApart(cost: Cost, limits: readonly Limit[]): Cost[] {
+export function costsApart(cost: Cost, limits: readonly Read[]): Cost[] {
   if (typeof cost === 'number') return limits.map(() => cost);
   if (isRange(cost)) throw new TypeError('a range of costs needs one decision over all keys, without `separately`');
-  const takes = (name: string, { rules }: Limit): boolean =>
-    list(rules).some((rule) => rule.startsWith('@') || rule.split(',').includes(`name=${name}`));
+  const takes = (name: string, { rules }: Read): boolean =>
+    rules.some((rule) => rule.startsWith('@') || rule.split(',').includes(`name=${name}`));
   const entries = Object.entries(cost);
   const everywhere = entries.filter(([name]) => !name || !limits.some((limit) => takes(name, limit)));
   return limits.map((limit) => Object.fromEntries([...everywhere, ...entries.filter(([name]) => takes(name, limit))]));

@@ -1,4 +1,4 @@
-import { type Cost, isRange, list, type Rules } from './request.js';
+import { type Cost, isRange } from './request.js';
 
 const RULE = /^(?:(log|window|fixed|bucket|leaky|slots):)?(\d+)(?:\/(\d*)([a-z]+))?((?:,[^,]+)*)$/;
 /** `[algorithm:]limit/period[,option=value]*`, or a policy. */
@@ -16,7 +16,7 @@ const UNITS = [
 /** What the local limiter knows of a rule. */
 export interface Rule {
   text: string;
-  kind: 'window' | 'bucket' | 'leaky' | 'slots';
+  kind: 'window' | 'bucket' | 'slots';
   /** Rules with one identity count in one state. */
   identity: string;
   name: string | null;
@@ -39,25 +39,37 @@ export function looksLikeRules(rules: unknown): void {
 }
 
 /** Throws a TypeError for rules that name a policy. */
-export function namesNoPolicy(rules: Rules): void {
-  const policy = list(rules).find((rule) => rule.startsWith('@'));
+export function namesNoPolicy(rules: readonly string[]): void {
+  const policy = rules.find((rule) => rule.startsWith('@'));
   if (policy) throw new TypeError(`a policy has '${policy}', expected rules: a policy names no other`);
 }
 
-/** Throws a TypeError for slots, which only the application's own hold can free: a crash would keep a slot for an hour. */
-export function noSlots(rules: Rules): void {
-  const slots = list(rules).find((rule) => rule.startsWith('slots:'));
-  if (slots) throw new TypeError(`the rules have '${slots}', expected others: slots are held, ask for them with hold()`);
+/** What the rules of a middleware cannot have, and why. */
+export const SLOTS: Unfit = [/^slots:/, 'slots are held, ask for them with hold()'];
+export const BANS: Unfit = [/,ban=/, 'a request that does not count would ban all the same, so `count` needs rules without `ban`'];
+export type Unfit = readonly [pattern: RegExp, why: string];
+
+/** Throws a TypeError for rules that a middleware cannot have. */
+export function fit(rules: readonly string[], unfit: readonly Unfit[]): void {
+  for (const [pattern, why] of unfit) {
+    const rule = rules.find((text) => pattern.test(text));
+    if (rule) throw new TypeError(`the rules have '${rule}', expected others: ${why}`);
+  }
 }
 
-/** If the rules of a policy turn out to have slots, gives back the request and throws the error of `noSlots`. */
-export async function withoutSlots({ rules }: { rules: readonly { rule: string }[] }, giveBack: () => Promise<unknown>): Promise<void> {
+/** If the rules of a policy turn out unfit, gives back the request and throws the error of `fit`. */
+export async function fitOrGiveBack({ rules }: { rules: readonly { rule: string }[] }, unfit: readonly Unfit[], giveBack: () => Promise<unknown>): Promise<void> {
   try {
-    noSlots(rules.map(({ rule }) => rule));
+    fit(rules.map(({ rule }) => rule), unfit);
   } catch (error) {
     await giveBack();
     throw error;
   }
+}
+
+/** What a user calls a rule: its name, or else its text. */
+export function calledOf(text: string): string {
+  return /,name=([^,]+)/.exec(text)?.[1] ?? text;
 }
 
 /** Reads a rule. Each of several processes enforces its part of the limit, at least 1. */
@@ -74,8 +86,9 @@ export function readRule(text: string, processes: number): Rule {
   const part = (units: number): number => units && Math.max(1, Math.floor(units / processes));
   const quota = part(Number(limit));
   const name = given.get('name') ?? null;
-  const kind = algorithm === 'bucket' || algorithm === 'leaky' || algorithm === 'slots' ? algorithm : 'window';
-  const capacity = kind === 'leaky' ? Math.min(1, quota) : quota && part(burst ?? Number(limit));
+  const kind = algorithm === 'leaky' ? 'bucket' : algorithm === 'bucket' || algorithm === 'slots' ? algorithm : 'window';
+  const most = algorithm === 'leaky' ? Math.min(1 + (number('queue') ?? Infinity), Number(limit)) : (burst ?? Number(limit));
+  const capacity = quota && part(most);
   const identity = name === null ? `${algorithm}/${periodMs}` : `${kind} ${name}`;
   return { text, kind, identity, name, capacity, quota, periodMs, cost, shadow: given.has('shadow') };
 }

@@ -4,11 +4,11 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
+import type { Command } from './library.js';
 import { codeOf } from './outage.js';
 import type { Reply, Report, RuleReport } from './replies.js';
-import { type Cost, isRange, type Limit, list, type Rules } from './request.js';
+import type { Cost, Read } from './request.js';
 import { defaultCost, ownCost, readRule, type Rule } from './rule.js';
-import type { Command } from './server.js';
 
 /** Who decides. */
 export type Engine = 'module' | 'script';
@@ -42,7 +42,8 @@ export function evalsha([[command], [key], tail]: Command): Command {
   const [, name] = COMMAND.exec(command!) ?? [];
   if (!name) throw needsModule(command!);
   for (const word of tail) scriptKnows(word);
-  return [['EVALSHA', loaded().digest, '1'], [`${key}:script`], [name.toUpperCase(), ...tail]];
+  const own = typeof key === 'string' ? `${key}:script` : Buffer.concat([key!, Buffer.from(':script')]);
+  return [['EVALSHA', loaded().digest, '1'], [own], [name.toUpperCase(), ...tail]];
 }
 
 /** The command for a server that has forgotten the script. */
@@ -68,14 +69,14 @@ export function scriptKnows(word: string): void {
  * that limit, this takes the one with the shortest period that is not below the reset. `nextMs` is an upper bound: more
  * units may be back sooner.
  */
-export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }: Reply, { key, rules }: Limit, cost: Cost): Report {
+export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }: Reply, { key, rules }: Read, cost: Cost): Report {
   const denies = verdict !== 'allowed';
   const order = (a: Rule, b: Rule): number => Number(a.periodMs < resetMs) - Number(b.periodMs < resetMs) || a.periodMs - b.periodMs;
   const [rule] = read(rules).filter((rule) => !rule.shadow && capacityOf(rule) === limit).sort(order);
   const report = (rule: Rule): RuleReport => ({
     rule: rule.text,
     name: rule.name,
-    key,
+    key: String(key),
     cost: costOf(rule, cost),
     denies,
     shadow: false,
@@ -87,11 +88,11 @@ export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }:
     nextMs: denies && waitMs >= 0 ? waitMs : resetMs,
     resetMs,
   });
-  return { verdict, waitMs, key, rules: rule ? [report(rule)] : [], source };
+  return { verdict, waitMs, key: String(key), rules: rule ? [report(rule)] : [], source };
 }
 
 /** Maps each cost to the rules that a check has charged that cost. */
-export function charges(rules: Rules, cost: Cost): Map<number, string[]> {
+export function charges(rules: readonly string[], cost: Cost): Map<number, string[]> {
   const found = new Map<number, string[]>();
   for (const rule of read(rules)) {
     const units = costOf(rule, cost);
@@ -100,8 +101,8 @@ export function charges(rules: Rules, cost: Cost): Map<number, string[]> {
   return found;
 }
 
-function read(rules: Rules): Rule[] {
-  return list(rules).map((rule) => readRule(rule, 1));
+function read(rules: readonly string[]): Rule[] {
+  return rules.map((rule) => readRule(rule, 1));
 }
 
 function capacityOf({ text, quota, capacity }: Rule): number {

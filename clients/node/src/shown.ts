@@ -1,5 +1,5 @@
 import { isOutage, named } from './outage.js';
-import { Saturated } from './places.js';
+import { Saturated } from './errors.js';
 
 /**
  * The part of an error that a framework may show to a client: its status, and nothing of the key, the rules or the

@@ -41,11 +41,14 @@ function pairs(headers: AnswerHeaders): Iterable<readonly [string, string | read
   return found;
 }
 
-/** How long no caller should ask: what `Retry-After` of a 429 or 503 says, else the reset of a 429. */
+/** Statuses by which an upstream refuses a request; 403 only with a field that says for how long. */
+const REFUSALS = new Set([403, 429, 503, 529]);
+
+/** How long no caller should ask: what `Retry-After` of a refusal says, else the reset of the window that has 0 left. */
 export function pauseMs(status: number, told: ReadonlyMap<string, string>, nowMs: number): number {
+  if (!REFUSALS.has(status)) return 0;
   const nowS = dateS(told.get('date'), nowMs) ?? nowMs / 1000;
-  const asked = status === 429 || status === 503 ? waitS(told.get('retry-after') ?? '', nowS) : undefined;
-  const s = asked ?? (status === 429 ? resetS(told, nowS) : 0);
+  const s = waitS(told.get('retry-after') ?? '', nowS) ?? resetS(status, told, nowS);
   return s > 0 && s <= LONGEST_S ? Math.ceil(s * 1000) : 0;
 }
 
@@ -63,12 +66,23 @@ function waitS(text: string, nowS: number): number | undefined {
   return date === undefined ? undefined : date - nowS;
 }
 
-/** `t=` of a limit that is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a Unix time. */
-function resetS(told: ReadonlyMap<string, string>, nowS: number): number {
-  const times = items(told.get('ratelimit')).flatMap(({ r, t }) => (r === 0 && t !== undefined ? t : []));
-  if (times.length > 0) return Math.max(...times);
-  const text = told.get('ratelimit-reset') ?? told.get('x-ratelimit-reset') ?? '';
-  if (!NUMBER.test(text)) return 0;
+/**
+ * The longest reset of the windows that have 0 left: `t=` beside `r=0`, or the field whose name has `reset` for `remaining`. A 429
+ * that says nowhere how many units are left means `RateLimit-Reset` or `X-RateLimit-Reset`.
+ */
+function resetS(status: number, told: ReadonlyMap<string, string>, nowS: number): number {
+  const windows = items(told.get('ratelimit')).map(({ r, t }) => ({ left: r, s: t }));
+  for (const [name, text] of told) {
+    if (name.includes('remaining')) windows.push({ left: unitsOf(text), s: secondsIn(told.get(name.replace('remaining', 'reset')), nowS) });
+  }
+  const known = windows.filter(({ left }) => left !== undefined);
+  if (known.length > 0) return Math.max(0, ...known.map(({ left, s }) => (left === 0 && s !== undefined ? s : 0)));
+  return (status === 429 && secondsIn(told.get('ratelimit-reset') ?? told.get('x-ratelimit-reset'), nowS)) || 0;
+}
+
+/** Seconds from now on, or a Unix time. */
+function secondsIn(text = '', nowS: number): number | undefined {
+  if (!NUMBER.test(text)) return undefined;
   return Number(text) <= LONGEST_S ? Number(text) : Number(text) - nowS;
 }
 

@@ -11,7 +11,7 @@ import { ioredis } from 'redis-ratelimit/ioredis';
 
 const read = (path) => readFile(resolve(import.meta.dirname, path), 'utf8');
 const SHARED = JSON.parse(await read('../../conformance/names.json'));
-const CLIENT = { options: {}, duplicate() {} };
+const CLIENT = { options: {}, on() {} };
 
 function named(kind) {
   return SHARED[kind].map((name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase())).sort();
@@ -35,7 +35,7 @@ test('names of options are those of all languages', () => {
 test('names of fields are those of all languages', async () => {
   const types = (await read('../dist/replies.d.ts')) + (await read('../dist/notices.d.ts'));
   for (const [kind, type] of [
-    ['reply', 'Reply'], ['report', 'Report'], ['rule_report', 'RuleReport'], ['outage_event', 'OutageEvent'], ['misconfigured_event', 'MisconfiguredEvent'],
+    ['reply', 'Reply'], ['report', 'Report'], ['rule_report', 'RuleReport'], ['outage_event', 'OutageEvent'], ['misconfigured_event', 'MisconfiguredEvent'], ['decision_event', 'DecisionEvent'],
   ]) {
     const [, body] = new RegExp(`interface ${type} {(.*?)^}`, 'ms').exec(types);
     assert.deepEqual([...body.matchAll(/^ +(\w+)\??:/gm)].map(([, name]) => name).sort(), named(kind), kind);

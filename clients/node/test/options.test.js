@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import rateLimitPlugin from '@fastify/rate-limit';
+import express from 'express';
 import { rateLimit as expressRateLimit } from 'express-rate-limit';
 import Fastify from 'fastify';
 import { Hold, Lease } from 'redis-ratelimit';
@@ -18,9 +19,9 @@ import { nodeRedis } from 'redis-ratelimit/node-redis';
 
 import { counter } from '../dist/hits.js';
 import { RateLimiter } from '../dist/limiter.js';
-import { connect, startServer } from './support/servers.js';
+import { connect, serve, startServer } from './support/servers.js';
 
-const CLIENT = { options: {}, duplicate() {}, isOpen: true };
+const CLIENT = { options: {}, on() {}, isOpen: true };
 const limiter = ioredis(CLIENT);
 
 const WRONG = {
@@ -55,7 +56,8 @@ for (const [owner, [makers, ...wrong]] of Object.entries(WRONG)) {
 }
 
 test('wrong options of methods are errors before anything is sent', async () => {
-  const bare = new RateLimiter({ send: () => assert.fail('something is sent') });
+  const library = { name: 'a:1', prefix: '', isCluster: false, onEnd() {}, open: () => assert.fail('something is sent') };
+  const bare = new RateLimiter(library);
   const held = new Hold('id', {}, { settle: () => assert.fail('it is settled') }, 9000, 9000);
   const limits = [{ key: 'k', rules: '5/m' }];
   const id = { id: 'a', ttlMs: 9000 };
@@ -87,6 +89,23 @@ test('middlewares refuse slots, since a crash would keep one for an hour', () =>
   }
 });
 
+test('middlewares whose `count` waits for the outcome refuse bans', async (t) => {
+  const { port } = await startServer(t);
+  const admin = connect(t, port);
+  await admin.call('RL.POLICY', 'SET', 'strict', '5/m,ban=1h');
+  for (const make of [rateLimit, fastifyHook]) {
+    for (const count of ['failed', 'successful']) {
+      assert.throws(() => make(limiter, ['9/m', '5/m,ban=1h'], { count }), { name: 'TypeError', message: /ban=1h.*would ban/ });
+    }
+    assert.doesNotThrow(() => make(limiter, '5/m,ban=1h'));
+  }
+  const get = await serve(t, express().get('/', rateLimit(ioredis(admin), '@strict', { key: () => 'k', count: 'failed' }), (_req, res) => res.send('here')));
+  const logged = t.mock.method(console, 'error', () => {});
+  for (let i = 0; i < 7; i++) assert.equal((await get('/')).status, 500);
+  assert.match(String(logged.mock.calls[0].arguments), /ban=1h.*would ban/);
+  assert.equal((await ioredis(admin).peek('k', '@strict')).remaining, 5, 'nothing stays charged, and nobody is banned');
+});
+
 test('texts that are no rules are errors at once', () => {
   const none = ['', '5', '5/', '/m', 'five/m', '5/15', '5 / m', 'bucket:', 'slots:4/s', '5/m,', '5/m, name=a', 5, null, ['5/m', '']];
   const rules = ['5/15m', 'bucket:5/s,burst=9', 'fixed:9/month,tz=+02:00', '@free', '5/m,ban=1m:2m,count=all', 'new:5/m,some=thing', ['5/m', '1/s']];
@@ -97,11 +116,11 @@ test('texts that are no rules are errors at once', () => {
 });
 
 test('policies with texts that are no rules are errors at once', () => {
-  for (const rules of ['', '5 per minute', ['5/m', 5], null]) assert.throws(() => ioredis(CLIENT, { policies: { free: rules } }), TypeError, String(rules));
+  for (const rules of ['', '5 per minute', ['5/m', 5], [], null]) assert.throws(() => ioredis(CLIENT, { policies: { free: rules } }), TypeError, String(rules));
   for (const rules of ['@free', ['5/m', '@plan:pro']]) {
     assert.throws(() => ioredis(CLIENT, { policies: { free: rules } }), { name: 'TypeError', message: /'@.*a policy names no other/ });
   }
-  assert.doesNotThrow(() => ioredis(CLIENT, { policies: { free: ['5/m', 'slots:2'], none: [] } }));
+  assert.doesNotThrow(() => ioredis(CLIENT, { policies: { free: ['5/m', 'slots:2'] } }));
 });
 
 test('parts of a millisecond are rounded up, and a period that no rule can have is refused at start', async (t) => {

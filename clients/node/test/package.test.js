@@ -93,6 +93,7 @@ test('the package', async (t) => {
   // Each program of the README runs in its own process, after the first one, which makes the limiter.
   const [first, any, ...others] = blocks('js', 'ts');
   const holds = others.pop();
+  const counts = others.pop();
   const nest = `import 'reflect-metadata';
     import { Controller, Get } from '@nestjs/common';
     import { NestFactory } from '@nestjs/core';
@@ -105,6 +106,7 @@ test('the package', async (t) => {
     `${first}redis.disconnect();`,
     `${first}${holds.replace("fetch('https://example.com/export', { signal: hold.lost })", PAUSES)}redis.disconnect();`,
     `${first}${any}redis.disconnect();`,
+    `${first}${counts}`,
   ];
 
   const word = "{ outage: 'local',";
@@ -129,6 +131,8 @@ test('the package', async (t) => {
         assert.equal(again.stdout, 'allowed 3 0\nfalse\n');
         const some = await run(process.execPath, [`readme${titles.length + 2}.js`], { cwd: folder, env: envOf(port) });
         assert.equal(some.stdout, 'allowed 2 0\n{up}:key1\n');
+        const counted = await run(process.execPath, [`readme${titles.length + 3}.js`], { cwd: folder, env: envOf(port) });
+        assert.equal(counted.stdout, 'allowed 1 0\nserver,allowed,login\n');
         assert.ok((await ioredis(connect(t, port)).peek('export', '60/m')).waitMs > 20_000);
       }),
       ...NAMES.map((name) =>

@@ -14,7 +14,7 @@ import Fastify from 'fastify';
 import { rateLimit } from 'redis-ratelimit/express';
 import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
 
-import { ioredis, nodeRedis, outageAmidKeys } from './support/limiters.js';
+import { ioredis, nodeRedis } from './support/limiters.js';
 import { connect, connectNodeRedis, onEachServer, serve, startServer, until } from './support/servers.js';
 
 async function counted(admin, name) {
@@ -156,10 +156,6 @@ onEachServer(test, 'keys that are asked separately give back their own charge', 
     await assert.rejects(limiter.checkAll([a, { key: 'd', rules: '5/x' }]), /5\/x/);
     assert.deepEqual(await left(), [8, 7], 'an error gives charges back');
   }
-});
-
-test('an outage amid keys that are asked separately charges none, and delays no answer', async (t) => {
-  await outageAmidKeys(t, (await startServer(t)).port, { separately: true });
 });
 
 test('clients without an address share a key, which is logged once', async (t) => {

@@ -57,7 +57,7 @@ test('a certificate that is not trusted is an outage', async (t) => {
     const replies = [await limiter.wait('k', '1/h', 1000)];
     for (let i = 0; i < 4; i++) replies.push(await limiter.check('k', '1/h'));
     assert.deepEqual(replies.map(({ source }) => source), Array(5).fill('outage'), `${through} ${host}`);
-    await assert.rejects(limiterOf(t, options).check('k', '1/h'), `${through} ${host}`);
+    await assert.rejects(limiterOf(t, options).check('k', '1/h'), /certificate|altnames/, `${through} ${host}`);
   }));
   assert.equal(await plain.exists('k'), 0, 'nothing is sent');
 });

@@ -38,29 +38,3 @@ export async function startCluster(t, name, options = [], { bare } = {}) {
   }
   return nodes;
 }
-
-/** Pauses all nodes but the first primary, which then serves no slot. */
-export async function loseQuorum([survivor, ...others]) {
-  for (const { server } of others) server.pause();
-  await until(async () => (await survivor.client.call('CLUSTER', 'INFO')).includes('cluster_state:fail'));
-}
-
-/** Begins to move a slot, as redis-cli does. */
-export async function beginMove(slot, from, to) {
-  await to.client.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id);
-  await from.client.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id);
-}
-
-/** Moves the slot's keys, and says on both nodes who serves it now. */
-export async function endMove(slot, from, to) {
-  const keys = await from.client.call('CLUSTER', 'GETKEYSINSLOT', slot, 1000);
-  if (keys.length) await from.client.call('MIGRATE', '127.0.0.1', to.port, '', 0, 5000, 'KEYS', ...keys);
-  for (const { client } of [to, from]) await client.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
-}
-
-/** How often the nodes have replied with an error such as MOVED. */
-export async function replies(nodes, error) {
-  const stats = await Promise.all(nodes.map(({ client }) => client.info('errorstats')));
-  const counts = stats.map((text) => Number(new RegExp(`errorstat_${error}:count=(\\d+)`).exec(text)?.[1] ?? 0));
-  return counts.reduce((sum, count) => sum + count, 0);
-}
