@@ -52,20 +52,6 @@ def test_a_report_tells_of_each_rule(server: Server, protocol: int, decode: bool
     assert (blocked.verdict, blocked.rules) == ("blocked", ())
 
 
-@pytest.mark.parametrize("protocol, decode", KINDS)
-def test_a_request_passes_through_one_of_several_keys(server: Server, protocol: int, decode: bool) -> None:
-    limiter = RateLimiter(Redis(port=server.port, protocol=protocol, decode_responses=decode))
-    pool = [Limit("{p}a", "1/h"), Limit("{p}b", ["2/h", "9/d,name=day"])]
-    reports = [limiter.check_any(pool) for _ in range(4)]
-    assert [(report.allowed, report.key) for report in reports[:3]] == [(True, "{p}a"), (True, "{p}b"), (True, "{p}b")]
-    assert (reports[3].verdict, {rule.key for rule in reports[3].rules}) == ("limited", {reports[3].key})
-    even = [limiter.check_any([Limit("{q}a", "3/h"), Limit("{q}b", "2/h")], most=True).key for _ in range(3)]
-    assert even == ["{q}a", "{q}a", "{q}b"]
-    assert limiter.check_any([Limit("{q}c", "bucket:5/h")], cost=(2, 9), meta="who").granted == 5
-    with pytest.raises(ValueError, match="at least one"):
-        limiter.check_any([])
-
-
 def test_a_check_goes_to_the_node_of_its_key(cluster: list[Server]) -> None:
     limiter = RateLimiter(RedisCluster(host="127.0.0.1", port=cluster[0].port))
     for i in range(30):
@@ -178,15 +164,6 @@ async def test_a_key_that_is_given_twice_is_refused(newest: Server, separately: 
             await limiter.check_all(limits)
 
 
-def test_slots_cannot_be_asked_for_separately(newest: Server) -> None:
-    limiter = newest.limiter(separately=True)
-    for first, second in (("slots:1", "5/m"), ("5/m", "slots:1")):
-        with pytest.raises(Exception, match="slots are held"):
-            limiter.check_all([Limit("a", first), Limit("b", second)])
-        for key in ("a", "b"):
-            assert limiter.peek(key, "slots:1").remaining == 1 and limiter.peek(key, "5/m").remaining == 5
-
-
 @pytest.mark.parametrize("separately", [False, True])
 def test_costs_by_name_are_the_same_for_keys_asked_separately(newest: Server, separately: bool) -> None:
     limiter = newest.limiter(separately=separately)
@@ -205,16 +182,6 @@ def test_costs_by_name_are_the_same_for_keys_asked_separately(newest: Server, se
     with pytest.raises(RedisError, match="5/x"):
         costs(1, both[0], Limit("b", "5/x"))
     assert limiter.peek("a", "9/h,name=in").remaining == 1, "an error charges no key"
-
-
-async def test_keys_are_asked_for_separately_with_asyncio(cluster: list[Server]) -> None:
-    async with AsyncRedisCluster(host="127.0.0.1", port=cluster[0].port) as client:
-        with pytest.raises(Exception, match="slot"):
-            await AsyncRateLimiter(client, timeout=5, outage="allow").check_all(LIMITS)
-        limiter = AsyncRateLimiter(client, timeout=5, separately=True)
-        answers = [await limiter.check_all(LIMITS) for _ in range(3)]
-        assert [answer.allowed for answer in answers] == [True, True, False]
-        assert (await limiter.peek("ip:203.0.113.9", "5/m")).remaining == 3
 
 
 def test_an_option_that_is_unknown_is_named() -> None:

@@ -8,14 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import limits.aio.strategies
 import pytest
 import redis
 import redis.asyncio
 import valkey
 import valkey.asyncio
-from limits import RateLimitItemPerHour
-from limits.storage import storage_from_string
 
 import rl_limits.storage  # noqa: F401  registers its schemes
 from rl_limits import AsyncRateLimiter, RateLimiter, Reply, Saturated
@@ -128,15 +125,6 @@ async def test_without_a_queue_timeout_no_command_waits_for_a_place(newest: Serv
             assert (await first).allowed and (await others[0]).allowed
 
 
-async def test_a_wait_takes_no_place(newest: Server) -> None:
-    async with AsyncRateLimiter.from_url(newest.url, concurrency=1, **PATIENT) as limiter:
-        await limiter.check("k", "1/h")
-        wait = asyncio.create_task(limiter.wait("k", "1/h", 3600))
-        await asyncio.sleep(0.1)
-        assert (await limiter.check("other", "5/m")).source == "server"
-        wait.cancel()
-
-
 async def test_a_busy_loop_is_no_outage(newest: Server) -> None:
     async with AsyncRateLimiter.from_url(newest.url, outage="allow") as limiter:
         while (await limiter.check("k", "1000/m")).source != "server":
@@ -147,15 +135,3 @@ async def test_a_busy_loop_is_no_outage(newest: Server) -> None:
             await asyncio.sleep(0)
             time.sleep(0.4)  # longer than the time-out, amid the command
             assert (await check).source == "server"
-
-
-async def test_storages_of_limits_wait_too(newest: Server) -> None:
-    item = RateLimitItemPerHour(50)
-    store = storage_from_string(f"async+ratelimit+{newest.url}", outage="allow", **PATIENT)
-    strategy = limits.aio.strategies.MovingWindowRateLimiter(store)
-    assert sum(await asyncio.gather(*(strategy.hit(item, "ann") for _ in range(300)))) == 50
-    await store.limiter.aclose()
-    sync = storage_from_string(f"ratelimit+{newest.url}", outage="allow", **PATIENT)
-    with ThreadPoolExecutor(300) as threads:
-        hits = threads.map(lambda _: limits.strategies.MovingWindowRateLimiter(sync).hit(item, "bob"), range(300))
-        assert sum(hits) == 50

@@ -62,7 +62,8 @@ class Cluster(Nodes):
                 if not asking:
                     self._slots[slot] = node
                     yield Beside(self._learn())
-        yield Beside(self._learn())
+        if time.monotonic() - self._learned_s > LEARNED_S:
+            yield Beside(self._learn())
         raise NotCovered(f"no node serves the slot {slot}")
 
     def _at(self, host: str, port: int) -> Node:

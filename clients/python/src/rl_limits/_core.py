@@ -75,9 +75,10 @@ class InProcess(ConnectionError):
 
 
 class Core:
-    def __init__(self, chosen: Settings, *, in_process: bool = False) -> None:
+    def __init__(self, chosen: Settings) -> None:
         self.mode = chosen.outage
-        self.in_process = in_process
+        #: Whether no server is asked at all.
+        self.in_process = False
         self.events = Events(chosen.on_outage, chosen.on_misconfigured, chosen.on_decision)
         self.local = Estimate(chosen.processes, chosen.policies or {})
         self.unsettled = Unsettled()
@@ -522,13 +523,13 @@ class Core:
     def _free(self, words: Words, read: Callable[[Any], Answer], again: bool = False) -> Flow[Answer]:
         """Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may
         arrive in between."""
-        self._forget(str(words[1]))
+        self._forget(words[1])
         try:
             return (yield from self._send(words, read, again))
         finally:
-            self._forget(str(words[1]))
+            self._forget(words[1])
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, key: str | int) -> None:
         if self.denials:
             self.denials.forget(key)
 

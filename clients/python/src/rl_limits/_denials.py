@@ -41,7 +41,7 @@ class Denials:
     def __init__(self, most: int) -> None:
         self.most = most
         self._entries: dict[Hashable, Entry] = {}
-        self._of_key: dict[str, set[Hashable]] = {}
+        self._of_key: dict[str | int, set[Hashable]] = {}
         self.renew_lock()
 
     def renew_lock(self) -> None:
@@ -70,7 +70,7 @@ class Denials:
             self._entries[what] = entry
             self._of_key.setdefault(key, set()).add(what)
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: str | int) -> None:
         with self._lock:
             for what in self._of_key.pop(key, ()):
                 self._entries.pop(what, None)

@@ -31,6 +31,8 @@ Answer = TypeVar("Answer")
 PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
 #: How much longer a pause may be, so that many limiters do not probe at once.
 JITTER = 0.25
+#: How long a request that took a connection in use for alive leaves to the first probe before it is answered.
+FIRST_S = 0.05
 #: A node that goes away again within this time is probed as if it had stayed away.
 SOON_S = 10.0
 #: A connection idle for LOOK_S is looked at before use: it may have ended. One idle for OLD_S is replaced.
@@ -263,6 +265,8 @@ class Nodes:
             except Lost as lost:
                 if self._leaves(node, lost):
                     yield Beside(self._bring_back(node))
+                    if is_late(lost.error) and not lost.first:  # perhaps only its connections were dropped
+                        yield Pause(FIRST_S)
                 elif not fresh and (lost.stage == "write" or (command.again and not is_late(lost.error))):
                     fresh = True
                     continue
@@ -298,12 +302,10 @@ class Nodes:
                 return
             try:
                 yield Probe(node)
-            except Lost as lost:
-                node.error = lost.error
-                self._events.failed(lost.error)
-                continue
-            self._back(node)
-            return
+                return self._back(node)
+            except Exception as failed:
+                node.error = failed.error if isinstance(failed, Lost) else failed
+                self._events.failed(node.error)
 
     def _back(self, node: Node) -> None:
         with self._lock:

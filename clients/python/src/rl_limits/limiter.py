@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from . import _given as given
 from ._commands import LONGEST_S, Cost, Limit, Rules, Turn
@@ -27,13 +27,41 @@ from .holds import AsyncHold, Hold, held_for
 CLEAN_UP_S = 0.5
 
 
-class Counters:
-    """What both limiters tell."""
+class Common:
+    """What both limiters have: how they are made, and what they tell."""
 
     core: Core
+    _asynchronous: ClassVar[bool]
+
+    def _begin(
+        self, wiring: Wiring, client: Callable[[], Any], chosen: Settings, timeout_s: float, *, owns: bool = False
+    ) -> None:
+        raise NotImplementedError
 
     def _nodes(self) -> Iterable[Nodes]:
         raise NotImplementedError
+
+    def _use(self, client: Any, options: Options, timeout_s: float = TIMEOUT_S) -> None:
+        chosen = settings(options)
+        most = most_connections(client, chosen.concurrency)
+        self._begin(of_client(client), lambda: client, replace(chosen, concurrency=most), timeout_s)
+
+    @classmethod
+    def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> Self:
+        """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`. `options` are those of the limiter and
+        of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply."""
+        wiring, client, of_limiter, timeout_s = from_url(url, options, asynchronous=cls._asynchronous)
+        limiter = cls.__new__(cls)
+        limiter._begin(wiring, client, settings(of_limiter), timeout_s, owns=True)
+        return limiter
+
+    @classmethod
+    def in_process(cls, policies: Mapping[str, Rules] | None = None) -> Self:
+        """A limiter that asks no server, for tests: it decides as `outage="local"` does."""
+        limiter = cls.__new__(cls)
+        limiter._begin(NOWHERE, lambda: None, settings({"outage": "local", "policies": policies}), TIMEOUT_S)
+        limiter.core.in_process = True
+        return limiter
 
     @property
     def outages(self) -> int:
@@ -51,39 +79,23 @@ class Counters:
         return any(node.away for nodes in self._nodes() for node in nodes.all)
 
 
-class RateLimiter(Counters):
+class RateLimiter(Common):
     """A limiter that connects as a client of `redis` or `valkey` does, with connections of its own. The client's
     time-outs are the application's choice; `from_url` has short ones."""
 
+    _asynchronous = False
+
     def __init__(self, client: Any, **options: Unpack[Options]) -> None:
-        chosen = settings(options)
-        most = most_connections(client, chosen.concurrency)
-        self._begin(of_client(client), lambda: client, replace(chosen, concurrency=most))
+        self._use(client, options)
 
     def _begin(
-        self, wiring: Wiring, client: Callable[[], Any], chosen: Settings, *, owns: bool = False, alone: bool = False
+        self, wiring: Wiring, client: Callable[[], Any], chosen: Settings, timeout_s: float, *, owns: bool = False
     ) -> None:
-        self.core = Core(chosen, in_process=alone)
+        self.core = Core(chosen)
         self._make_client, self._client, self._owns = client, None, owns
         self._make = partial(Threads, wiring, self.core.events, chosen)
         self._room = self._make()
         watch(self)
-
-    @classmethod
-    def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> RateLimiter:
-        """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`. `options` are those of the limiter and
-        of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply."""
-        wiring, client, of_limiter, _ = from_url(url, options, asynchronous=False)
-        limiter = cls.__new__(cls)
-        limiter._begin(wiring, client, settings(of_limiter), owns=True)
-        return limiter
-
-    @classmethod
-    def in_process(cls, policies: Mapping[str, Rules] | None = None) -> RateLimiter:
-        """A limiter that asks no server, for tests: it decides as `outage="local"` does."""
-        limiter = cls.__new__(cls)
-        limiter._begin(NOWHERE, _no_client, settings({"outage": "local", "policies": policies}), alone=True)
-        return limiter
 
     @property
     def client(self) -> Any:
@@ -236,50 +248,29 @@ class RateLimiter(Counters):
         return self.run(self.core.call((name, key, *words)))
 
 
-class AsyncRateLimiter(Counters):
+class AsyncRateLimiter(Common):
     """A `RateLimiter` for asyncio, that connects as a client of `redis.asyncio` or `valkey.asyncio` does. `timeout`
     bounds each command, in seconds from when it has its place, whatever the time-outs of the client are. It works in
     any event loop: each has connections of its own."""
 
+    _asynchronous = True
+
     def __init__(self, client: Any, *, timeout: float = TIMEOUT_S, **options: Unpack[Options]) -> None:
         given.seconds("timeout", timeout)
-        chosen = settings(options)
-        most = most_connections(client, chosen.concurrency)
-        self._begin(of_client(client), lambda: client, replace(chosen, concurrency=most), timeout)
+        self._use(client, options, timeout)
 
     def _begin(
-        self,
-        wiring: Wiring,
-        client: Callable[[], Any],
-        chosen: Settings,
-        timeout_s: float = TIMEOUT_S,
-        *,
-        owns: bool = False,
-        alone: bool = False,
+        self, wiring: Wiring, client: Callable[[], Any], chosen: Settings, timeout_s: float, *, owns: bool = False
     ) -> None:
-        self.core = Core(chosen, in_process=alone)
-        self._clients, self._owns = PerLoop(client), owns
+        self.core = Core(chosen)
+        self._make_client, self._clients, self._owns = client, PerLoop(client), owns
         self._rooms = PerLoop(partial(self._enter, wiring, chosen, timeout_s))
         watch(self)
 
-    @classmethod
-    def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> AsyncRateLimiter:
-        wiring, client, of_limiter, timeout_s = from_url(url, options, asynchronous=True)
-        limiter = cls.__new__(cls)
-        limiter._begin(wiring, client, settings(of_limiter), timeout_s, owns=True)
-        return limiter
-
-    @classmethod
-    def in_process(cls, policies: Mapping[str, Rules] | None = None) -> AsyncRateLimiter:
-        """A limiter that asks no server, for tests: it decides as `outage="local"` does."""
-        limiter = cls.__new__(cls)
-        limiter._begin(NOWHERE, _no_client, settings({"outage": "local", "policies": policies}), alone=True)
-        return limiter
-
     @property
     def client(self) -> Any:
-        """A client for other commands, in the running loop: the application's own, or one with the same options."""
-        return self._clients.get()
+        """A client for other commands: the application's own, or one with the same options for the running loop."""
+        return self._clients.get() if self._owns else self._make_client()
 
     async def aclose(self) -> None:
         """Ends what the limiter has in the running loop, after the clean-ups of cancelled tasks. Another call opens new
@@ -438,7 +429,3 @@ class AsyncRateLimiter(Counters):
 
 #: A limiter in the process connects to nothing.
 NOWHERE = Wiring(dict, {})
-
-
-def _no_client() -> Any:
-    raise ValueError("a limiter in the process has no client")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Unpack
 
 from limits.aio.storage import MovingWindowSupport as AsyncMovingWindowSupport
@@ -22,6 +22,7 @@ from limits.storage.base import TimestampedSlidingWindow
 
 from ._core import Core
 from ._errors import is_outage
+from ._nodes import Flow
 from ._options import UrlOptions
 from ._replies import Reply, Report, record
 from .limiter import AsyncRateLimiter, RateLimiter
@@ -39,12 +40,98 @@ PREFIX = "rl"
 KEY_TYPE = "ratelimit"
 
 
-class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport, TimestampedSlidingWindow):
+class Counting:
+    """What both storages do. Each method runs a flow; that of the asynchronous storage returns an awaitable."""
+
+    limiter: Any
+    key_prefix: str
+    _prefix_of_urls: str
+    _kind: Any
+
+    def _begin(self, uri: str, key_prefix: str, limiter: Any, options: UrlOptions) -> None:
+        self.key_prefix = key_prefix
+        self.limiter = limiter or self._kind.from_url(uri.removeprefix(self._prefix_of_urls), **options)
+        self.limiter.core.need_module("a storage of limits")
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        return Exception  # neither library has one base class for all errors, cluster errors included
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> Any:
+        return self._check(key, _counter(expiry), amount, _hits)
+
+    def get(self, key: str) -> Any:
+        return self._counted(key, lambda hits, left_s: hits)
+
+    def get_expiry(self, key: str) -> Any:
+        return self._counted(key, lambda hits, left_s: time.time() + left_s)
+
+    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> Any:
+        return self._check(key, f"log:{limit}/{expiry}s", amount, lambda reply: reply.allowed)
+
+    def get_moving_window(self, key: str, limit: int, expiry: int) -> Any:
+        asking = self.limiter.core.peek_all(self._key(key), f"log:{limit}/{expiry}s")
+        return self._run(asking, lambda report: _entries(report, limit, expiry))
+
+    def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> Any:
+        return self._check(key, _window(limit, expiry), amount, lambda reply: reply.allowed)
+
+    def get_sliding_window(self, key: str, expiry: int) -> Any:
+        asking = self.limiter.core.peek(self._key(key), _window(MOST, expiry), 1)
+        return self._run(asking, lambda reply: _weighted(reply, expiry))
+
+    def clear(self, key: str) -> Any:
+        return self._run(self.limiter.core.reset(self._key(key)), lambda was: None)
+
+    def clear_sliding_window(self, key: str, expiry: int) -> Any:
+        return self.clear(key)
+
+    def check(self) -> Any:
+        return self.limiter.run(self._answers())
+
+    def _answers(self) -> Flow[bool]:
+        try:
+            yield from self.limiter.core.call(("RL.PEEK", self._key(""), "1/s"))
+        except Exception:
+            return False
+        return True
+
+    def _check(self, key: str, rule: str, amount: int, read: Callable[[Reply], Any]) -> Any:
+        return self._run(self.limiter.core.check(self._key(key), rule, amount, None), read)
+
+    def _run(self, flow: Flow[Any], read: Callable[[Any], Any]) -> Any:
+        def reading() -> Flow[Any]:
+            return read((yield from flow))
+
+        return self.limiter.run(reading())
+
+    def _counted(self, key: str, read: Callable[[int, float], Any]) -> Any:
+        """Reads the hits of a fixed window, and the seconds until it ends."""
+
+        def asking() -> Flow[Any]:
+            core: Core = self.limiter.core
+            try:
+                counted = _counted((yield from core.call(("RL.INFO", self._key(key)))))
+            except Exception as error:
+                if core.mode == "raise" or not is_outage(error):
+                    raise
+                units, left_ms = core.local.counted(self._key(key))  # what counts in this process
+                counted = units * core.local.processes, left_ms / 1000
+            return read(*counted)
+
+        return self.limiter.run(asking())
+
+    def _key(self, key: str) -> str:
+        return f"{self.key_prefix}:{key}"
+
+
+class RateLimitStorage(Counting, Storage, MovingWindowSupport, SlidingWindowCounterSupport, TimestampedSlidingWindow):
     """A storage for `ratelimit+redis://host:port/db`, `ratelimit+rediss://`, `ratelimit+unix:///path` and, for
     clusters, `ratelimit+redis+cluster://`. Options are those of `RateLimiter.from_url`. `limiter` takes a limiter of
     yours, for sentinels or valkey-py."""
 
     STORAGE_SCHEME = SCHEMES
+    _kind, _prefix_of_urls = RateLimiter, "ratelimit+"
 
     def __init__(
         self,
@@ -55,71 +142,22 @@ class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
         **options: Unpack[UrlOptions],
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
-        self.key_prefix = key_prefix
-        self.limiter = limiter or RateLimiter.from_url(uri.removeprefix("ratelimit+"), **options)
-        self.limiter.core.need_module("a storage of limits")
-
-    @property
-    def base_exceptions(self) -> type[Exception]:
-        return Exception  # neither library has one base class for all errors, cluster errors included
-
-    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return _hits(self.limiter.check(self._key(key), _counter(expiry), cost=amount))
-
-    def get(self, key: str) -> int:
-        return self._counted(key)[0]
-
-    def get_expiry(self, key: str) -> float:
-        return time.time() + self._counted(key)[1]
-
-    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return self.limiter.check(self._key(key), _log(limit, expiry), cost=amount).allowed
-
-    def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        return _entries(self.limiter.peek_all(self._key(key), _log(limit, expiry)), limit, expiry)
-
-    def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return self.limiter.check(self._key(key), _window(limit, expiry), cost=amount).allowed
-
-    def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        return _weighted(self.limiter.peek(self._key(key), _window(MOST, expiry)), expiry)
-
-    def clear(self, key: str) -> None:
-        self.limiter.reset(self._key(key))
-
-    def clear_sliding_window(self, key: str, expiry: int) -> None:
-        self.clear(key)
+        self._begin(uri, key_prefix, limiter, options)
 
     def reset(self) -> int:
         """Forgets what all keys of this storage have consumed. Blocks stay. This scans all keys of the server."""
         keys: Iterator[str] = self.limiter.client.scan_iter(_pattern(self.key_prefix), 1000, KEY_TYPE)
         return sum(self.limiter.reset(key) for key in keys)
 
-    def check(self) -> bool:
-        try:
-            self.limiter.call("RL.PEEK", self._key(""), "1/s")
-        except Exception:
-            return False
-        return True
-
-    def _counted(self, key: str) -> tuple[int, float]:
-        """The hits of a fixed window, and the seconds until it ends."""
-        try:
-            return _counted(self.limiter.call("RL.INFO", self._key(key)))
-        except Exception as error:
-            return _counted_here(self.limiter.core, self._key(key), error)
-
-    def _key(self, key: str) -> str:
-        return f"{self.key_prefix}:{key}"
-
 
 class AsyncRateLimitStorage(
-    AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingWindowCounterSupport, TimestampedSlidingWindow
+    Counting, AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingWindowCounterSupport, TimestampedSlidingWindow
 ):
     """A `RateLimitStorage` for the strategies in `limits.aio`: the same schemes after `async+`, clients of
     `redis.asyncio`."""
 
     STORAGE_SCHEME = ASYNC_SCHEMES
+    _kind, _prefix_of_urls = AsyncRateLimiter, "async+ratelimit+"
 
     def __init__(
         self,
@@ -130,62 +168,11 @@ class AsyncRateLimitStorage(
         **options: Unpack[UrlOptions],
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
-        self.key_prefix = key_prefix
-        url = uri.removeprefix("async+ratelimit+")
-        self.limiter = limiter or AsyncRateLimiter.from_url(url, **options)
-        self.limiter.core.need_module("a storage of limits")
-
-    @property
-    def base_exceptions(self) -> type[Exception]:
-        return Exception  # neither library has one base class for all errors, cluster errors included
-
-    async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return _hits(await self.limiter.check(self._key(key), _counter(expiry), cost=amount))
-
-    async def get(self, key: str) -> int:
-        return (await self._counted(key))[0]
-
-    async def get_expiry(self, key: str) -> float:
-        return time.time() + (await self._counted(key))[1]
-
-    async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return (await self.limiter.check(self._key(key), _log(limit, expiry), cost=amount)).allowed
-
-    async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        return _entries(await self.limiter.peek_all(self._key(key), _log(limit, expiry)), limit, expiry)
-
-    async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return (await self.limiter.check(self._key(key), _window(limit, expiry), cost=amount)).allowed
-
-    async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        return _weighted(await self.limiter.peek(self._key(key), _window(MOST, expiry)), expiry)
-
-    async def clear(self, key: str) -> None:
-        await self.limiter.reset(self._key(key))
-
-    async def clear_sliding_window(self, key: str, expiry: int) -> None:
-        await self.clear(key)
+        self._begin(uri, key_prefix, limiter, options)
 
     async def reset(self) -> int:
         keys: AsyncIterator[str] = self.limiter.client.scan_iter(_pattern(self.key_prefix), 1000, KEY_TYPE)
         return sum([await self.limiter.reset(key) async for key in keys])
-
-    async def check(self) -> bool:
-        try:
-            await self.limiter.call("RL.PEEK", self._key(""), "1/s")
-        except Exception:
-            return False
-        return True
-
-    async def _counted(self, key: str) -> tuple[int, float]:
-        """The hits of a fixed window, and the seconds until it ends."""
-        try:
-            return _counted(await self.limiter.call("RL.INFO", self._key(key)))
-        except Exception as error:
-            return _counted_here(self.limiter.core, self._key(key), error)
-
-    def _key(self, key: str) -> str:
-        return f"{self.key_prefix}:{key}"
 
 
 def _pattern(prefix: str) -> str:
@@ -195,10 +182,6 @@ def _pattern(prefix: str) -> str:
 
 def _counter(expiry: int) -> str:
     return f"fixed:{MOST}/{expiry}s,align=first"
-
-
-def _log(limit: int, expiry: int) -> str:
-    return f"log:{limit}/{expiry}s"
 
 
 def _window(limit: int, expiry: int) -> str:
@@ -224,14 +207,6 @@ def _counted(info: Any) -> tuple[int, float]:
         if not access and state["rule"].startswith(f"fixed:{MOST}/"):
             return state["consumed"], state["reset_ms"] / 1000
     return 0, 0.0
-
-
-def _counted_here(core: Core, key: str, error: Exception) -> tuple[int, float]:
-    """What counts in this process while the server is away."""
-    if core.mode == "raise" or not is_outage(error):
-        raise error
-    units, left_ms = core.local.counted(key)
-    return units * core.local.processes, left_ms / 1000
 
 
 def _entries(report: Report, limit: int, expiry: int) -> tuple[float, int]:
