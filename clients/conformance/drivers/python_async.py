@@ -24,7 +24,10 @@ async def make(call: dict[str, Any]) -> Any:
     if name == "new_loop":
         return await asyncio.to_thread(asyncio.run, all_of(call["calls"]))
     if name == "limiter":
-        LIMITERS[call["limiter"]] = AsyncRateLimiter.from_url(call["url"], **calls.options(call))
+        if "url" in call:
+            LIMITERS[call["limiter"]] = AsyncRateLimiter.from_url(call["url"], **calls.options(call))
+        else:
+            LIMITERS[call["limiter"]] = AsyncRateLimiter.in_process(**calls.arguments(call.get("options", {})))
         return None
     if name in ("leave", "hold_settle", "hold_refund", "lost"):
         return await of_hold(HOLDS[call["hold"]], name, given)

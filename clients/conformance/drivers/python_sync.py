@@ -22,7 +22,10 @@ def make(call: dict[str, Any]) -> Any:
     if name == "fork":
         return fork(call["calls"])
     if name == "limiter":
-        LIMITERS[call["limiter"]] = RateLimiter.from_url(call["url"], **calls.options(call))
+        if "url" in call:
+            LIMITERS[call["limiter"]] = RateLimiter.from_url(call["url"], **calls.options(call))
+        else:
+            LIMITERS[call["limiter"]] = RateLimiter.in_process(**calls.arguments(call.get("options", {})))
         return None
     if name in ("leave", "hold_settle", "hold_refund", "lost"):
         return of_hold(HOLDS[call["hold"]], name, given)

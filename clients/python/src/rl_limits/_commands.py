@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from uuid import uuid4
 
 #: One text for each rule, `["5/15m", "20/h"]`, a policy, `"@free"`, or the policy of the key's plan, `"@plan:free"`.
@@ -44,6 +44,14 @@ class Held(NamedTuple):
     @classmethod
     def new(cls, ttl_ms: int, refund: bool = False) -> Held:
         return cls(uuid4().hex, ttl_ms, refund)
+
+
+class Line(TypedDict, total=False):
+    """Where to wait in line."""
+
+    flow: str | None
+    weight: int
+    priority: int
 
 
 class Turn(NamedTuple):

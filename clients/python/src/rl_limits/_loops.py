@@ -78,8 +78,8 @@ class Loop:
         options = {**wiring.options, "socket_timeout": None, "socket_connect_timeout": None}  # `Bound` bounds
         wiring = wiring._replace(options=options)
         self.nodes: Nodes = (Nodes if wiring.seeds is None else Cluster)(wiring, events, self._close)
-        self._places = Places(chosen.concurrency, chosen.queue_timeout)
-        self._timeout_s = timeout_s
+        self._places = asyncio.Semaphore(chosen.concurrency)
+        self._queue_timeout, self._timeout_s = chosen.queue_timeout, timeout_s
         self._under_way: set[asyncio.Task[Any]] = set()
         #: Probes and the like, which nobody waits for.
         self._background: set[asyncio.Task[Any]] = set()
@@ -122,7 +122,11 @@ class Loop:
     async def exchange(self, node: Node, command: Command, fresh: bool = False, asking: bool = False) -> Any:
         if command.wait_s is not None:
             return await self._wait(node, command)
-        async with self._places:
+        if self._places.locked():
+            await self._queue()
+        else:
+            await self._places.acquire()  # at once
+        try:
             if node.away:
                 raise Away
             tried = Try()
@@ -135,6 +139,16 @@ class Loop:
                     return await self._ask(node, link, command, tried)
             except TimeoutError:
                 raise self._late(node, tried) from None
+        finally:
+            self._places.release()
+
+    async def _queue(self) -> None:
+        """Waits for a place, first come, first served."""
+        try:
+            async with asyncio.timeout(self._queue_timeout):
+                await self._places.acquire()
+        except TimeoutError:
+            raise saturated(self._queue_timeout) from None
 
     async def probe(self, node: Node) -> None:
         tried = Try()
@@ -265,48 +279,6 @@ class Try:
 
     def __init__(self) -> None:
         self.stage, self.first, self.sent_s = "connect", True, math.inf
-
-
-class Places:
-    """`async with places:`, first come, first served.
-
-    A loop that opens many connections at once takes longer for each than a command may take. Therefore only a few
-    places are free at first. Every `STEP` replies, errors included, add a place; each command without a reply removes
-    one.
-    """
-
-    FIRST = 8
-    STEP = 32
-
-    def __init__(self, most: int, queue_timeout: float) -> None:
-        self._most = most
-        self._size = min(most, self.FIRST)
-        self._free = asyncio.Semaphore(self._size)
-        self._answered = 0
-        self._queue_timeout = queue_timeout
-
-    async def __aenter__(self) -> None:
-        if not self._free.locked():
-            await self._free.acquire()  # at once
-            return
-        try:
-            async with asyncio.timeout(self._queue_timeout):
-                await self._free.acquire()
-        except TimeoutError:
-            raise saturated(self._queue_timeout) from None
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not isinstance(error, Lost):
-            self._answered += 1
-            if self._answered % self.STEP == 0 and self._size < self._most:
-                self._size += 1
-                self._free.release()
-        elif self._size > self.FIRST:
-            self._size -= 1
-            return
-        self._free.release()
 
 
 class Bound:

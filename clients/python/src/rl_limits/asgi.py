@@ -90,7 +90,7 @@ class RateLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = scope["type"] in ("http", "websocket") and not self.skip(scope)
-        wanted = await self._limits_of(scope) if limited else ()
+        wanted = await limits_of(self.limits, self.key, scope) if limited else ()
         if not wanted:
             return await self.app(scope, receive, send)
         core, held = self.limiter.core, held_by(self.count)
@@ -124,11 +124,15 @@ class RateLimitMiddleware:
             for task in settling:
                 await asyncio.shield(task)
 
-    async def _limits_of(self, scope: Scope) -> Sequence[Limit]:
-        if callable(self.limits):
-            found = self.limits(scope)
-            return await found if isinstance(found, Awaitable) else found
-        return [Limit(self.key(scope), self.limits)]
+
+async def limits_of(
+    limits: Rules | Callable[[Scope], Maybe[Sequence[Limit]]], key: Callable[[Scope], str], scope: Scope
+) -> Sequence[Limit]:
+    """The limits of a request, which a function may know."""
+    if callable(limits):
+        found = limits(scope)
+        return await found if isinstance(found, Awaitable) else found
+    return [Limit(key(scope), limits)]
 
 
 def address_of(scope: Scope) -> str | None:

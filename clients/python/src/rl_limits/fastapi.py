@@ -1,7 +1,7 @@
 """A limit for one route of FastAPI: `@app.get("/", dependencies=[Depends(RateLimit(limiter, "5/m"))])`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from fastapi import HTTPException, Response
 from starlette.requests import HTTPConnection
@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 from . import _given as given
 from ._commands import Cost, Limit, Rules
 from .address import Networks
-from .asgi import Maybe, Scope, address_of
+from .asgi import Maybe, Scope, address_of, limits_of
 from .http import UNDECIDED, Headers, check_engine, check_options, check_rules, fields, problem, status, status_of
 from .limiter import AsyncRateLimiter
 
@@ -44,7 +44,7 @@ class RateLimit:
 
     async def __call__(self, connection: HTTPConnection, response: Response) -> None:
         scope = connection.scope
-        wanted = await self._limits_of(scope)
+        wanted = await limits_of(self._limits, self._key, scope)
         if not wanted:
             return
         core = self._limiter.core
@@ -61,12 +61,6 @@ class RateLimit:
         response.headers.update(told)
         if report.wait_ms > 0:  # the request's turn under a `leaky` rule
             await asyncio.sleep(report.wait_ms / 1000)
-
-    async def _limits_of(self, scope: Scope) -> Sequence[Limit]:
-        if callable(self._limits):
-            found = self._limits(scope)
-            return await found if isinstance(found, Awaitable) else found
-        return [Limit(self._key(scope), self._limits)]
 
 
 def _route(scope: Scope) -> str:

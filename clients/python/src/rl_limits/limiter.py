@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, Unpack
 
 from . import _given as given
-from ._commands import LONGEST_S, Cost, Limit, Rules, Turn
+from ._commands import LONGEST_S, Cost, Limit, Line, Rules, Turn
 from ._core import Core
 from ._fork import watch
 from ._loops import Loop, PerLoop
@@ -138,22 +138,11 @@ class RateLimiter(Common):
         return self.run(self.core.peek(key, rules, cost))
 
     def wait(
-        self,
-        key: str,
-        rules: Rules,
-        timeout: float,
-        *,
-        cost: Cost = 1,
-        meta: str | None = None,
-        flow: str | None = None,
-        weight: int = 1,
-        priority: int = 0,
+        self, key: str, rules: Rules, timeout: float, *, cost: Cost = 1, meta: str | None = None, **line: Unpack[Line]
     ) -> Reply:
         """Waits in line until the request may pass, at most `timeout` seconds: `RL.WAIT`, on a separate connection.
         Flows take turns in proportion to their weights; a higher priority goes first."""
-        return self.run(
-            self.core.told(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta), rules)
-        )
+        return self.run(self.core.told(self.core.wait(key, rules, Turn(timeout, **line), cost, meta), rules))
 
     def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
         """Decides over one or several keys, consumes from all or from none, and reports on each rule: `FULL`."""
@@ -181,16 +170,14 @@ class RateLimiter(Common):
         refund: bool = False,
         id: str | None = None,
         wait: float | None = None,
-        flow: str | None = None,
-        weight: int = 1,
-        priority: int = 0,
+        **line: Unpack[Line],
     ) -> Hold:
         """A context manager: holds what the check consumes until the block ends; raises `Denied` after a denial.
 
         The hold is renewed while this process lives, and ends at most `ttl` seconds after the process dies. `refund`:
         its units then come back. `wait`: seconds to wait in line for the hold, as `wait` does.
         """
-        return Hold(self, key, rules, cost, held_for(ttl, refund, id), Turn(wait, flow, weight, priority))
+        return Hold(self, key, rules, cost, held_for(ttl, refund, id), Turn(wait, **line))
 
     def settle(self, key: str, id: str, *, cost: Cost | None = None, refund: bool = False) -> bool:
         """Ends a hold: its charges stand, are corrected to `cost`, or come back. Says whether there was one."""
@@ -346,21 +333,10 @@ class AsyncRateLimiter(Common):
         return await self.run(self.core.peek(key, rules, cost))
 
     async def wait(
-        self,
-        key: str,
-        rules: Rules,
-        timeout: float,
-        *,
-        cost: Cost = 1,
-        meta: str | None = None,
-        flow: str | None = None,
-        weight: int = 1,
-        priority: int = 0,
+        self, key: str, rules: Rules, timeout: float, *, cost: Cost = 1, meta: str | None = None, **line: Unpack[Line]
     ) -> Reply:
         """Waits in line as `RateLimiter.wait` does. A task that is cancelled leaves the line."""
-        return await self.run(
-            self.core.told(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta), rules)
-        )
+        return await self.run(self.core.told(self.core.wait(key, rules, Turn(timeout, **line), cost, meta), rules))
 
     async def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
         return await self.ask_all(self.core.check_all(limits, cost, meta))
@@ -383,11 +359,9 @@ class AsyncRateLimiter(Common):
         refund: bool = False,
         id: str | None = None,
         wait: float | None = None,
-        flow: str | None = None,
-        weight: int = 1,
-        priority: int = 0,
+        **line: Unpack[Line],
     ) -> AsyncHold:
-        return AsyncHold(self, key, rules, cost, held_for(ttl, refund, id), Turn(wait, flow, weight, priority))
+        return AsyncHold(self, key, rules, cost, held_for(ttl, refund, id), Turn(wait, **line))
 
     async def settle(self, key: str, id: str, *, cost: Cost | None = None, refund: bool = False) -> bool:
         return await self.run(self.core.settle(key, id, cost, refund))
