@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use redis::cluster::ClusterClient;
 use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 use tower_redis_ratelimit::{Builder, Engine, RateLimiter};
 
@@ -21,21 +20,21 @@ pub fn limiter(options: &Options) -> Result<RateLimiter> {
 }
 
 fn single(redis: &Redis) -> Result<Builder> {
-    let info = info(&redis.redis_url, redis)?;
-    let client = match certificates(redis)? {
-        Some(certificates) => Client::build_with_tls(info, certificates),
-        None => Client::open(info),
-    };
-    Ok(RateLimiter::server(client?))
+    Ok(RateLimiter::server(client(&redis.redis_url, redis)?))
 }
 
 fn cluster(redis: &Redis) -> Result<Builder> {
-    let nodes = redis.redis_url.split(',').map(|url| info(url.trim(), redis));
-    let mut builder = ClusterClient::builder(nodes.collect::<Result<Vec<_>>>()?);
-    if let Some(certificates) = certificates(redis)? {
-        builder = builder.certs(certificates);
-    }
-    Ok(RateLimiter::cluster(builder.build()?).separately(!has_one_slot(redis)))
+    let nodes = redis.redis_url.split(',').map(|url| client(url.trim(), redis));
+    let nodes = nodes.collect::<Result<Vec<_>>>()?;
+    Ok(RateLimiter::cluster(nodes).separately(!has_one_slot(redis)))
+}
+
+fn client(url: &str, redis: &Redis) -> Result<Client> {
+    let info = info(url, redis)?;
+    Ok(match certificates(redis)? {
+        Some(certificates) => Client::build_with_tls(info, certificates)?,
+        None => Client::open(info)?,
+    })
 }
 
 /// Whether all keys have the same hash tag.

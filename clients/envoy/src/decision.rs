@@ -137,7 +137,11 @@ impl Decider {
             taken.push(units);
         }
         let checked = asked.iter().filter(|one| one.way == Way::Check);
-        let report = self.limiter.check_all(check(checked.clone())).await?;
+        let Some(check) = check(checked.clone()) else {
+            taken.into_iter().for_each(Units::spend);
+            return Ok(self.asks == Asks::AtOnce);
+        };
+        let report = self.limiter.check_all(check).await?;
         if report.is_allowed() {
             taken.into_iter().for_each(Units::spend);
         }
@@ -164,7 +168,7 @@ fn is_denied(outcomes: &[Outcome]) -> bool {
 }
 
 /// One check of all keys. Each key consumes its own number of hits.
-fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Check {
+fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Option<Check> {
     // Rules of policies cost what the command says, so the command has their highest cost. Other rules
     // state their own cost.
     let of_policies = asked.clone().filter(|one| one.limit.is_policy()).map(|one| one.hits).max();
@@ -173,16 +177,16 @@ fn check<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Check {
     let with_cost = |rule: &String, hits| {
         if rule.contains(",cost=") { rule.clone() } else { format!("{rule},cost={hits}") }
     };
-    let none = Check::new("", Rules::default());
-    let check = asked.fold(none, |check, Asked { key, limit, hits, .. }| {
+    let mut limits = asked.map(|Asked { key, limit, hits, .. }| {
         let rules = if *hits == common || limit.is_policy() {
             limit.rules.clone()
         } else {
             limit.rules.texts().iter().map(|rule| with_cost(rule, hits)).collect::<Rules>()
         };
-        check.and(&key[..], rules)
+        (&key[..], rules)
     });
-    check.cost(common)
+    let first = Check::from(limits.next()?);
+    Some(limits.fold(first, |check, (key, rules)| check.and(key, rules)).cost(common))
 }
 
 fn outcome(report: &Report, asked: &Asked) -> Outcome {

@@ -5,7 +5,6 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use redis::Client;
-use redis::cluster::ClusterClient;
 use tower_redis_ratelimit::{Outage, RateLimiter};
 
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -16,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("give URL OUTAGE SECONDS".into());
     };
     let builder = match url.strip_prefix("redis+cluster") {
-        Some(rest) => RateLimiter::cluster(ClusterClient::new([format!("redis{rest}")])?),
+        Some(rest) => RateLimiter::cluster([Client::open(format!("redis{rest}"))?]),
         None => RateLimiter::server(Client::open(&url[..])?),
     };
     let outage = match &outage[..] {

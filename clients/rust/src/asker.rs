@@ -1,30 +1,31 @@
 //! Asks the server, and answers checks that the server does not decide.
 
-use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, RedisError, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use crate::breaker::{Breaker, Try};
 use crate::check::{Check, Cost};
 use crate::clean_up::CleanUps;
 use crate::denials::Denials;
-use crate::events::Events;
+use crate::events::{DecisionEvent, Events};
 use crate::local::Local;
-use crate::outage::{Outage, is_outage, is_refusal, saturated};
+use crate::node::{Node, Request};
+use crate::outage::{Outage, is_outage, saturated};
+use crate::receipt::Receipt;
 use crate::reply::{Answer, Reply, Report, Source, Verdict};
 use crate::script::{Script, has_forgotten, needs_module};
-use crate::server::{Connection, Opener};
+use crate::servers::Servers;
+use crate::value::{flag, unreadable, whole};
 use crate::within::within;
 
 /// The wait that [`Outage::Deny`] answers.
 const DENIED: Duration = Duration::from_secs(1);
 
 pub struct Asker {
-    pub connection: Connection,
-    pub opener: Opener,
+    pub servers: Servers,
     pub outage: Outage,
     pub timeout: Duration,
     pub queue_timeout: Duration,
@@ -33,8 +34,7 @@ pub struct Asker {
     pub separately: bool,
     /// The script, if it decides instead of the module.
     pub script: Option<Script>,
-    pub breaker: Breaker,
-    pub events: Events,
+    pub events: Arc<Events>,
     pub local: Local,
     pub cleans_up: CleanUps,
     pub replies: Option<Denials<Reply>>,
@@ -42,26 +42,91 @@ pub struct Asker {
 }
 
 impl Asker {
-    pub async fn decide<A: Decides>(&self, check: &Check) -> RedisResult<A> {
-        let Some(first) = check.limits.first() else { return Ok(A::passed(Source::Local)) };
-        let command = check.command(A::FULL);
-        self.or_without(self.ask(&command, &first.key).await, check, &command)
+    pub async fn decide<A: Answer>(self: &Arc<Self>, check: &Check) -> RedisResult<A> {
+        self.decide_by(check, &check.command(A::FULL)).await
     }
 
-    /// Asks the server, unless it is away.
-    pub async fn ask(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
-        let (asking, answer) = self.answer(command, key).await?;
-        self.told(asking, answer)
+    /// The answer to a check by this command.
+    pub async fn decide_by<A: Answer>(
+        self: &Arc<Self>,
+        check: &Check,
+        command: &Cmd,
+    ) -> RedisResult<A> {
+        self.or_without(check, command, self.ask_check(check, command)).await
     }
 
-    /// Sends a command that is no check. The breaker does not count a refused or unknown command,
-    /// since checks may still work.
-    pub async fn call(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
-        let (asking, answer) = self.answer(command, key).await?;
-        match answer {
-            Err(error) if is_refusal(&error) => Err(error),
-            answer => self.told(asking, answer),
+    /// The server's answer to a check, or the one without it.
+    pub async fn or_without<A: Answer>(
+        self: &Arc<Self>,
+        check: &Check,
+        command: &Cmd,
+        asking: impl Future<Output = RedisResult<A>>,
+    ) -> RedisResult<A> {
+        if let Servers::None = self.servers {
+            return self.locally(check, command);
         }
+        let is_sent = self.sends(check);
+        asking.await.or_else(|error| {
+            if is_sent {
+                self.give_back_lost(check, &error);
+            }
+            self.without(error, check, command)
+        })
+    }
+
+    /// Whether the server will get this check.
+    pub fn sends(&self, check: &Check) -> bool {
+        check.limits.first().is_some_and(|limit| !self.servers.rests(&limit.key))
+    }
+
+    /// Gives back the hold of a check that was sent, if its reply was lost.
+    pub fn give_back_lost(self: &Arc<Self>, check: &Check, error: &RedisError) {
+        if let (true, Some(ttl), Some(id)) = (check.gives_back, check.hold, &check.id)
+            && error.is_io_error()
+            && !error.is_connection_refusal()
+        {
+            let keys = check.limits.iter().map(|limit| limit.key.clone()).collect();
+            // Dropped, it settles.
+            let mut lost = Receipt::new(self, keys, Some(id.clone()), ttl);
+            lost.may_come_late = true;
+        }
+    }
+
+    /// Asks the server to decide a check by this command.
+    pub async fn ask_check<A: Answer>(&self, check: &Check, command: &Cmd) -> RedisResult<A> {
+        let key = check.limits.first().map(|limit| &limit.key[..]).unwrap_or_default();
+        let request = Request::of(command, key);
+        let request = Request { repeats: request.repeats || check.hold.is_some(), ..request };
+        self.ask(request, |value| A::of_reply(value, check)).await
+    }
+
+    /// Sends a command that is no check, and reads a number.
+    pub async fn number(&self, command: &Cmd, key: &[u8]) -> RedisResult<u64> {
+        self.ask(Request::of(command, key), whole).await
+    }
+
+    /// Sends a command that is no check, and reads a yes or no.
+    pub async fn flag(&self, command: &Cmd, key: &[u8]) -> RedisResult<bool> {
+        self.ask(Request::of(command, key), flag).await
+    }
+
+    /// Sends such a command to the limiter in the process, too.
+    pub async fn flag_of_both(&self, command: &Cmd, key: &[u8]) -> RedisResult<bool> {
+        if !matches!(self.servers, Servers::None) {
+            self.local.answer(command)?;
+        }
+        self.flag(command, key).await
+    }
+
+    /// Sends a command to the server, unless that is away, and reads the reply.
+    pub async fn ask<T>(
+        &self,
+        request: Request<'_>,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> RedisResult<T> {
+        let answer = Box::pin(self.send(request)).await;
+        let answer = answer.and_then(|value| read(&value).ok_or_else(|| unreadable(&value)));
+        answer.inspect_err(|error| self.events.replied(Instant::now(), error))
     }
 
     /// An error if the engine is the script, which cannot do this.
@@ -69,110 +134,53 @@ impl Asker {
         if self.script.is_some() { Err(needs_module(what)) } else { Ok(()) }
     }
 
-    async fn answer(
-        &self,
-        command: &Cmd,
-        key: &[u8],
-    ) -> RedisResult<(Try<'_>, RedisResult<Value>)> {
-        let script = self.script.as_ref();
-        let by_script = script.map(|script| Ok::<_, RedisError>((script, Script::asked(command)?)));
+    /// Sends a command to the server, unless that is away.
+    pub async fn send(&self, request: Request<'_>) -> RedisResult<Value> {
+        let Request { command, key, .. } = request;
+        if let Servers::None = self.servers {
+            return self.local.answer(command);
+        }
+        let by_script = self
+            .script
+            .as_ref()
+            .map(|script| Ok::<_, RedisError>((script, Script::asked(command)?)));
         let by_script = by_script.transpose()?;
         self.cleans_up.learn_runtime();
-        let _place = self.place().await?;
-        let opens = self.breaker.opens();
-        let asking = self.breaker.enter(Instant::now())?;
-        let send = async |command: &Cmd, key: &[u8]| {
-            if asking.is_only() {
-                self.in_time(self.connection.send_anew(command, key)).await
-            } else {
-                self.in_time(self.connection.send(command, key)).await
-            }
+        let _place = self.place(&self.servers.node(key).await?).await?;
+        let Some((script, asked)) = &by_script else {
+            return self.servers.send(request, self.timeout).await;
         };
-        let answer = async {
-            let Some((script, asked)) = &by_script else { return send(command, key).await };
-            match send(&script.evalsha(asked), &asked.key).await {
-                Err(error) if has_forgotten(&error) => send(&asked.eval(), &asked.key).await,
-                answer => answer,
+        let of = |command, key| Request { command, key, ..request };
+        let evalsha = script.evalsha(asked);
+        match self.servers.send(of(&evalsha, &asked.key), self.timeout).await {
+            Err(error) if has_forgotten(&error) => {
+                self.servers.send(of(&asked.eval(), &asked.key), self.timeout).await
             }
-        };
-        tokio::select! {
-            biased;
-            answer = answer => Ok((asking, answer)),
-            () = opens => Err(self.last_outage()),
+            answer => answer,
         }
     }
 
-    /// Asks the server, whatever the breaker says.
-    pub async fn ask_anyway(&self, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
-        let permit = within(self.queue_timeout, self.places.acquire()).await;
-        let _place = permit.and_then(Result::ok).ok_or_else(saturated)?;
-        self.in_time(self.connection.send(command, key)).await
-    }
-
-    /// A place for one command. All waits for a place end when the breaker opens.
-    async fn place(&self) -> RedisResult<SemaphorePermit<'_>> {
-        let opens = self.breaker.opens();
-        self.breaker.rest(Instant::now())?;
-        tokio::select! {
-            biased;
-            permit = within(self.queue_timeout, self.places.acquire()) => {
-                permit.and_then(Result::ok).ok_or_else(saturated)
-            }
-            () = opens => Err(self.last_outage()),
+    /// A place for one command. All waits for a place end when the node goes away.
+    async fn place(&self, node: &Arc<Node>) -> RedisResult<SemaphorePermit<'_>> {
+        if let Ok(place) = self.places.try_acquire() {
+            return Ok(place);
         }
+        node.unless_away(async {
+            let place = within(self.queue_timeout, self.places.acquire()).await;
+            place.and_then(Result::ok).ok_or_else(saturated)
+        })
+        .await
     }
 
-    fn last_outage(&self) -> RedisError {
-        self.breaker.last().unwrap_or_else(|| self.late())
-    }
-
-    pub fn late(&self) -> RedisError {
-        let why = format!("no reply within {:?}", self.timeout);
-        io::Error::new(io::ErrorKind::TimedOut, why).into()
-    }
-
-    /// Bounds the server's answer by the limiter's time-out.
-    pub async fn in_time<T>(&self, asking: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
-        within(self.timeout, asking).await.unwrap_or_else(|| Err(self.late()))
-    }
-
-    /// Only outages count against the server.
-    pub fn told(&self, asking: Try<'_>, answer: RedisResult<Value>) -> RedisResult<Value> {
-        let now = Instant::now();
-        let change = match &answer {
-            Err(error) if is_outage(error) => {
-                if error.is_timeout() {
-                    self.connection.late();
-                }
-                self.events.replied(now, error);
-                asking.failed(now, error)
-            }
-            _ => asking.succeeded(),
-        };
-        if let Some(change) = change {
-            self.events.changed(change);
-        }
-        answer
-    }
-
-    /// Sends a command to the source of an earlier answer.
-    pub async fn at(&self, source: Source, command: &Cmd, key: &[u8]) -> RedisResult<Value> {
+    /// Sends a command that settles or renews a hold to the source of that hold.
+    pub async fn at(&self, source: Source, command: &Cmd, key: &[u8]) -> RedisResult<bool> {
         match source {
-            Source::Server => self.call(command, key).await,
-            Source::Local => self.local.answer(command),
-            Source::Outage | Source::Denial => Ok(Value::Int(1)),
-        }
-    }
-
-    pub fn or_without<A: Answer>(
-        &self,
-        asked: RedisResult<Value>,
-        check: &Check,
-        command: &Cmd,
-    ) -> RedisResult<A> {
-        match asked {
-            Ok(value) => read(value),
-            Err(error) => self.without(error, check, command),
+            Source::Server | Source::Lease => self.flag(command, key).await,
+            Source::Local => {
+                let value = self.local.answer(command)?;
+                flag(&value).ok_or_else(|| unreadable(&value))
+            }
+            Source::Outage | Source::Denial => Ok(true),
         }
     }
 
@@ -191,8 +199,32 @@ impl Asker {
             Outage::Raise => Err(error),
             Outage::Allow => Ok(A::of(undecided(check, Verdict::Allowed, Duration::ZERO))),
             Outage::Deny => Ok(A::of(undecided(check, Verdict::Limited, DENIED))),
-            Outage::Local => Ok(read::<A>(self.local.answer(command)?)?.by(Source::Local)),
+            Outage::Local => self.locally(check, command),
         }
+    }
+
+    /// The answer of the limiter in the process.
+    pub fn locally<A: Answer>(&self, check: &Check, command: &Cmd) -> RedisResult<A> {
+        let value = self.local.answer(command)?;
+        let answer = A::of_reply(&value, check).ok_or_else(|| unreadable(&value))?;
+        Ok(answer.by(Source::Local))
+    }
+
+    /// Waits for a decision, and tells the application of it.
+    pub async fn told<T>(
+        &self,
+        deciding: impl Future<Output = RedisResult<T>>,
+        told: impl FnOnce(&T) -> (Source, Verdict, Option<String>),
+    ) -> RedisResult<T> {
+        if self.events.on_decision.is_none() {
+            return deciding.await;
+        }
+        let began = Instant::now();
+        let decided = deciding.await?;
+        let (source, verdict, rule) = told(&decided);
+        let ms = began.elapsed().as_secs_f64() * 1000.0;
+        self.events.decided(&DecisionEvent { source, verdict, rule, ms });
+        Ok(decided)
     }
 
     /// For a command that frees a key. Forgets remembered denials now and when dropped: replies to older
@@ -225,19 +257,6 @@ impl Drop for Freeing<'_> {
     }
 }
 
-/// The kind of reply to ask for.
-pub trait Decides: Answer {
-    const FULL: bool;
-}
-
-impl Decides for Reply {
-    const FULL: bool = false;
-}
-
-impl Decides for Report {
-    const FULL: bool = true;
-}
-
 /// The report on a check that nobody decided. A range is granted whole or not at all.
 fn undecided(check: &Check, verdict: Verdict, wait: Duration) -> Report {
     let key = check.limits.first().map(|limit| limit.key.clone());
@@ -246,8 +265,4 @@ fn undecided(check: &Check, verdict: Verdict, wait: Duration) -> Report {
         _ => None,
     };
     Report { key, granted, ..Report::bare(verdict, wait, Source::Outage) }
-}
-
-pub fn read<T: FromRedisValue>(value: Value) -> RedisResult<T> {
-    Ok(T::from_redis_value(value)?)
 }

@@ -6,21 +6,25 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
+use redis::aio::ConnectionLike;
+use redis::{Client, RedisError, RedisResult};
 use tokio::sync::Semaphore;
 
 use crate::asker::Asker;
-use crate::breaker::Breaker;
 use crate::clean_up::CleanUps;
+#[cfg(feature = "cluster")]
+use crate::cluster::Cluster;
+use crate::connection::{Connection, Connections, Opener};
 use crate::denials::Denials;
-use crate::events::{Events, MisconfiguredEvent, OutageEvent};
+use crate::events::{DecisionEvent, Events, MisconfiguredEvent, OutageEvent};
 use crate::limiter::RateLimiter;
 use crate::local::Local;
+use crate::node::Node;
 use crate::outage::Outage;
 use crate::rules::Rules;
 use crate::script::{Engine, Script};
-use crate::server::{self, Connection, Opener};
+use crate::servers::Servers;
+use crate::value::misuse;
 
 /// How long a command, with connecting, may take by default.
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -31,7 +35,8 @@ const CONCURRENCY: usize = 1000;
 /// The options of a [`RateLimiter`].
 #[must_use]
 pub struct Builder {
-    connection: Connection,
+    whom: Whom,
+    /// Opens a connection for a caller that waits, if that is not the limiter's own affair.
     opener: Opener,
     outage: Outage,
     timeout: Duration,
@@ -45,45 +50,53 @@ pub struct Builder {
     engine: Engine,
 }
 
+/// Whom to ask.
+enum Whom {
+    Server(Client),
+    #[cfg(feature = "cluster")]
+    Cluster(Vec<Client>),
+    Given(Connection),
+    Nobody,
+}
+
 impl RateLimiter {
     /// A limiter that connects to this server when it is first asked, and again after each failure.
     pub fn server(client: Client) -> Builder {
-        Builder::of(Box::new(server::Single::new(client.clone()))).waits_on(client)
+        Builder::of(Whom::Server(client))
     }
 
-    /// A limiter that connects to this cluster when it is first asked. Needs the feature `cluster`.
+    /// A limiter that connects to the cluster of these nodes when it is first asked, and then to each
+    /// node whose keys it checks. It needs no client of a cluster, which would send checks again. Needs the
+    /// feature `cluster`.
     #[cfg(feature = "cluster")]
-    pub fn cluster(client: redis::cluster::ClusterClient) -> Builder {
-        use redis::cluster::ClusterConfig;
-
-        let config = ClusterConfig::new().set_connection_timeout(TIMEOUT);
-        let asking = config.clone().set_response_timeout(TIMEOUT);
-        let waiting = config.set_response_timeout(Duration::MAX);
-        let asks = client.clone();
-        let make = move || asks.get_pending_async_connection_with_config(asking.clone());
-        Builder::of(Box::new(server::Replaced::new(make))).waits_with(move || {
-            let connection = client.get_pending_async_connection_with_config(waiting.clone());
-            std::future::ready(Ok(connection))
-        })
+    pub fn cluster(nodes: impl IntoIterator<Item = Client>) -> Builder {
+        Builder::of(Whom::Cluster(nodes.into_iter().collect()))
     }
 
-    /// A limiter on any asynchronous connection that tasks can share, preferably one that connects
-    /// again after a failure. It must take as many commands at once as [`Builder::concurrency`] says. A
-    /// `ClusterConnection` needs the feature `cluster`.
+    /// A limiter on any asynchronous connection to one server that tasks can share, preferably one that
+    /// connects again after a failure. It must take as many commands at once as [`Builder::concurrency`]
+    /// says, and send none again.
     pub fn on(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Builder {
-        Builder::of(server::shared(connection))
+        Builder::of(Whom::Given(Connection::given(connection)))
+    }
+
+    /// A limiter that asks no server at all, with these policies: for tests, and for a program of one
+    /// process. It decides as under [`Outage::Local`].
+    ///
+    /// # Errors
+    /// The rules of a policy cannot be read.
+    pub fn in_process<N: Into<String>, R: Into<Rules>>(
+        policies: impl IntoIterator<Item = (N, R)>,
+    ) -> RedisResult<Self> {
+        Builder::of(Whom::Nobody).policies(policies).build()
     }
 }
 
 impl Builder {
-    fn of(connection: Connection) -> Self {
-        let none = || async {
-            let why = "waiting needs connections: see Builder::waits_on";
-            Err::<MultiplexedConnection, _>(RedisError::from((ErrorKind::InvalidClientConfig, why)))
-        };
+    fn of(whom: Whom) -> Self {
         Self {
-            connection,
-            opener: Opener::new(none),
+            whom,
+            opener: Opener::none(),
             outage: Outage::default(),
             timeout: TIMEOUT,
             queue_timeout: QUEUE_TIMEOUT,
@@ -97,27 +110,21 @@ impl Builder {
         }
     }
 
-    /// Opens a connection of this client for each caller that waits.
+    /// Opens a connection of this client for each caller that waits, for a limiter [on](RateLimiter::on) a
+    /// connection.
     pub fn waits_on(self, client: Client) -> Self {
-        let client = Arc::new(client);
-        self.waits_with(move || {
-            let client = Arc::clone(&client);
-            async move {
-                let config = AsyncConnectionConfig::new().set_response_timeout(None);
-                client.get_multiplexed_async_connection_with_config(&config).await
-            }
-        })
+        Self { opener: Opener::of(client, CONCURRENCY), ..self }
     }
 
-    /// Opens a connection by this function for each caller that waits. It must have no time-out for
-    /// replies. Dropping its last clone must close it.
-    pub fn waits_with<F, C>(mut self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
+    /// Opens a connection by this function for each caller that waits, for a limiter
+    /// [on](RateLimiter::on) a connection. It must have no time-out for replies. Dropping its last clone
+    /// must close it.
+    pub fn waits_with<F, C>(self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<C, RedisError>> + Send + 'static,
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        self.opener = Opener::new(open);
-        self
+        Self { opener: Opener::new(open), ..self }
     }
 
     /// What checks answer if the server gives no decision: by default the error.
@@ -158,8 +165,8 @@ impl Builder {
         self
     }
 
-    /// Called when the limiter stops asking the server, after three outages in a row, and when it asks
-    /// again. Without a listener the log has both.
+    /// Called when a server goes away, or in a cluster a node, and when it is back. Without a listener
+    /// the log has both.
     pub fn on_outage(mut self, listener: impl Fn(&OutageEvent) + Send + Sync + 'static) -> Self {
         self.events.on_outage = Some(Arc::new(listener));
         self
@@ -173,6 +180,15 @@ impl Builder {
         listener: impl Fn(&MisconfiguredEvent) + Send + Sync + 'static,
     ) -> Self {
         self.events.on_misconfigured = Some(Arc::new(listener));
+        self
+    }
+
+    /// Called after each check that was decided, with who decided and how long it took.
+    pub fn on_decision(
+        mut self,
+        listener: impl Fn(&DecisionEvent) + Send + Sync + 'static,
+    ) -> Self {
+        self.events.on_decision = Some(Arc::new(listener));
         self
     }
 
@@ -204,28 +220,45 @@ impl Builder {
     /// An option that must be above zero is zero, the concurrency is too high, or the rules of a policy
     /// cannot be read.
     pub fn build(self) -> RedisResult<RateLimiter> {
-        let wrong = |expected| RedisError::from((ErrorKind::InvalidClientConfig, expected));
         let processes = NonZeroU32::new(self.processes);
-        let processes = processes.ok_or_else(|| wrong("processes is 0, expected 1 or more"))?;
+        let processes = processes.ok_or_else(|| misuse("processes is 0, expected 1 or more"))?;
         if self.timeout.is_zero() {
-            return Err(wrong("timeout is 0, expected more"));
+            return Err(misuse("timeout is 0, expected more"));
         }
         if !(1..=Semaphore::MAX_PERMITS).contains(&self.concurrency) {
-            return Err(wrong("concurrency is 0 or too high, expected 1 or more"));
+            return Err(misuse("concurrency is 0 or too high, expected 1 or more"));
         }
+        let (events, timeout) = (Arc::new(self.events), self.timeout);
+        let node = |name, connections| {
+            Servers::One(Node::new(name, connections, timeout, Arc::clone(&events), None))
+        };
+        let servers = match self.whom {
+            Whom::Server(client) => {
+                let name = client.get_connection_info().addr().to_string();
+                node(name, Connections::of(Opener::of(client, self.concurrency)))
+            }
+            #[cfg(feature = "cluster")]
+            Whom::Cluster(seeds) => {
+                let events = Arc::clone(&events);
+                Servers::Cluster(Cluster::new(seeds, timeout, self.concurrency, events)?)
+            }
+            Whom::Given(connection) => node(
+                "the given connection".to_string(),
+                Connections::given(connection, self.opener),
+            ),
+            Whom::Nobody => Servers::None,
+        };
         let remembers = self.remembered > 0;
         Ok(RateLimiter::of(Asker {
+            servers,
             local: Local::new(processes, &self.policies)?,
-            connection: self.connection,
-            opener: self.opener,
             outage: self.outage,
-            timeout: self.timeout,
+            timeout,
             queue_timeout: self.queue_timeout,
             places: Semaphore::new(self.concurrency),
             separately: self.separately,
             script: (self.engine == Engine::Script).then(Script::new),
-            breaker: Breaker::default(),
-            events: self.events,
+            events,
             cleans_up: CleanUps::new(),
             replies: remembers.then(|| Denials::new(self.remembered)),
             reports: remembers.then(|| Denials::new(self.remembered)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{Extensions, Request};
-use redis::{ErrorKind, RedisResult};
+use redis::RedisResult;
 
 use crate::address::{network, network_of};
 use crate::check::Check;
@@ -13,6 +13,7 @@ use crate::layer::{Limits, RateLimitLayer, Target};
 use crate::limiter::RateLimiter;
 use crate::rules::Rules;
 use crate::script;
+use crate::value::{self, misuse};
 
 /// Limits each client's network by rules; [`RateLimitLayer::by_address`] makes it.
 #[derive(Clone, Debug)]
@@ -35,13 +36,15 @@ impl RateLimitLayer<ByAddress> {
     /// A rule that cannot be read, or one of `slots`, which only a [hold](RateLimiter::hold) takes.
     pub fn by_address(limiter: RateLimiter, rules: impl Into<Rules>) -> RedisResult<Self> {
         let rules = rules.into();
+        value::rules(&rules)?;
         rules.validate()?;
         Rules::refuse_slots(rules.texts().iter().map(String::as_str))?;
         if limiter.asker().script.is_some() {
             rules.texts().iter().try_for_each(|text| script::knows(text))?;
         }
         let warned = Arc::default();
-        Ok(Self::new(limiter, ByAddress { rules, prefix: 64, warned }))
+        let target = ByAddress { rules: rules.clone(), prefix: 64, warned };
+        Ok(Self::of(Limits::new(limiter, target, rules)))
     }
 }
 
@@ -52,8 +55,7 @@ impl<F: Clone> RateLimitLayer<ByAddress, F> {
     /// A prefix above 128.
     pub fn prefix(self, prefix: u8) -> RedisResult<Self> {
         if prefix > 128 {
-            let given = format!("{prefix}, expected 0 to 128");
-            return Err((ErrorKind::InvalidClientConfig, "the prefix is", given).into());
+            return Err(misuse(format!("the prefix is {prefix}, expected 0 to 128")));
         }
         let limits = self.limits();
         let target = ByAddress { prefix, ..limits.target };
@@ -63,9 +65,6 @@ impl<F: Clone> RateLimitLayer<ByAddress, F> {
 
 impl<B> Target<B> for ByAddress {
     fn check(&self, request: &Request<B>) -> RedisResult<Option<Check>> {
-        if self.rules.texts().is_empty() {
-            return Ok(None);
-        }
         let network = match address_of(request.extensions()) {
             Some(address) => network_of(address.ip(), self.prefix),
             None => {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use redis::RedisResult;
 
-use crate::asker::{Asker, read};
-use crate::check::{Check, Cost};
+use crate::asker::Asker;
+use crate::check::Check;
 use crate::clean_up::joined;
 use crate::reply::{Answer, Reply, Report, Source};
 use crate::script::{charges, needs_module, report};
@@ -18,15 +18,13 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
     if check.hold.is_some() {
         return Err(needs_module("HOLD"));
     }
-    if matches!(check.cost, Cost::Range(..)) {
+    if check.cost.is_range() {
         return Err(needs_module("a range of costs"));
     }
     let mut charged = Charged { asker: Arc::clone(asker), checks: Vec::new() };
     let mut all = Report::passed(Source::Server);
     for one in check.each()? {
-        let Some(limit) = one.limits.first() else { continue };
-        let key = limit.key.clone();
-        let (mut report, mut own) = match ask(asker, key, one).await {
+        let (mut report, mut own) = match ask(asker, one).await {
             Ok(answer) => answer,
             Err(error) => {
                 // A task gives the charges back, so that a silent server delays no answer.
@@ -47,11 +45,11 @@ pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
 }
 
 /// Asks about one key in a task. If nobody awaits the answer any more, this gives its charge back too.
-async fn ask(asker: &Arc<Asker>, key: Vec<u8>, one: Check) -> RedisResult<(Report, Charged)> {
+async fn ask(asker: &Arc<Asker>, one: Check) -> RedisResult<(Report, Charged)> {
     let mut charged = Charged { asker: Arc::clone(asker), checks: Vec::new() };
     let asking = tokio::spawn(async move {
-        let asked = charged.asker.ask(&one.command(false), &key).await;
-        let report = report(&asked.and_then(read::<Reply>)?, &one)?;
+        let reply: Reply = charged.asker.ask_check(&one, &one.command(false)).await?;
+        let report = report(&reply, &one)?;
         if report.is_allowed() {
             charged.checks.push(one);
         }
@@ -99,7 +97,7 @@ impl Drop for Charged {
 async fn refund(asker: &Asker, check: &Check) -> RedisResult<()> {
     for limit in &check.limits {
         for (units, rules) in charges(check)? {
-            asker.call(&refund_command(&limit.key, units, &rules), &limit.key).await?;
+            asker.number(&refund_command(&limit.key, units, &rules), &limit.key).await?;
         }
     }
     Ok(())

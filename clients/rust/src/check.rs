@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use redis::{Cmd, ErrorKind, RedisResult};
+use redis::{Cmd, RedisResult};
 
 use crate::rules::Rules;
+use crate::value::misuse;
 
 /// What a request costs: `3`; as much of a range as passes, `1..=100`; or units for the rules with
 /// these names, `[("in", 3000), ("out", 1000)]`, where `""` stands for all others.
@@ -40,6 +41,10 @@ impl<S: Into<String>, const N: usize> From<[(S, u64); N]> for Cost {
 }
 
 impl Cost {
+    pub(crate) const fn is_range(&self) -> bool {
+        matches!(self, Self::Range(..))
+    }
+
     /// Adds the options `COST` to a command.
     pub(crate) fn write(&self, command: &mut Cmd) {
         match self {
@@ -74,7 +79,7 @@ pub(crate) struct Limit {
 /// let search = Check::new("ip:203.0.113.9", "10/s").and("user:42", "@pro").cost(5);
 /// ```
 ///
-/// A key without rules is not limited. A pair of key and rules becomes a check.
+/// A pair of key and rules becomes a check. A key must have at least one byte, and at least one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     pub(crate) limits: Vec<Limit>,
@@ -83,6 +88,8 @@ pub struct Check {
     pub(crate) hold: Option<Duration>,
     pub(crate) id: Option<String>,
     pub(crate) refund: bool,
+    /// Whether no other request has the hold's id, so that the hold is given back if the reply is lost.
+    pub(crate) gives_back: bool,
     pub(crate) wait: Option<Duration>,
     pub(crate) flow: Option<(String, u16)>,
     pub(crate) priority: u8,
@@ -99,6 +106,7 @@ impl Check {
             hold: None,
             id: None,
             refund: false,
+            gives_back: false,
             wait: None,
             flow: None,
             priority: 0,
@@ -110,10 +118,7 @@ impl Check {
     /// Another key that must let the request pass too.
     #[must_use]
     pub fn and(mut self, key: impl Into<Vec<u8>>, rules: impl Into<Rules>) -> Self {
-        let limit = Limit { key: key.into(), rules: rules.into() };
-        if !limit.rules.texts().is_empty() {
-            self.limits.push(limit);
-        }
+        self.limits.push(Limit { key: key.into(), rules: rules.into() });
         self
     }
 
@@ -183,20 +188,29 @@ impl Check {
         self
     }
 
+    pub(crate) fn giving_back(self) -> Self {
+        Self { gives_back: true, ..self }
+    }
+
     /// The key and rules of a check of one key.
-    pub(crate) fn one_limit(&self, command: &'static str) -> RedisResult<&Limit> {
+    pub(crate) fn one_limit(&self, command: &str) -> RedisResult<&Limit> {
         match &self.limits[..] {
             [limit] => Ok(limit),
-            _ => Err((ErrorKind::Client, "this takes one key", command.to_string()).into()),
+            _ => Err(misuse(format!("{command} takes one key"))),
         }
     }
 
-    /// An error if this has a place in line although it does not wait.
-    pub(crate) fn refuse_turn(&self) -> RedisResult<()> {
-        if self.flow.is_some() || self.priority > 0 {
-            return Err((ErrorKind::Client, "only a wait takes a flow or a priority").into());
-        }
-        Ok(())
+    /// The texts of all rules.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.limits.iter().flat_map(|limit| limit.rules.texts()).map(String::as_str)
+    }
+
+    /// The name of the rule, or else its text, if there is only one.
+    pub(crate) fn only_rule(&self) -> Option<String> {
+        let [Limit { rules, .. }] = &self.limits[..] else { return None };
+        let [text] = rules.texts() else { return None };
+        let name = text.split(',').find_map(|option| option.strip_prefix("name="));
+        Some(name.unwrap_or(text).to_string())
     }
 
     /// Whether there are rules of `slots`, which only the application's own hold can free.
@@ -225,14 +239,14 @@ impl Check {
             }
             cost => cost.clone(),
         };
-        if let Cost::Range(..) = self.cost {
+        if self.cost.is_range() {
             let why = "a range of costs needs one decision over all keys, not `separately`";
-            return Err((ErrorKind::Client, why).into());
+            return Err(misuse(why));
         }
         let keys = self.limits.iter().map(|limit| &limit.key).collect::<HashSet<_>>();
         if keys.len() < self.limits.len() {
             // The second check would repeat the hold of the first, and pass.
-            return Err((ErrorKind::Client, "a key is given twice, expected each key once").into());
+            return Err(misuse("a key is given twice, expected each key once"));
         }
         let each = self.limits.iter().map(|limit| {
             let (limits, cost) = (vec![limit.clone()], of(limit));
@@ -342,7 +356,7 @@ mod tests {
         assert_eq!(text(&held.command(false)), format!("RL.CHECK a {options}"));
         assert_eq!(text(&held.wait_command(second).unwrap()), format!("RL.WAIT a 1000 {options}"));
         assert_eq!(text(&one.peek_command(true).unwrap()), "RL.PEEK a FULL 1/s 5/m");
-        let both = one.and("none", Rules::default()).and("b", "@free").meta("me");
+        let both = one.and("b", "@free").meta("me");
         let both = both.cost([("in", 1), ("out", 2)]);
         let expected = "RL.MCHECK 2 a b COST in=1 COST out=2 META me 1/s 5/m NEXT @free";
         assert_eq!(text(&both.command(false)), expected);

@@ -1,29 +1,49 @@
-//! Work that goes on when the future that began it is dropped.
+//! Work that goes on when the future that began it is dropped, and settlements that are tried again.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use redis::RedisResult;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::outage::saturated;
 
 /// The most clean-ups under way. Beyond that, holds are left to lapse.
-const MOST: usize = 10_000;
+const MOST: u32 = 10_000;
+/// The most settlements that are tried again.
+const MOST_KEPT: usize = 1000;
+/// How long a limiter that is closed waits for clean-ups.
+const LAST: Duration = Duration::from_millis(900);
 
 #[derive(Debug)]
 pub struct CleanUps {
     places: Arc<Semaphore>,
+    /// What ends each settlement that met an outage, the oldest first.
+    kept: Mutex<BTreeMap<u64, Arc<Notify>>>,
+    numbers: AtomicU64,
+    given_up: AtomicU64,
+    is_closed: AtomicBool,
     /// The runtime in which the limiter was made or first used.
     runtime: OnceLock<Handle>,
 }
 
 impl CleanUps {
     pub fn new() -> Self {
-        let cleans_up = Self { places: Arc::new(Semaphore::new(MOST)), runtime: OnceLock::new() };
+        let cleans_up = Self {
+            places: Arc::new(Semaphore::new(MOST as usize)),
+            kept: Mutex::default(),
+            numbers: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
+            runtime: OnceLock::new(),
+        };
         cleans_up.learn_runtime();
         cleans_up
     }
@@ -56,6 +76,58 @@ impl CleanUps {
             tracing::warn!("a hold is not settled: it ends after its time");
         }
         async move { joined(begun.ok_or_else(saturated)?).await }
+    }
+
+    /// Keeps a settlement that is tried again, if need be in place of the oldest.
+    pub fn keep(&self) -> Kept<'_> {
+        let (number, ends) =
+            (self.numbers.fetch_add(1, Ordering::Relaxed), Arc::new(Notify::new()));
+        let mut kept = self.kept();
+        if kept.len() >= MOST_KEPT
+            && let Some((_, oldest)) = kept.pop_first()
+        {
+            oldest.notify_one();
+        }
+        if self.is_closed.load(Ordering::Relaxed) {
+            ends.notify_one();
+        }
+        kept.insert(number, Arc::clone(&ends));
+        Kept { cleans_up: self, number, ends }
+    }
+
+    pub fn give_up(&self, id: &str) {
+        self.given_up.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(id, "a hold is not settled: it ends after its time");
+    }
+
+    /// How many settlements were given up.
+    pub fn given_up(&self) -> u64 {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Waits a while for clean-ups, and then ends the tries. From then on each is the last.
+    pub async fn close(&self) {
+        let _ = timeout(LAST, self.places.acquire_many(MOST)).await;
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.kept().values().for_each(|ends| ends.notify_one());
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Notify>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A settlement that is tried again.
+pub struct Kept<'a> {
+    cleans_up: &'a CleanUps,
+    number: u64,
+    /// Notified when it is given up.
+    pub ends: Arc<Notify>,
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.cleans_up.kept().remove(&self.number);
     }
 }
 

@@ -8,22 +8,38 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError};
 use tokio::time::Instant;
 
-use crate::breaker::Change;
 use crate::outage::Misconfiguration;
+use crate::reply::{Source, Verdict};
 
 /// The interval at which a misconfiguration, or that a key has too many holds, is reported while it
 /// lasts.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The limiter has stopped asking the server, or asks it again.
+/// A node has gone away, or is back.
 #[derive(Clone, Debug)]
 pub struct OutageEvent {
-    /// Whether the limiter has stopped asking.
+    /// Whether it is away: no request asks it.
     pub away: bool,
-    /// The last outage.
+    /// Its address.
+    pub node: String,
+    /// Why it is, or was, away.
     pub error: RedisError,
     /// How many requests got no decision from the server since it went away.
     pub answered: u64,
+}
+
+/// A check was decided.
+#[derive(Clone, Debug)]
+pub struct DecisionEvent {
+    /// Who decided.
+    pub source: Source,
+    /// Whether the request passes.
+    pub verdict: Verdict,
+    /// The rule that decided, by its name or else its text, if that is known: the first one that denies,
+    /// or the only one.
+    pub rule: Option<String>,
+    /// How long the check took, in milliseconds.
+    pub ms: f64,
 }
 
 /// The server answers, but does not limit.
@@ -43,10 +59,9 @@ pub type Listener<E> = Arc<dyn Fn(&E) + Send + Sync>;
 pub struct Events {
     pub on_outage: Option<Listener<OutageEvent>>,
     pub on_misconfigured: Option<Listener<MisconfiguredEvent>>,
+    pub on_decision: Option<Listener<DecisionEvent>>,
     /// The number of requests that got no decision from the server.
     answered: AtomicU64,
-    /// The value of `answered` when the breaker last opened.
-    answered_before: AtomicU64,
     /// The number of requests left undecided by a misconfiguration since the last report of one.
     untold: AtomicU64,
     /// When each misconfiguration was last reported.
@@ -105,26 +120,22 @@ impl Events {
         true
     }
 
-    /// The limiter has stopped asking the server, or asks it again.
-    pub fn changed(&self, change: Change) {
-        let (away, error) = match change {
-            Change::Opened(error) => (true, error),
-            Change::Closed(error) => (false, error),
-        };
-        if away {
-            self.answered_before.store(self.answered(), Ordering::Relaxed);
-        }
-        let before = self.answered_before.load(Ordering::Relaxed);
-        let event = OutageEvent { away, error, answered: self.answered().saturating_sub(before) };
+    /// A node has gone away, or is back.
+    pub fn changed(&self, away: bool, node: &str, error: RedisError, answered: u64) {
+        let event = OutageEvent { away, node: node.to_string(), error, answered };
         if tell(self.on_outage.as_ref(), &event) {
             return;
         }
-        let (error, answered) = (summary(&event.error), event.answered);
+        let error = summary(&event.error);
         if away {
-            tracing::warn!(error, "the server is away: the limiter asks it once a second");
+            tracing::warn!(node, error, "a server is away: the limiter probes it");
         } else {
-            tracing::warn!(error, answered, "the server is back: the limiter asks it again");
+            tracing::warn!(node, error, answered, "a server is back: the limiter asks it again");
         }
+    }
+
+    pub fn decided(&self, event: &DecisionEvent) {
+        tell(self.on_decision.as_ref(), event);
     }
 }
 

@@ -62,25 +62,35 @@ impl RateLimiter {
     /// # Errors
     /// [`HoldError::Denied`], or those of [`Self::check`].
     pub async fn hold(&self, check: impl Into<Check>, ttl: Duration) -> Result<Hold, HoldError> {
-        self.asker().need_module("hold")?;
-        let (check, receipt) = self.receipt(check.into(), ttl)?;
+        let (mut check, asker) = (check.into(), self.asker());
+        asker.need_module("hold")?;
+        let keys = vec![check.one_limit("a hold")?.key.clone()];
+        // A dropped future loses no hold.
+        let mut receipt = Receipt::new(asker, keys, check.id.take(), ttl);
+        let check = check.with_hold(&receipt.place.id, ttl);
+        let check = if receipt.may_come_late { check.giving_back() } else { check };
         let asked = Instant::now();
-        let (reply, since) = match check.wait {
+        let (answer, since) = match check.wait {
             None => (self.check(check).await, asked),
             Some(timeout) => (self.wait(check, timeout).await, Instant::now()),
         };
-        taken(receipt, reply, since, ttl)?.at_its_turn().await
-    }
-
-    /// The receipt of a hold before it is asked for, so that a dropped future loses no hold.
-    fn receipt(&self, mut check: Check, ttl: Duration) -> RedisResult<(Check, Receipt)> {
-        let keys = match &check.limits[..] {
-            // Nothing limits the work.
-            [] => Vec::new(),
-            _ => vec![check.one_limit("a hold")?.key.clone()],
-        };
-        let receipt = Receipt::new(self.asker(), keys, check.id.take());
-        Ok((check.with_hold(&receipt.place.id, ttl), receipt))
+        receipt.settlement = None;
+        let reply = answer?;
+        if !reply.is_allowed() {
+            return Err(HoldError::Denied(reply));
+        }
+        receipt.may_come_late = false;
+        receipt.settlement = Some(Settlement::Refund);
+        // A key that is exempt may have no hold.
+        receipt.place.source = if reply.limit.is_none() { Source::Outage } else { reply.source };
+        let (telling, lost) = watch::channel(false);
+        let renewing = tokio::spawn(keep(receipt.place.clone(), since, telling));
+        let renewing = Renewing(renewing.abort_handle());
+        if let Some(turn) = reply.wait.filter(|turn| !turn.is_zero()) {
+            sleep(turn).await;
+        }
+        receipt.settlement = Some(Settlement::AsCharged);
+        Ok(Hold { receipt, reply, lost, renewing })
     }
 }
 
@@ -118,7 +128,8 @@ impl Hold {
     /// Ends the hold; its charges stand. `false`: it had ended before.
     ///
     /// # Errors
-    /// Those of the server, and any outage. The hold then ends after its time.
+    /// Those of the server, and any outage. After an outage the limiter goes on trying, until the hold's time
+    /// is over.
     pub async fn settle(self) -> RedisResult<bool> {
         self.end(Settlement::AsCharged).await
     }
@@ -144,15 +155,6 @@ impl Hold {
         drop(renewing);
         receipt.settle(settlement).await
     }
-
-    /// Waits for the hold's turn. A hold that is dropped before its turn gives all back.
-    async fn at_its_turn(mut self) -> Result<Self, HoldError> {
-        if let Some(turn) = self.reply.wait.filter(|turn| !turn.is_zero()) {
-            sleep(turn).await;
-        }
-        self.receipt.settlement = Some(Settlement::AsCharged);
-        Ok(self)
-    }
 }
 
 /// Renews itself until it is dropped.
@@ -165,36 +167,15 @@ impl Drop for Renewing {
     }
 }
 
-/// The hold, if the answer grants one. `since` is not after the hold began.
-fn taken(
-    mut receipt: Receipt,
-    answer: RedisResult<Reply>,
-    since: Instant,
-    ttl: Duration,
-) -> Result<Hold, HoldError> {
-    receipt.give_back_unanswered(answer.as_ref().map(|reply| reply.source));
-    receipt.settlement = None;
-    let reply = answer?;
-    if !reply.is_allowed() {
-        return Err(HoldError::Denied(reply));
-    }
-    receipt.may_come_late = false;
-    receipt.settlement = Some(Settlement::Refund);
-    // A key that is exempt, or has no rule that counts, may have no hold.
-    receipt.place.source = if reply.limit.is_none() { Source::Outage } else { reply.source };
-    let (telling, lost) = watch::channel(false);
-    let renewing = tokio::spawn(keep(receipt.place.clone(), ttl, since, telling));
-    Ok(Hold { receipt, reply, lost, renewing: Renewing(renewing.abort_handle()) })
-}
-
 /// Renews a hold until it is lost. `since` is when the hold was last known to have its whole time left.
-async fn keep(place: Place, ttl: Duration, mut since: Instant, lost: watch::Sender<bool>) {
+async fn keep(place: Place, mut since: Instant, lost: watch::Sender<bool>) {
+    let ttl = place.ttl;
     let third = ttl.checked_div(3).unwrap_or_default();
     loop {
         sleep(third.min(ttl.saturating_sub(since.elapsed()))).await;
         let asked = Instant::now();
         let left = ttl.saturating_sub(since.elapsed());
-        match timeout(left, place.renew(ttl)).await {
+        match timeout(left, place.renew()).await {
             Ok(Ok(true)) if !left.is_zero() => since = asked,
             // The next try may reach the server.
             Ok(Err(_)) if since.elapsed() < ttl => {}

@@ -10,6 +10,7 @@ use crate::check::Check;
 use crate::fields::Headers;
 use crate::limiter::RateLimiter;
 use crate::refusal::Problem;
+use crate::rules::Rules;
 
 /// Which requests count. If not all of them count, each check takes a hold while the service works,
 /// for an hour at most. A request that does not count then gets its cost back. If the process dies,
@@ -40,7 +41,7 @@ impl Count {
 /// Finds what to check for a request. Any `Fn(&Request<B>)` that returns a [`Check`], or an
 /// `Option` of one, is a target.
 pub trait Target<B> {
-    /// The check of this request; `None`, or one without rules, lets it pass.
+    /// The check of this request; `None` lets it pass.
     ///
     /// # Errors
     /// The reason why there is no check: the log has it, and the request is answered with 500.
@@ -53,7 +54,7 @@ where
     C: Into<Option<Check>>,
 {
     fn check(&self, request: &Request<B>) -> RedisResult<Option<Check>> {
-        Ok(self(request).into().filter(|check| !check.limits.is_empty()))
+        Ok(self(request).into())
     }
 }
 
@@ -64,18 +65,26 @@ pub struct RateLimitLayer<T, F = Problem> {
 
 pub(crate) struct Limits<T, F> {
     pub limiter: RateLimiter,
+    /// The rules of all requests, if the target always gives the same.
+    pub rules: Rules,
     pub target: T,
     pub headers: Headers,
     pub count: Count,
     pub refuse: F,
 }
 
+impl<T> Limits<T, Problem> {
+    pub fn new(limiter: RateLimiter, target: T, rules: Rules) -> Self {
+        let (headers, count) = (Headers::default(), Count::default());
+        Self { limiter, rules, target, headers, count, refuse: Problem }
+    }
+}
+
 impl<T> RateLimitLayer<T> {
     /// Lets the limiter decide on each request. `target` says what to check: keys and rules, or
     /// `None` for a request that is not limited.
     pub fn new(limiter: RateLimiter, target: T) -> Self {
-        let (headers, count) = (Headers::default(), Count::default());
-        Self::of(Limits { limiter, target, headers, count, refuse: Problem })
+        Self::of(Limits::new(limiter, target, Rules::default()))
     }
 }
 
@@ -87,22 +96,31 @@ impl<T: Clone, F: Clone> RateLimitLayer<T, F> {
     }
 
     /// Which requests count: all by default.
-    #[must_use]
-    pub fn count(self, count: Count) -> Self {
-        Self::of(Limits { count, ..self.limits() })
+    ///
+    /// # Errors
+    /// A rule with `ban=`: requests are charged before their outcome is known, so several at once would
+    /// ban a client although all of them end well. Rules that a function gives are tested with each
+    /// request.
+    pub fn count(self, count: Count) -> RedisResult<Self> {
+        let limits = self.limits();
+        if count != Count::All {
+            Rules::refuse_bans(limits.rules.texts().iter().map(String::as_str))?;
+        }
+        Ok(Self::of(Limits { count, ..limits }))
     }
 
     /// What answers a request that does not reach the service: [`Problem`] by default. See
     /// [`Refuse`](crate::Refuse).
     pub fn refuse<G>(self, refuse: G) -> RateLimitLayer<T, G> {
-        let Limits { limiter, target, headers, count, .. } = self.limits();
-        RateLimitLayer::of(Limits { limiter, target, headers, count, refuse })
+        let Limits { limiter, rules, target, headers, count, .. } = self.limits();
+        RateLimitLayer::of(Limits { limiter, rules, target, headers, count, refuse })
     }
 
     pub(crate) fn limits(self) -> Limits<T, F> {
-        let Limits { limiter, target, headers, count, refuse } = &*self.limits;
+        let Limits { limiter, rules, target, headers, count, refuse } = &*self.limits;
         Limits {
             limiter: limiter.clone(),
+            rules: rules.clone(),
             target: target.clone(),
             headers: *headers,
             count: *count,

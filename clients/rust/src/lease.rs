@@ -6,18 +6,20 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use ratelimit_core::MAX_PERIOD;
-use redis::{ErrorKind, RedisError, RedisResult};
+use redis::RedisResult;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::check::Check;
+use crate::check::{Check, Limit};
 use crate::denials::lasting;
 use crate::limiter::RateLimiter;
-use crate::receipt::Receipt;
+use crate::receipt::{Place, new_id};
 use crate::reply::{Report, Source, Verdict};
 use crate::rules::Rules;
+use crate::servers::Servers;
 use crate::settlement::Settlement;
+use crate::value::{self, misuse};
 
 /// After a lease that lasts less than this, the next one asks for twice as many units ...
 const SHORT: Duration = Duration::from_millis(50);
@@ -46,13 +48,13 @@ pub struct Taken {
     pub verdict: Verdict,
     /// When to ask again. `None`: never.
     pub wait: Option<Duration>,
-    /// Who decided; `Server` for units of the lease.
+    /// Who decided; `Lease` for units that were taken ahead.
     pub source: Source,
 }
 
 impl Taken {
     const NOW: Self =
-        Self { verdict: Verdict::Allowed, wait: Some(Duration::ZERO), source: Source::Server };
+        Self { verdict: Verdict::Allowed, wait: Some(Duration::ZERO), source: Source::Lease };
 
     /// Whether the units were taken.
     #[must_use]
@@ -69,6 +71,8 @@ pub struct Lease(Arc<Shared>);
 
 struct Shared {
     limiter: RateLimiter,
+    /// The check of one unit.
+    one: Check,
     key: Vec<u8>,
     rules: Rules,
     ttl: Duration,
@@ -121,7 +125,7 @@ impl Lease {
     ///
     /// # Errors
     /// A limiter by [`Engine::Script`](crate::Engine::Script), a rule that cannot be read, a `ttl`
-    /// of 0 or of more than 366 days, or a `most` that is not 1 to 4,294,967,295.
+    /// of 0 or of more than 366 days, or a `most` that is not 1 to 1,000,000,000.
     pub fn with(
         limiter: RateLimiter,
         key: impl Into<Vec<u8>>,
@@ -129,21 +133,18 @@ impl Lease {
         options: LeaseOptions,
     ) -> RedisResult<Self> {
         limiter.asker().need_module("a lease")?;
-        let (key, rules, LeaseOptions { ttl, most }) = (key.into(), rules.into(), options);
+        let (one, LeaseOptions { ttl, most }) = (Check::new(key, rules), options);
+        one.validate()?;
+        let Limit { key, rules } = one.one_limit("a lease")?.clone();
         rules.validate()?;
-        let wrong =
-            |name, given: String| RedisError::from((ErrorKind::InvalidClientConfig, name, given));
-        if ttl.is_zero() || ttl > MAX_PERIOD {
-            return Err(wrong(
-                "the ttl is",
-                format!("{ttl:?}, expected more than 0, at most 366 days"),
-            ));
-        }
-        if !(1..=u32::MAX.into()).contains(&most) {
-            return Err(wrong("most is", format!("{most}, expected 1 to {}", u32::MAX)));
+        value::time("the ttl", ttl)?;
+        value::units(most)?;
+        if ttl > MAX_PERIOD || most == 0 {
+            let given = format!("the ttl is {ttl:?} and most is {most}");
+            return Err(misuse(format!("{given}, expected at most 366 days and at least 1")));
         }
         let (state, answered) = (Mutex::default(), Notify::new());
-        Ok(Self(Arc::new(Shared { limiter, key, rules, ttl, most, state, answered })))
+        Ok(Self(Arc::new(Shared { limiter, one, key, rules, ttl, most, state, answered })))
     }
 
     /// Takes units, out of the lease if it has them.
@@ -151,9 +152,12 @@ impl Lease {
     /// # Errors
     /// Those of a check.
     pub async fn take(&self, units: u64) -> RedisResult<Taken> {
-        if self.0.rules.texts().is_empty() {
-            return Ok(Taken { source: Source::Local, ..Taken::NOW });
-        }
+        value::units(units)?;
+        let told = |taken: &Taken| (taken.source, taken.verdict, self.0.one.only_rule());
+        self.0.limiter.asker().told(self.taken(units), told).await
+    }
+
+    async fn taken(&self, units: u64) -> RedisResult<Taken> {
         loop {
             if let Found::Answer(taken) = self.0.find(units, false) {
                 return Ok(taken);
@@ -236,14 +240,11 @@ impl Shared {
     async fn ask(self: Arc<Self>, units: u64, answer: oneshot::Sender<RedisResult<Taken>>) {
         let ended = self.end();
         let most = units.max(self.state().ask).max(1);
-        let mut receipt = Receipt::new(self.limiter.asker(), vec![self.key.clone()], None);
-        let id = receipt.place.id.clone();
-        let one = Check::new(&self.key[..], &self.rules).cost(units);
+        let (id, one) = (new_id(), self.one.clone().cost(units));
         let leased = one.clone().cost(units..=most).with_hold(&id, self.ttl).refunding();
         let asked = Instant::now();
-        let (_, report) = tokio::join!(self.settle(ended), self.lease(&leased, &one));
-        receipt.give_back_unanswered(report.as_ref().map(|report| report.source));
-        receipt.settlement = None;
+        let leasing = self.lease(leased.giving_back(), &one);
+        let (_, report) = tokio::join!(self.settle(ended), leasing);
         let taken = report.map(|report| self.note(&report, id, units, asked));
         let unheard = answer.send(taken).is_err();
         if unheard {
@@ -254,10 +255,19 @@ impl Shared {
     }
 
     /// Asks for a lease. While the server is away, the limiter answers the check of `one` instead.
-    async fn lease(&self, leased: &Check, one: &Check) -> RedisResult<Report> {
-        let asker = self.limiter.asker();
-        let asked = asker.ask(&leased.command(true), &self.key).await;
-        asker.or_without(asked, one, &one.command(true))
+    async fn lease(&self, leased: Check, one: &Check) -> RedisResult<Report> {
+        let (asker, command) = (self.limiter.asker(), one.command(true));
+        if let Servers::None = asker.servers {
+            return asker.locally(one, &command);
+        }
+        let is_sent = asker.sends(&leased);
+        let asked = asker.ask_check(&leased, &leased.command(true)).await;
+        asked.or_else(|error| {
+            if is_sent {
+                asker.give_back_lost(&leased, &error);
+            }
+            asker.without(error, one, &command)
+        })
     }
 
     /// Notes the server's report. `asked` is when the server was asked.
@@ -293,8 +303,9 @@ impl Shared {
 
     async fn settle(&self, ended: Option<(String, u64)>) -> RedisResult<()> {
         let Some((id, used)) = ended else { return Ok(()) };
-        let settlement = Settlement::Cost(used.into());
-        self.limiter.settle(&self.key, &id, settlement).await.map(drop)
+        let (asker, ttl) = (Arc::clone(self.limiter.asker()), self.ttl);
+        let place = Place { asker, keys: vec![self.key.clone()], id, ttl, source: Source::Server };
+        place.settle(Settlement::Cost(used.into()), false).await.map(drop)
     }
 
     /// Ends the lease, if there is one, and adapts the size of the next. Returns its id, and the

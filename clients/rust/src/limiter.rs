@@ -4,18 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, Value};
+use redis::{Cmd, FromRedisValue, RedisResult, Value};
 use tokio::time::Instant;
 
-use crate::asker::{Asker, Decides, read};
+use crate::asker::Asker;
 use crate::by_script;
 use crate::check::Check;
+use crate::node::Request;
 use crate::receipt::{Receipt, has_too_many_holds};
-use crate::reply::{Answer, Reply, Report, Source};
+use crate::reply::{Answer, Reply, Report};
 use crate::rules::Rules;
 use crate::script;
 use crate::separately;
+use crate::servers::Servers;
 use crate::settlement::{Settlement, refund_command, renew_command, settle_command};
+use crate::value;
 
 /// How long a request may take to answer and still get back what it cost.
 const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
@@ -37,16 +40,29 @@ impl RateLimiter {
         &self.0
     }
 
-    /// Whether the limiter has stopped asking the server.
+    /// Whether a server is away, or in a cluster any node.
     #[must_use]
     pub fn away(&self) -> bool {
-        self.0.breaker.is_open()
+        self.0.servers.nodes().iter().any(|node| node.is_away())
     }
 
     /// How many requests got no decision from the server.
     #[must_use]
     pub fn outages(&self) -> u64 {
         self.0.events.answered()
+    }
+
+    /// How many holds were not settled, because an outage outlasted them or too many waited.
+    #[must_use]
+    pub fn given_up(&self) -> u64 {
+        self.0.cleans_up.given_up()
+    }
+
+    /// Waits for settlements, for less than a second, gives up the others, and ends all connections and
+    /// probes. A limiter that is used after that connects again.
+    pub async fn close(&self) {
+        self.0.cleans_up.close().await;
+        self.0.servers.nodes().iter().for_each(|node| node.close());
     }
 
     /// Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`.
@@ -57,16 +73,19 @@ impl RateLimiter {
     pub async fn check(&self, check: impl Into<Check>) -> RedisResult<Reply> {
         let check = check.into();
         let [limit] = &check.limits[..] else { return Ok(self.check_all(check).await?.reply()) };
-        check.refuse_turn()?;
-        let Some(denials) = &self.0.replies else { return self.0.decide(&check).await };
-        let now = Instant::now();
-        if let Some(denial) = denials.find(now, &check) {
-            return Ok(denial);
-        }
-        let reply = self.0.decide(&check).await?;
-        let rules = limit.rules.texts().iter().map(String::as_str);
-        denials.keep(now, &check, &limit.key, rules, &reply);
-        Ok(reply)
+        check.validate_alone()?;
+        let deciding = async {
+            let Some(denials) = &self.0.replies else { return self.0.decide(&check).await };
+            let now = Instant::now();
+            if let Some(denial) = denials.find(now, &check) {
+                return Ok(denial);
+            }
+            let reply = self.0.decide(&check).await?;
+            let rules = limit.rules.texts().iter().map(String::as_str);
+            denials.keep(now, &check, &limit.key, rules, &reply);
+            Ok(reply)
+        };
+        self.0.told(deciding, |reply: &Reply| reply.told(&check)).await
     }
 
     /// Decides over one or several keys, consumes from all or from none, and reports on each rule:
@@ -84,16 +103,15 @@ impl RateLimiter {
     /// after a denial the key with the shortest wait. Without the server the first key decides.
     ///
     /// # Errors
-    /// Those of [`Self::check`], or that there is no key.
+    /// Those of [`Self::check`].
     pub async fn check_any(&self, check: impl Into<Check>) -> RedisResult<Report> {
         let check = check.into();
-        let Some(first) = check.limits.first() else {
-            return Err((ErrorKind::Client, "a pool has no key, expected at least one").into());
-        };
-        check.refuse_turn()?;
-        let asked = self.0.ask(&check.any_command(), &first.key).await;
-        let alone = Check { limits: vec![first.clone()], ..check.clone() };
-        self.0.or_without(asked, &alone, &alone.any_command())
+        check.validate_alone()?;
+        let alone =
+            Check { limits: check.limits.iter().take(1).cloned().collect(), ..check.clone() };
+        let (any, first) = (check.any_command(), alone.any_command());
+        let deciding = self.0.or_without(&alone, &first, self.0.ask_check(&check, &any));
+        self.0.told(deciding, |report: &Report| report.told(&check)).await
     }
 
     /// Decides as [`Self::check_all`] does, and returns a receipt, which gives the charges back or ends
@@ -104,30 +122,30 @@ impl RateLimiter {
         settlement: Option<Settlement>,
     ) -> RedisResult<(Report, Receipt)> {
         self.0.need_module("count")?;
+        Rules::refuse_bans(check.texts())?;
         let keys = check.limits.iter().map(|limit| limit.key.clone()).collect();
         let given = check.hold.and(check.id.clone());
         let is_given = given.is_some();
-        let mut receipt = Receipt::new(&self.0, keys, given);
+        let mut receipt = Receipt::new(&self.0, keys, given, check.hold.unwrap_or(LONGEST_REQUEST));
         receipt.settlement = settlement;
         let charging = async {
             if is_given || check.has_slots() {
                 return self.report(check).await;
             }
-            match self.report(&check.clone().with_hold(&receipt.place.id, LONGEST_REQUEST)).await {
+            let held = check.clone().with_hold(&receipt.place.id, LONGEST_REQUEST).giving_back();
+            match self.report(&held).await {
                 Err(error) if has_too_many_holds(&self.0, &error) => self.report(check).await,
                 charged => charged,
             }
         };
         let report = self.unless_denied(check, charging).await;
-        receipt.give_back_unanswered(report.as_ref().map(|report| report.source));
         receipt.may_come_late = false;
-        if let Ok(report) = &report
-            && !is_given
-            && let Err(error) = Rules::refuse_slots(report.texts())
-        {
-            // A policy has slots. When dropped, the receipt gives all back.
-            receipt.settlement = Some(Settlement::Refund);
-            return Err(error);
+        if let Ok(report) = &report {
+            let slots = if is_given { Ok(()) } else { Rules::refuse_slots(report.texts()) };
+            // A policy may have such rules. When dropped, the receipt gives all back.
+            slots.and_then(|()| Rules::refuse_bans(report.texts())).inspect_err(|_| {
+                receipt.settlement = Some(Settlement::Refund);
+            })?;
         }
         match report {
             Ok(report) if report.is_allowed() => {
@@ -147,28 +165,32 @@ impl RateLimiter {
         check: &Check,
         deciding: impl Future<Output = RedisResult<Report>>,
     ) -> RedisResult<Report> {
-        let Some(first) = check.limits.first() else { return Ok(Report::passed(Source::Local)) };
-        check.refuse_turn()?;
-        let Some(denials) = &self.0.reports else { return deciding.await };
-        let now = Instant::now();
-        if let Some(denial) = denials.find(now, check) {
-            return Ok(denial);
-        }
-        let report = deciding.await?;
-        let key = report.key.as_ref().unwrap_or(&first.key);
-        if self.0.script.is_some() {
-            // The script's report has only the rule that decides.
-            let rules = check.limits.iter().flat_map(|limit| limit.rules.texts());
-            denials.keep(now, check, key, rules.map(String::as_str), &report);
-        } else {
-            denials.keep(now, check, key, report.texts(), &report);
-        }
-        Ok(report)
+        check.validate_alone()?;
+        let deciding = async {
+            let Some(denials) = &self.0.reports else { return deciding.await };
+            let now = Instant::now();
+            if let Some(denial) = denials.find(now, check) {
+                return Ok(denial);
+            }
+            let report = deciding.await?;
+            let first = check.limits.first().map(|limit| &limit.key);
+            let key = report.key.as_ref().or(first).map(Vec::as_slice).unwrap_or_default();
+            if self.0.script.is_some() {
+                // The script's report has only the rule that decides.
+                denials.keep(now, check, key, check.texts(), &report);
+            } else {
+                denials.keep(now, check, key, report.texts(), &report);
+            }
+            Ok(report)
+        };
+        self.0.told(deciding, |report: &Report| report.told(check)).await
     }
 
     async fn report(&self, check: &Check) -> RedisResult<Report> {
         let most = if self.0.separately { 1 } else { MOST_KEYS };
-        if self.0.script.is_some() {
+        if let Servers::None = self.0.servers {
+            self.0.decide(check).await
+        } else if self.0.script.is_some() {
             by_script::decide(&self.0, check).await
         } else if check.limits.len() > most {
             separately::decide(&self.0, check).await
@@ -182,7 +204,7 @@ impl RateLimiter {
     /// # Errors
     /// Those of [`Self::check`].
     pub async fn peek(&self, check: impl Into<Check>) -> RedisResult<Reply> {
-        self.peek_as(&check.into(), false).await
+        self.peek_as(&check.into()).await
     }
 
     /// Reports on each rule of a key without consuming. The script reports on the one that decides.
@@ -192,9 +214,9 @@ impl RateLimiter {
     pub async fn peek_all(&self, check: impl Into<Check>) -> RedisResult<Report> {
         let check = check.into();
         if self.0.script.is_some() {
-            return script::report(&self.peek_as(&check, false).await?, &check);
+            return script::report(&self.peek_as(&check).await?, &check);
         }
-        self.peek_as(&check, true).await
+        self.peek_as(&check).await
     }
 
     /// Ends a hold, on the server or in this process, wherever it was taken: `RL.SETTLE`. `false`:
@@ -209,6 +231,10 @@ impl RateLimiter {
         settlement: Settlement,
     ) -> RedisResult<bool> {
         let key = key.as_ref();
+        value::key(key)?;
+        if let Settlement::Cost(cost) = &settlement {
+            value::cost(cost)?;
+        }
         let _freeing = self.0.freeing(key);
         self.where_held(&settle_command(key, id, &settlement), key).await
     }
@@ -220,6 +246,8 @@ impl RateLimiter {
     /// Those of the server, and any outage.
     pub async fn renew(&self, key: impl AsRef<[u8]>, id: &str, ttl: Duration) -> RedisResult<bool> {
         let key = key.as_ref();
+        value::key(key)?;
+        value::time("the ttl", ttl)?;
         self.where_held(&renew_command(key, id, ttl), key).await
     }
 
@@ -228,7 +256,7 @@ impl RateLimiter {
     async fn where_held(&self, command: &Cmd, key: &[u8]) -> RedisResult<bool> {
         // The server reports what is wrong with the command.
         let is_here = self.0.local.answer(command).is_ok_and(|reply| reply == Value::Int(1));
-        if is_here { Ok(true) } else { read(self.0.call(command, key).await?) }
+        if is_here { Ok(true) } else { self.0.flag(command, key).await }
     }
 
     /// Gives units back to the states of these rules, or without rules to all states: `RL.REFUND`.
@@ -243,21 +271,24 @@ impl RateLimiter {
         rules: impl Into<Rules>,
     ) -> RedisResult<u64> {
         let key = key.as_ref();
+        value::key(key)?;
+        value::units(units)?;
         let _freeing = self.0.freeing(key);
-        read(self.0.call(&refund_command(key, units, rules.into().texts()), key).await?)
+        self.0.number(&refund_command(key, units, rules.into().texts()), key).await
     }
 
-    /// Forgets what was consumed: `RL.RESET`. Blocks, exemptions and the history stay.
+    /// Forgets what was consumed: `RL.RESET`. Blocks, exemptions and the history stay. `false`: there
+    /// was nothing to forget.
     ///
     /// # Errors
     /// Those of the server, and any outage.
-    pub async fn reset(&self, key: impl AsRef<[u8]>) -> RedisResult<()> {
+    pub async fn reset(&self, key: impl AsRef<[u8]>) -> RedisResult<bool> {
         let key = key.as_ref();
+        value::key(key)?;
         let _freeing = self.0.freeing(key);
         let mut command = redis::cmd("RL.RESET");
         command.arg(key);
-        self.0.local.answer(&command)?;
-        self.0.call(&command, key).await.map(drop)
+        self.0.flag_of_both(&command, key).await
     }
 
     /// Sends any other command, such as `RL.INFO`, to the node of this key. The limiter goes
@@ -270,17 +301,13 @@ impl RateLimiter {
         command: &Cmd,
         key: impl AsRef<[u8]>,
     ) -> RedisResult<T> {
-        read(self.0.call(command, key.as_ref()).await?)
+        let value = self.0.ask(Request::of(command, key.as_ref()), |value| Some(value.clone()));
+        Ok(T::from_redis_value(value.await?)?)
     }
 
-    async fn peek_as<A: Decides>(&self, check: &Check, full: bool) -> RedisResult<A> {
-        if check.limits.is_empty() {
-            return Ok(A::passed(Source::Local));
-        }
-        check.refuse_turn()?;
-        let command = check.peek_command(full)?;
-        let key = &check.one_limit("RL.PEEK")?.key;
-        self.0.or_without(self.0.ask(&command, key).await, check, &command)
+    async fn peek_as<A: Answer>(&self, check: &Check) -> RedisResult<A> {
+        check.validate_alone()?;
+        self.0.decide_by(check, &check.peek_command(A::FULL)?).await
     }
 }
 

@@ -284,10 +284,8 @@ fn now_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::{Reply, Report, Verdict};
+    use crate::reply::{Reply, Report};
     use redis::FromRedisValue;
-    use serde_json::{Value as Json, json};
-    use std::time::Duration;
 
     fn local(processes: u32) -> Local {
         let policies = HashMap::from([("free".to_string(), Rules::from("8/m"))]);
@@ -303,76 +301,6 @@ mod tests {
 
     fn reply(local: &Local, line: &str) -> Reply {
         Reply::from_redis_value(send(local, line).unwrap()).unwrap()
-    }
-
-    /// The command of a call of `cases/local.json`.
-    fn words(call: &Json) -> String {
-        let texts = |rules: &Json| {
-            let texts = rules.as_array().unwrap().iter().map(|rule| rule.as_str().unwrap());
-            texts.collect::<Vec<_>>().join(" ")
-        };
-        let cost = match &call["cost"] {
-            Json::Null => String::new(),
-            Json::Array(range) => format!(" COST {}..{}", range[0], range[1]),
-            Json::Object(named) => {
-                named.iter().fold(String::new(), |words, (name, cost)| match &name[..] {
-                    "" => format!("{words} COST {cost}"),
-                    name => format!("{words} COST {name}={cost}"),
-                })
-            }
-            cost => format!(" COST {cost}"),
-        };
-        let hold = &call["hold"];
-        let id = call["id"].as_str().or(hold["id"].as_str()).unwrap_or_default();
-        let refund = if hold["refund"] == true || call["refund"] == true { " REFUND" } else { "" };
-        let held = hold["ttl_ms"].as_u64().map(|ms| format!(" HOLD {id} PX {ms}{refund}"));
-        let held = held.unwrap_or_default();
-        if let Some(key) = call["settle"].as_str() {
-            return format!("RL.SETTLE {key} {id}{cost}{refund}");
-        }
-        if let Some(key) = call["renew"].as_str() {
-            return format!("RL.RENEW {key} {id} PX {}", call["ttl_ms"]);
-        }
-        if let Some((key, rules)) = call["peek"].as_object().and_then(|keys| keys.iter().next()) {
-            return format!("RL.PEEK {key}{cost}{held} FULL {}", texts(rules));
-        }
-        let keys = call["check"].as_object().unwrap();
-        let names = keys.keys().map(String::as_str).collect::<Vec<_>>().join(" ");
-        let rules = keys.values().map(texts).collect::<Vec<_>>().join(" NEXT ");
-        if keys.len() == 1 {
-            return format!("RL.CHECK {names}{cost}{held} FULL {rules}");
-        }
-        format!("RL.MCHECK {} {names}{cost}{held} FULL {rules}", keys.len())
-    }
-
-    /// A reply as `cases/local.json` writes it.
-    fn shown(reply: Value) -> Json {
-        if let Value::Int(done) = reply {
-            return json!(done == 1);
-        }
-        let report = Report::from_redis_value(reply).unwrap();
-        let ms = |time: Option<Duration>| {
-            time.map_or(-1, |time| i64::try_from(time.as_millis()).unwrap())
-        };
-        let rules = report.rules.iter().map(|rule| {
-            json!([rule.denies, rule.remaining, ms(rule.wait), ms(rule.next), ms(rule.reset)])
-        });
-        json!([report.is_allowed(), ms(report.wait), report.granted, rules.collect::<Vec<_>>()])
-    }
-
-    #[test]
-    fn limiters_in_processes_answer_alike_in_all_languages() {
-        let all: Json = serde_json::from_str(include_str!("../../cases/local.json")).unwrap();
-        for case in all["cases"].as_array().unwrap() {
-            let local = local(1);
-            for call in case["calls"].as_array().unwrap() {
-                let at_us = (784_111_777_000 + call["at_ms"].as_u64().unwrap()) * 1000;
-                let line = words(call);
-                let words = line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
-                let reply = shown(local.answer_at(&words, at_us).unwrap());
-                assert_eq!(reply, call["is"], "{}: {line}", case["about"]);
-            }
-        }
     }
 
     #[test]
@@ -402,27 +330,6 @@ mod tests {
         let rules = rules.map(|rule| (rule.label(), rule.cost, rule.denies, rule.remaining));
         let expected = [("x", 1, false, 5), ("log:1/1m", 1, true, 0), ("y", 3, false, 9)];
         assert_eq!(rules.collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn slots_are_free_again_once_their_holds_are_settled() {
-        let local = local(1);
-        let take =
-            |id| reply(&local, &format!("RL.CHECK s HOLD {id} PX 60000 slots:1")).is_allowed();
-        assert!(take("a") && !take("b"));
-        assert_eq!(send(&local, "RL.RENEW s a PX 60000"), Ok(Value::Int(1)));
-        assert_eq!(send(&local, "RL.SETTLE s a"), Ok(Value::Int(1)));
-        assert_eq!(send(&local, "RL.SETTLE s a"), Ok(Value::Int(0)));
-        assert!(take("b"));
-    }
-
-    #[test]
-    fn a_reset_forgets_what_was_used() {
-        let local = local(1);
-        assert_eq!(reply(&local, "RL.CHECK k COST 2 2/m").verdict, Verdict::Allowed);
-        assert_eq!(reply(&local, "RL.CHECK k 2/m").verdict, Verdict::Limited);
-        assert_eq!(send(&local, "RL.RESET k"), Ok(Value::Int(1)));
-        assert_eq!(reply(&local, "RL.CHECK k 2/m").remaining, Some(1));
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! Which errors mean that the server gave no decision, and what a check answers then.
 
+use std::io;
+use std::time::Duration;
+
 use redis::{ErrorKind, RedisError, ServerErrorKind, make_extension_error};
+
+use crate::value::is_unreadable;
 
 /// What a check answers if the server gives no decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +41,8 @@ pub enum Misconfiguration {
     Rights,
     /// The rights to run the script that stands in for the module.
     Scripts,
+    /// Readable replies.
+    Replies,
 }
 
 /// Commands that the clients send, without `RL.`. An application may misspell any other.
@@ -56,7 +63,7 @@ impl Misconfiguration {
         let command = command.unwrap_or_default();
         let is_of_checks = match found {
             Self::Module => is_one_of(&OWN, command),
-            Self::Password | Self::Scripts => true,
+            Self::Password | Self::Scripts | Self::Replies => true,
             Self::Rights => command.is_empty() || is_one_of(&CHECKS, command),
         };
         is_of_checks.then_some(found)
@@ -80,6 +87,8 @@ impl Misconfiguration {
         };
         match error.kind() {
             ErrorKind::AuthenticationFailed => Some((Self::Password, None)),
+            ErrorKind::Parse => Some((Self::Replies, None)),
+            _ if is_unreadable(error) => Some((Self::Replies, None)),
             ErrorKind::Server(ServerErrorKind::NoPerm) => Some(rights()),
             ErrorKind::Server(ServerErrorKind::ResponseError) => {
                 named_after("unknown command ").map(|name| (Self::Module, Some(name)))
@@ -104,6 +113,7 @@ impl Misconfiguration {
             Self::Scripts => {
                 "give the user the rights +eval +evalsha +get +set +del +time ~keys, see clients.md"
             }
+            Self::Replies => "ask a server with this version of the module, and nothing between",
         }
     }
 }
@@ -115,11 +125,6 @@ impl Misconfiguration {
 #[must_use]
 pub fn is_outage(error: &RedisError) -> bool {
     Misconfiguration::of(error).is_some() || is_away(error)
-}
-
-/// Whether the server refuses this client the command, or does not know it.
-pub(crate) fn is_refusal(error: &RedisError) -> bool {
-    Misconfiguration::refusing(error).is_some()
 }
 
 /// Whether no reply came, or the server cannot serve now.
@@ -156,31 +161,13 @@ pub fn is_saturated(error: &RedisError) -> bool {
     error.code() == Some(SATURATED)
 }
 
+/// The error of a time-out.
+pub(crate) fn late(timeout: Duration) -> RedisError {
+    let why = format!("time-out after {} ms", timeout.as_millis());
+    io::Error::new(io::ErrorKind::TimedOut, why).into()
+}
+
 pub(crate) fn saturated() -> RedisError {
     let why = "as many commands as `concurrency` allows were under way for all of `queue_timeout`";
     make_extension_error(SATURATED.to_string(), Some(why.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_clients_judge_errors_alike() {
-        let of = |text: &str| {
-            let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
-            reply.extract_error().unwrap_err()
-        };
-        let all: serde_json::Value =
-            serde_json::from_str(include_str!("../../cases/errors.json")).unwrap();
-        for case in all["cases"].as_array().unwrap() {
-            let error = of(case["reply"].as_str().unwrap());
-            assert_eq!(is_outage(&error), case["is"] != "fault", "{case}");
-            let advice = Misconfiguration::of(&error).map(Misconfiguration::advice);
-            assert_eq!(advice, case["advice"].as_str(), "{case}");
-        }
-        // A cluster client has given up following redirections.
-        assert!(is_outage(&of("MOVED 3999 127.0.0.1:6381")));
-        assert!(is_saturated(&saturated()) && !is_outage(&saturated()));
-    }
 }

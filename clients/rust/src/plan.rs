@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use redis::RedisResult;
 
-use crate::asker::read;
 use crate::check::ms;
 use crate::limiter::RateLimiter;
+use crate::node::Request;
+use crate::value;
 
 impl RateLimiter {
     /// Binds a policy to the key, for this time or until [`Self::unplan`]: rules such as
@@ -21,13 +22,15 @@ impl RateLimiter {
         time: Option<Duration>,
     ) -> RedisResult<()> {
         let key = key.as_ref();
+        value::key(key)?;
         let _freeing = self.asker().freeing(key);
         let mut command = redis::cmd("RL.PLAN");
         command.arg(key).arg(policy);
         if let Some(time) = time {
+            value::time("the time of a plan", time)?;
             command.arg("PX").arg(ms(time));
         }
-        self.asker().call(&command, key).await.map(drop)
+        self.asker().ask(Request::of(&command, key), |_| Some(())).await
     }
 
     /// Forgets the plan of the key: `RL.UNPLAN`. `false`: there was none.
@@ -36,9 +39,10 @@ impl RateLimiter {
     /// Those of the server, and any outage.
     pub async fn unplan(&self, key: impl AsRef<[u8]>) -> RedisResult<bool> {
         let key = key.as_ref();
+        value::key(key)?;
         let _freeing = self.asker().freeing(key);
         let mut command = redis::cmd("RL.UNPLAN");
         command.arg(key);
-        read(self.asker().call(&command, key).await?)
+        self.asker().flag(&command, key).await
     }
 }

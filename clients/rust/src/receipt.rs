@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{RedisError, RedisResult};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::asker::{Asker, read};
-use crate::outage::{is_away, is_outage};
+use crate::asker::Asker;
+use crate::outage::{is_outage, is_saturated, saturated};
 use crate::reply::Source;
 use crate::settlement::{Settlement, renew_command, settle_command};
 
 /// A request that was given up may reach the server within this time after the server answers others.
 const LATE: Duration = Duration::from_secs(1);
-/// How long to try to give back a hold while the server, which may have it, is away.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The time between two tries to settle.
+const AGAIN: Duration = Duration::from_millis(250);
 
 /// The place of a hold: the server, or this process.
 #[derive(Clone)]
@@ -24,44 +25,90 @@ pub struct Place {
     pub asker: Arc<Asker>,
     pub keys: Vec<Vec<u8>>,
     pub id: String,
+    pub ttl: Duration,
     pub source: Source,
 }
 
 impl Place {
     /// `false`: not every key had the hold.
-    pub async fn renew(&self, ttl: Duration) -> RedisResult<bool> {
+    pub async fn renew(&self) -> RedisResult<bool> {
         let mut all = true;
         for key in &self.keys {
-            let command = renew_command(key, &self.id, ttl);
-            all &= read::<bool>(self.asker.at(self.source, &command, key).await?)?;
+            let command = renew_command(key, &self.id, self.ttl);
+            all &= self.asker.at(self.source, &command, key).await?;
         }
         Ok(all)
     }
 
     /// `false`: not every key had the hold. An error of one key does not stop the others.
-    pub async fn settle(&self, settlement: &Settlement) -> RedisResult<bool> {
+    async fn settle_once(&self, settlement: &Settlement) -> RedisResult<bool> {
         let mut all = Ok(true);
         for key in &self.keys {
             let _freeing = self.asker.freeing(key);
             let command = settle_command(key, &self.id, settlement);
-            let settled = self.asker.at(self.source, &command, key).await.and_then(read::<bool>);
+            let settled = self.asker.at(self.source, &command, key).await;
             all = all.and_then(|all| Ok(settled? && all));
         }
         all
     }
 
-    /// Gives back a hold whose command the server may read late: settles the hold, and settles it again
-    /// a second later if the server did not have it. A settlement that does not reach the server is
-    /// repeated.
-    async fn settle_late(&self, settlement: &Settlement) -> RedisResult<bool> {
-        let (began, mut was_missing) = (Instant::now(), false);
-        loop {
-            match self.settle(settlement).await {
-                Ok(false) if !was_missing => was_missing = true,
-                Err(error) if is_away(&error) && began.elapsed() < LONGEST => {}
-                settled => return settled,
+    /// Settles in the background, again after an outage, until that succeeds or the hold's time is over.
+    /// A hold whose command `may_come_late` is settled again if the server did not have it. The output is
+    /// that of the first try.
+    pub fn settle(
+        self,
+        settlement: Settlement,
+        may_come_late: bool,
+    ) -> impl Future<Output = RedisResult<bool>> + Send + use<> {
+        let (asker, (tell, told)) = (Arc::clone(&self.asker), oneshot::channel());
+        let settling = asker.cleans_up.run(async move {
+            self.settle_until(&settlement, may_come_late, tell).await;
+            Ok(())
+        });
+        async move {
+            let (told, run) = (told.await, settling);
+            match told {
+                Ok(settled) => settled,
+                Err(_) => run.await.and_then(|()| Err(saturated())),
             }
-            sleep(LATE).await;
+        }
+    }
+
+    async fn settle_until(
+        &self,
+        settlement: &Settlement,
+        mut may_come_late: bool,
+        tell: oneshot::Sender<RedisResult<bool>>,
+    ) {
+        let (began, mut tell, mut kept) = (Instant::now(), Some(tell), None);
+        let cleans_up = &self.asker.cleans_up;
+        loop {
+            let settled = self.settle_once(settlement).await;
+            let (pause, is_outage) = match &settled {
+                Ok(false) if may_come_late => (LATE, false),
+                Err(error) if is_outage(error) || is_saturated(error) => (AGAIN, true),
+                Err(error) => {
+                    tracing::error!(id = self.id, code = error.code(), "a hold is not settled");
+                    (Duration::ZERO, false)
+                }
+                Ok(_) => (Duration::ZERO, false),
+            };
+            may_come_late &= is_outage;
+            if let Some(tell) = tell.take() {
+                // Nobody may listen.
+                let _ = tell.send(settled);
+            }
+            if pause.is_zero() {
+                return;
+            }
+            let kept = kept.get_or_insert_with(|| cleans_up.keep());
+            let is_given_up = tokio::select! {
+                () = kept.ends.notified() => true,
+                () = sleep(pause) => is_outage && began.elapsed() >= self.ttl,
+            };
+            if is_given_up {
+                return cleans_up.give_up(&self.id);
+            }
         }
     }
 }
@@ -89,62 +136,27 @@ pub struct Receipt {
 impl Receipt {
     /// The receipt of a hold that nobody has asked for yet. `id` is the caller's own id, if it gave
     /// one.
-    pub fn new(asker: &Arc<Asker>, keys: Vec<Vec<u8>>, id: Option<String>) -> Self {
-        // While the limiter does not ask the server, no hold is on its way.
-        let may_come_late = id.is_none() && asker.breaker.rest(Instant::now()).is_ok();
+    pub fn new(asker: &Arc<Asker>, keys: Vec<Vec<u8>>, id: Option<String>, ttl: Duration) -> Self {
+        let may_come_late = id.is_none();
         let id = id.unwrap_or_else(new_id);
-        let place = Place { asker: Arc::clone(asker), keys, id, source: Source::Server };
+        let place = Place { asker: Arc::clone(asker), keys, id, ttl, source: Source::Server };
         Self { place, settlement: Some(Settlement::Refund), may_come_late }
-    }
-
-    /// Gives back the hold if the server may have taken it without answering in time. `answer` has the
-    /// error, or the source of the answer that was given instead.
-    pub fn give_back_unanswered(&self, answer: Result<Source, &RedisError>) {
-        let is_unanswered = match answer {
-            Ok(source) => matches!(source, Source::Local | Source::Outage),
-            Err(error) => is_away(error),
-        };
-        if is_unanswered && self.may_come_late {
-            let (place, settlement) = (self.place.clone(), Some(Settlement::Refund));
-            drop(Self { place, settlement, may_come_late: true });
-        }
     }
 
     /// Settles the hold. Dropping the future does not stop that.
     pub async fn settle(mut self, settlement: Settlement) -> RedisResult<bool> {
         self.settlement = None;
-        if self.place.keys.is_empty() {
-            return Ok(true);
-        }
-        let place = self.place.clone();
-        let asker = Arc::clone(&place.asker);
-        asker.cleans_up.run(async move { place.settle(&settlement).await }).await
+        self.place.clone().settle(settlement, false).await
     }
 }
 
 impl Drop for Receipt {
     fn drop(&mut self) {
-        let settlement = self.settlement.take().filter(|_| !self.place.keys.is_empty());
-        let Some(settlement) = settlement else { return };
-        let (place, may_come_late) = (self.place.clone(), self.may_come_late);
-        let asker = Arc::clone(&place.asker);
-        // No caller gets an outage: the hold then lapses.
-        drop(asker.cleans_up.run(async move {
-            let settled = if may_come_late {
-                place.settle_late(&settlement).await
-            } else {
-                place.settle(&settlement).await
-            };
-            if let Err(error) = &settled
-                && !is_outage(error)
-            {
-                tracing::error!(
-                    code = error.code(),
-                    "a hold is not settled: it ends after its time"
-                );
-            }
-            settled
-        }));
+        if let Some(settlement) = self.settlement.take()
+            && !self.place.keys.is_empty()
+        {
+            drop(self.place.clone().settle(settlement, self.may_come_late));
+        }
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redis::{ErrorKind, FromRedisValue, ParsingError, RedisResult, Value};
+use redis::{FromRedisValue, ParsingError, RedisResult, Value};
+
+use crate::check::Check;
+use crate::value::misuse;
 
 /// Whether a request may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub enum Source {
     Outage,
     /// A denial that the limiter remembers.
     Denial,
+    /// Units that a [`Lease`](crate::Lease) has taken ahead.
+    Lease,
 }
 
 /// What a check replies.
@@ -125,8 +130,8 @@ impl Reply {
     #[allow(clippy::cast_precision_loss, reason = "units have 32 bits")]
     pub fn crossed(&self, fraction: f64, cost: Option<u64>) -> RedisResult<bool> {
         if !(fraction > 0.0 && fraction <= 1.0) {
-            let given = format!("{fraction}, expected a number above 0 and at most 1");
-            return Err((ErrorKind::InvalidClientConfig, "the fraction is", given).into());
+            let given = format!("the fraction is {fraction}, expected more than 0, at most 1");
+            return Err(misuse(given));
         }
         let (Verdict::Allowed, Some(limit @ 1..), Some(remaining)) =
             (self.verdict, self.limit, self.remaining)
@@ -193,7 +198,12 @@ fn never(wait: Option<Duration>) -> Duration {
 
 /// A [`Reply`] or a [`Report`].
 pub(crate) trait Answer: FromRedisValue + Clone + Send {
+    /// Whether its command asks for a report.
+    const FULL: bool;
     fn of(report: Report) -> Self;
+    fn granted(&self) -> Option<u64>;
+    /// The first rule that denies, if the answer has it.
+    fn denying(&self) -> Option<&RuleReport>;
     /// The verdict, the wait, and who decided.
     fn head(&self) -> (Verdict, Option<Duration>, Source);
     /// Whether a rule, and not a pause, denies.
@@ -201,6 +211,19 @@ pub(crate) trait Answer: FromRedisValue + Clone + Send {
     fn by(self, source: Source) -> Self;
     /// The answer after this time, if nothing has happened.
     fn later(&self, by: Duration) -> Self;
+
+    /// The reply to a check, if it has the right shape.
+    fn of_reply(value: &Value, check: &Check) -> Option<Self> {
+        let answer = Self::from_redis_value_ref(value).ok()?;
+        Some(answer).filter(|answer| answer.granted().is_some() == check.cost.is_range())
+    }
+
+    /// Who decided, the verdict and the rule, for the application.
+    fn told(&self, check: &Check) -> (Source, Verdict, Option<String>) {
+        let ((verdict, _, source), denying) = (self.head(), self.denying());
+        let rule = denying.map(|rule| rule.label().to_string()).or_else(|| check.only_rule());
+        (source, verdict, rule)
+    }
 
     /// An answer without a rule.
     fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self {
@@ -218,6 +241,16 @@ fn left(time: Option<Duration>, by: Duration) -> Option<Duration> {
 }
 
 impl Answer for Reply {
+    const FULL: bool = false;
+
+    fn granted(&self) -> Option<u64> {
+        self.granted
+    }
+
+    fn denying(&self) -> Option<&RuleReport> {
+        None
+    }
+
     fn of(report: Report) -> Self {
         report.reply()
     }
@@ -240,6 +273,17 @@ impl Answer for Reply {
 }
 
 impl Answer for Report {
+    const FULL: bool = true;
+
+    fn granted(&self) -> Option<u64> {
+        self.granted
+    }
+
+    fn denying(&self) -> Option<&RuleReport> {
+        let denied = self.verdict != Verdict::Allowed;
+        self.rules.iter().find(|rule| denied && rule.denies && !rule.shadow)
+    }
+
     fn of(report: Report) -> Self {
         report
     }
@@ -269,7 +313,11 @@ impl Answer for Report {
 
 impl FromRedisValue for Verdict {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        match i64::from_redis_value(value)? {
+        Self::from_redis_value_ref(&value)
+    }
+
+    fn from_redis_value_ref(value: &Value) -> Result<Self, ParsingError> {
+        match i64::from_redis_value_ref(value)? {
             0 => Ok(Self::Allowed),
             1 => Ok(Self::Limited),
             2 => Ok(Self::Blocked),
@@ -278,30 +326,38 @@ impl FromRedisValue for Verdict {
     }
 }
 
-/// Milliseconds; the server's -1 is never.
-fn time(ms: i64) -> Option<Duration> {
-    units(ms).map(Duration::from_millis)
+/// A number of a reply, also as text. The server replies -1 where there is none.
+fn number(value: &Value) -> Result<Option<u64>, ParsingError> {
+    match i64::from_redis_value_ref(value)? {
+        -1 => Ok(None),
+        other => {
+            other.try_into().map(Some).map_err(|_| format!("{other}, expected -1 or more").into())
+        }
+    }
 }
 
-/// The server replies -1 where there is no number.
-fn units(number: i64) -> Option<u64> {
-    u64::try_from(number).ok()
+fn time(value: &Value) -> Result<Option<Duration>, ParsingError> {
+    number(value).map(|ms| ms.map(Duration::from_millis))
 }
 
 impl FromRedisValue for Reply {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        let numbers: Vec<i64> = FromRedisValue::from_redis_value(value)?;
-        let (verdict, limit, remaining, wait_ms, reset_ms, granted) = match numbers[..] {
-            [a, b, c, d, e] => (a, b, c, d, e, None),
-            [a, b, c, d, e, granted] => (a, b, c, d, e, units(granted)),
-            _ => return Err(format!("{} numbers, expected 5 or 6", numbers.len()).into()),
+        Self::from_redis_value_ref(&value)
+    }
+
+    fn from_redis_value_ref(value: &Value) -> Result<Self, ParsingError> {
+        let (verdict, numbers, granted) = match value.as_sequence() {
+            Some([verdict, a, b, c, d]) => (verdict, [a, b, c, d], None),
+            Some([verdict, a, b, c, d, granted]) => (verdict, [a, b, c, d], number(granted)?),
+            _ => return Err("expected 5 or 6 numbers".into()),
         };
+        let [limit, remaining, wait, reset] = numbers;
         Ok(Self {
-            verdict: Verdict::from_redis_value(Value::Int(verdict))?,
-            limit: units(limit),
-            remaining: units(remaining),
-            wait: time(wait_ms),
-            reset: time(reset_ms),
+            verdict: Verdict::from_redis_value_ref(verdict)?,
+            limit: number(limit)?,
+            remaining: number(remaining)?,
+            wait: time(wait)?,
+            reset: time(reset)?,
             granted,
             source: Source::Server,
         })
@@ -326,11 +382,11 @@ impl Map {
     }
 
     fn take_time(&mut self, name: &str) -> Result<Option<Duration>, ParsingError> {
-        self.take(name).map(time)
+        time(&self.take::<Value>(name)?)
     }
 
     fn take_units(&mut self, name: &str) -> Result<u64, ParsingError> {
-        Ok(units(self.take(name)?).unwrap_or(0))
+        Ok(number(&self.take::<Value>(name)?)?.unwrap_or(0))
     }
 }
 
@@ -341,7 +397,7 @@ impl FromRedisValue for Report {
             verdict: reply.take("verdict")?,
             wait: reply.take_time("wait_ms")?,
             key: reply.take_some("key")?,
-            granted: reply.take_some::<i64>("granted")?.and_then(units),
+            granted: reply.take_some("granted")?.map_or(Ok(None), |value| number(&value))?,
             rules: reply.take("rules")?,
             source: Source::Server,
         })

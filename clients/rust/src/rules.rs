@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ratelimit_core::Rule;
-use redis::{ErrorKind, RedisError, RedisResult, make_extension_error};
+use redis::{RedisError, RedisResult, make_extension_error};
+
+use crate::value::misuse;
 
 /// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]`, the policy `"@free"`, or `"@plan:free"`:
 /// the policy of the key's plan, or `free` without a plan. A clone is cheap.
@@ -30,8 +32,16 @@ impl Rules {
     pub(crate) fn refuse_slots<'a>(mut texts: impl Iterator<Item = &'a str>) -> RedisResult<()> {
         let Some(slots) = texts.find(|text| text.starts_with("slots:")) else { return Ok(()) };
         let why = "slots are held, ask for them with RateLimiter::hold";
-        let given = format!("the rules have '{slots}', expected others");
-        Err((ErrorKind::InvalidClientConfig, why, given).into())
+        Err(misuse(format!("the rules have '{slots}': {why}")))
+    }
+
+    /// An error if rules ban, for callers that charge a request before its outcome: several requests at
+    /// once would ban the key although all of them end well.
+    pub(crate) fn refuse_bans<'a>(mut texts: impl Iterator<Item = &'a str>) -> RedisResult<()> {
+        let Some(bans) = texts.find(|text| text.contains(",ban=")) else { return Ok(()) };
+        Err(misuse(format!(
+            "`count` charges requests ahead, so it takes no rule with `ban=`: '{bans}'"
+        )))
     }
 
     /// The error that a server would reply to these rules. Only a server can test policies.

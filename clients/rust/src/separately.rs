@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::RedisResult;
 
-use crate::asker::{Asker, read};
+use crate::asker::Asker;
 use crate::check::Check;
 use crate::receipt::{Receipt, has_too_many_holds};
 use crate::reply::{Answer, Report, Source};
@@ -21,15 +21,13 @@ const TTL: Duration = Duration::from_secs(10);
 pub async fn decide(asker: &Arc<Asker>, check: &Check) -> RedisResult<Report> {
     let (given, each) = (check.hold.and(check.id.clone()), check.each()?);
     let is_given = given.is_some();
-    let mut charged = Receipt::new(asker, Vec::new(), given);
+    let ttl = check.hold.unwrap_or(TTL);
+    let mut charged = Receipt::new(asker, Vec::new(), given, ttl);
     let mut all = Report::passed(Source::Server);
     let last = each.len().saturating_sub(1);
     for (place, one) in each.into_iter().enumerate() {
         let Some(limit) = one.limits.first() else { continue };
-        let ask = async |one: &Check| {
-            let asked = asker.ask(&one.command(true), &limit.key).await;
-            asked.and_then(read::<Report>)
-        };
+        let ask = async |one: &Check| asker.ask_check::<Report>(one, &one.command(true)).await;
         let is_held = is_given || (place < last && !one.has_slots());
         if is_held {
             charged.place.keys.push(limit.key.clone());

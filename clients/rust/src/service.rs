@@ -61,7 +61,7 @@ where
         let mut service = std::mem::replace(&mut self.service, clone);
         let limits = self.layer.limits.clone();
         Box::pin(async move {
-            let Limits { limiter, target, headers, count, refuse } = &*limits;
+            let Limits { limiter, target, headers, count, refuse, .. } = &*limits;
             let check = match target.check(&request) {
                 Ok(Some(check)) => check,
                 Ok(None) => return service.call(request).await,

@@ -1,23 +1,25 @@
 //! Waits in line, each on a connection that only its caller uses.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, RedisError, RedisResult, Value};
-use tokio::time::{Instant, sleep};
+use redis::{Cmd, RedisError, RedisResult, Value, cmd};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::asker::Asker;
 use crate::check::Check;
 use crate::limiter::RateLimiter;
-use crate::outage::{is_away, is_unblocked};
-use crate::reply::{Answer, Reply, Source};
+use crate::node::{Node, Request};
+use crate::outage::{is_unblocked, late};
+use crate::reply::{Answer, Reply};
+use crate::servers::Servers;
+use crate::value::unreadable;
+use crate::within::within;
 
 /// A wait's reply comes at most this much later than its deadline.
 const LATE: Duration = Duration::from_secs(1);
-/// While a caller waits, the limiter asks at this interval whether the server still answers ...
+/// How often the limiter asks, while a caller waits, whether the server still answers.
 const ASK: Duration = Duration::from_secs(5);
-/// ... and after a failure each second. This number of failures in a row ends the wait.
-const TRIES: usize = 3;
-const AGAIN: Duration = Duration::from_secs(1);
 
 impl RateLimiter {
     /// Waits in line until the request passes, for at most `timeout`: `RL.WAIT`, on a connection
@@ -27,73 +29,92 @@ impl RateLimiter {
     /// # Errors
     /// Those of [`Self::check`].
     pub async fn wait(&self, check: impl Into<Check>, timeout: Duration) -> RedisResult<Reply> {
-        self.asker().need_module("wait")?;
-        let check = check.into();
-        if check.limits.is_empty() {
-            return Ok(Reply::passed(Source::Local));
-        }
-        let key = &check.one_limit("RL.WAIT")?.key;
-        let asker = self.asker();
-        let asking = async {
-            if self.away() {
-                // A try that cannot take long.
-                asker
-                    .ask(
-                        &Check { hold: None, meta: None, ..check.clone() }.peek_command(false)?,
-                        key,
-                    )
-                    .await?;
+        let (check, asker) = (check.into(), self.asker());
+        asker.need_module("wait")?;
+        check.one_limit("RL.WAIT")?;
+        check.validate()?;
+        let command = check.command(false);
+        let deciding = async {
+            if let Servers::None = asker.servers {
+                return here(asker, &check, timeout).await;
             }
-            let asking = asker.breaker.enter(Instant::now())?;
-            asker.told(asking, in_line(asker, &check, key, timeout).await)
+            let waiting = Box::pin(in_line(asker, &check, timeout));
+            asker.or_without(&check, &command, waiting).await
         };
-        asker.or_without(asking.await, &check, &check.command(false))
+        asker.told(deciding, |reply| reply.told(&check)).await
     }
 }
 
-/// A client whose wait the server ends goes back into the line, for the time that is left.
-async fn in_line(
-    asker: &Asker,
-    check: &Check,
-    key: &[u8],
-    timeout: Duration,
-) -> RedisResult<Value> {
+/// Waits without a server, and in no line.
+async fn here(asker: &Arc<Asker>, check: &Check, timeout: Duration) -> RedisResult<Reply> {
     let start = Instant::now();
     loop {
+        let reply: Reply = asker.locally(check, &check.command(false))?;
         let left = timeout.saturating_sub(start.elapsed());
-        let answer = alone(asker, &check.wait_command(left)?, key, left).await;
-        if !answer.as_ref().is_err_and(is_unblocked) || start.elapsed() >= timeout {
-            return answer;
+        match reply.wait {
+            Some(wait) if !reply.is_allowed() && wait <= left => sleep(wait).await,
+            _ => return Ok(reply),
         }
     }
 }
 
-async fn alone(asker: &Asker, command: &Cmd, key: &[u8], timeout: Duration) -> RedisResult<Value> {
-    let connection = asker.in_time(asker.opener.open()).await?;
-    tokio::select! {
-        biased;
-        answer = connection.send(command, key) => answer,
-        () = sleep(timeout.saturating_add(LATE)) => Err(asker.late()),
-        error = silence(asker, key) => Err(error),
-    }
-}
-
-/// Ends once the server has stopped answering.
-async fn silence(asker: &Asker, key: &[u8]) -> RedisError {
-    let mut peek = redis::cmd("RL.PEEK");
-    peek.arg(key).arg("1/s");
-    let mut failures = 0_usize;
+/// A client whose wait the server ends, or whose key has moved, goes back into the line, for the time
+/// that is left.
+async fn in_line(asker: &Asker, check: &Check, timeout: Duration) -> RedisResult<Reply> {
+    let (start, key) = (Instant::now(), &check.one_limit("RL.WAIT")?.key);
     loop {
-        sleep(if failures == 0 { ASK } else { AGAIN }).await;
-        match asker.ask_anyway(&peek, key).await {
-            // A server that refuses to answer this client is not silent.
-            Err(error) if is_away(&error) => {
-                failures = failures.saturating_add(1);
-                if failures == TRIES {
-                    return error;
+        let left = timeout.saturating_sub(start.elapsed());
+        let node = asker.servers.node(key).await?;
+        let command = check.wait_command(left)?;
+        let waiting = node.unless_away(alone(asker, &node, &command, left));
+        let answer = tokio::select! {
+            biased;
+            answer = waiting => answer,
+            error = silence(asker, key) => Err(error),
+        };
+        match answer {
+            Err(error) if goes_on(&error) && start.elapsed() < timeout => {
+                if error.redirect_node().is_some() {
+                    // The limiter learns where the key is.
+                    ask(asker, key).await?;
                 }
             }
-            _ => failures = 0,
+            Err(error) => {
+                asker.events.replied(Instant::now(), &error);
+                return Err(error);
+            }
+            Ok(value) => return Reply::of_reply(&value, check).ok_or_else(|| unreadable(&value)),
         }
     }
+}
+
+fn goes_on(error: &RedisError) -> bool {
+    is_unblocked(error) || error.redirect_node().is_some()
+}
+
+/// Waits on a connection of its own.
+async fn alone(asker: &Asker, node: &Node, command: &Cmd, time: Duration) -> RedisResult<Value> {
+    let opening = within(asker.timeout, node.connections.alone.open()).await;
+    let open = opening.unwrap_or_else(|| Err(late(asker.timeout)))?;
+    let answer = timeout(time.saturating_add(LATE), open.send(command, false)).await;
+    answer.unwrap_or_else(|_| Err(late(time)))?.extract_error()
+}
+
+/// Ends once the server says no more.
+async fn silence(asker: &Asker, key: &[u8]) -> RedisError {
+    loop {
+        sleep(ASK).await;
+        if let Err(error) = ask(asker, key).await
+            && error.is_io_error()
+        {
+            return error;
+        }
+    }
+}
+
+/// Asks whether the server still answers.
+async fn ask(asker: &Asker, key: &[u8]) -> RedisResult<Value> {
+    let mut peek = cmd("RL.PEEK");
+    peek.arg(key).arg("1/s");
+    asker.servers.send(Request::of(&peek, key), asker.timeout).await
 }

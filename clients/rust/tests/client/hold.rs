@@ -2,12 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use tower_redis_ratelimit::{
-    Check, Hold, HoldError, Outage, RateLimiter, Settlement, Source, Verdict,
-};
+use tower_redis_ratelimit::{Check, Hold, HoldError, Outage, RateLimiter, Source, Verdict};
 
 use crate::support::cluster::Cluster;
-use crate::support::server::{ALL, Server};
+use crate::support::server::Server;
 use crate::support::until;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -22,74 +20,6 @@ fn in_line(check: impl Into<Check>) -> Check {
 
 async fn slot(limiter: &RateLimiter, ttl: Duration) -> Result<Hold, HoldError> {
     limiter.hold(("s", "slots:1"), ttl).await
-}
-
-#[tokio::test]
-async fn every_server_frees_a_slot_when_its_hold_is_settled_or_dropped() {
-    for name in ALL {
-        let server = Server::start(name);
-        let limiter = server.limiter();
-        let hold = slot(&limiter, MINUTE).await.expect(name);
-        let denied = slot(&limiter, MINUTE).await.expect_err(name);
-        assert!(matches!(&denied, HoldError::Denied(reply) if reply.verdict == Verdict::Limited));
-        assert!(denied.to_string().starts_with("Limited, wait "), "{denied}");
-        assert_eq!(hold.settle().await, Ok(true), "{name}");
-        drop(slot(&limiter, MINUTE).await.expect(name));
-        until("it is settled", async || left(&limiter, "s", "slots:1").await == 1).await;
-        let known = limiter.hold(Check::new("s", "slots:1").id("mine"), MINUTE).await.expect(name);
-        assert_eq!((known.id(), known.reply().source), ("mine", Source::Server));
-        assert_eq!(limiter.renew("s", "mine", MINUTE).await, Ok(true));
-        assert_eq!(limiter.settle("s", "mine", Settlement::AsCharged).await, Ok(true));
-        assert_eq!(known.settle().await, Ok(false), "it has ended already");
-        assert_eq!(limiter.renew("s", "mine", MINUTE).await, Ok(false));
-    }
-}
-
-#[tokio::test]
-async fn a_hold_is_settled_at_the_real_cost_or_refunded() {
-    let server = Server::start("redis-7.0");
-    let limiter = server.limiter();
-    let rule = "bucket:100/d";
-    let take =
-        async || limiter.hold(Check::new("a", rule).cost(50), MINUTE).await.expect("it fits");
-    assert_eq!(take().await.settle_cost(1).await, Ok(true));
-    assert_eq!(left(&limiter, "a", rule).await, 99);
-    assert_eq!(take().await.refund().await, Ok(true));
-    assert_eq!(left(&limiter, "a", rule).await, 99);
-    assert_eq!(take().await.settle().await, Ok(true));
-    assert_eq!(left(&limiter, "a", rule).await, 49);
-    let named = Check::new("b", ["bucket:9/d,name=in", "bucket:9/d,name=out"])
-        .cost([("in", 2), ("out", 9)]);
-    let hold = limiter.hold(named, MINUTE).await.expect("it fits");
-    assert_eq!(hold.settle_cost([("out", 3)]).await, Ok(true));
-    assert_eq!(left(&limiter, "b", "bucket:9/d,name=out").await, 6);
-    assert_eq!(left(&limiter, "b", "bucket:9/d,name=in").await, 7);
-}
-
-#[tokio::test]
-async fn a_hold_lasts_as_long_as_its_work() {
-    let server = Server::start("valkey-9.1");
-    let limiter = server.limiter();
-    let hold = slot(&limiter, Duration::from_secs(4)).await.expect("it is free");
-    tokio::time::sleep(Duration::from_millis(5500)).await;
-    assert!(!hold.is_lost());
-    assert_eq!(left(&limiter, "s", "slots:1").await, 0);
-    server.send("RL.RESET s");
-    tokio::time::timeout(Duration::from_secs(10), hold.lost()).await.expect("it is lost");
-    assert!(hold.is_lost());
-}
-
-#[tokio::test]
-async fn a_hold_is_lost_if_the_server_cannot_be_asked_in_time() {
-    let server = Server::start("redis-6.2");
-    let limiter = server.limiter();
-    let taken = Instant::now();
-    let hold = slot(&limiter, Duration::from_millis(600)).await.expect("it is free");
-    let lost = hold.lost();
-    server.freeze(true);
-    tokio::time::timeout(Duration::from_secs(10), lost).await.expect("it is lost");
-    assert!(taken.elapsed() >= Duration::from_millis(600), "{:?}", taken.elapsed());
-    server.freeze(false);
 }
 
 #[tokio::test]
@@ -173,24 +103,6 @@ async fn holds_that_are_cancelled_while_they_are_taken_are_given_back() {
     are_free(&server).await;
 }
 
-/// The server takes the hold only after the limiter's time-out.
-#[tokio::test]
-async fn a_hold_whose_answer_comes_too_late_is_given_back() {
-    let server = Server::start("redis-8.2");
-    for outage in [Outage::Raise, Outage::Local] {
-        let limiter = server.builder().timeout(Duration::from_secs(1)).outage(outage);
-        let limiter = limiter.build().expect("options");
-        limiter.peek(("s", SLOTS)).await.expect("it connects");
-        let before = server.calls("rl.check");
-        server.freeze(true);
-        let hold = limiter.hold(("s", SLOTS), MINUTE).await;
-        assert_eq!(hold.is_ok(), outage == Outage::Local);
-        server.freeze(false);
-        until("it was taken", async || server.calls("rl.check") > before).await;
-        are_free(&server).await;
-    }
-}
-
 /// By then the limiter has stopped asking, so its settlements wait for the server.
 #[tokio::test]
 async fn holds_without_an_answer_are_given_back_when_the_server_is_back() {
@@ -253,52 +165,6 @@ async fn a_hold_that_is_dropped_before_its_turn_gives_all_back() {
 }
 
 #[tokio::test]
-async fn without_a_server_holds_are_kept_in_the_process() {
-    let mut server = Server::start("redis-7.0");
-    server.kill();
-    let limiter = server.builder().outage(Outage::Local).build().expect("options");
-    let hold = slot(&limiter, Duration::from_secs(2)).await.expect("it is free");
-    assert_eq!(hold.reply().source, Source::Local);
-    tokio::time::sleep(Duration::from_millis(2500)).await;
-    assert!(!hold.is_lost() && slot(&limiter, MINUTE).await.is_err());
-    drop(hold);
-    until("it is free", async || left(&limiter, "s", "slots:1").await == 1).await;
-    let check = || Check::new("s", "slots:1").with_hold("mine", MINUTE);
-    assert!(limiter.check(check()).await.expect("it decides").is_allowed());
-    assert_eq!(limiter.renew("s", "mine", MINUTE).await, Ok(true));
-    assert_eq!(limiter.settle("s", "mine", Settlement::Refund).await, Ok(true));
-    assert!(limiter.settle("s", "mine", Settlement::Refund).await.is_err(), "it has ended");
-    assert_eq!(left(&limiter, "s", "slots:1").await, 1);
-    let open = server.builder().outage(Outage::Allow).build().expect("options");
-    let hold = slot(&open, Duration::from_secs(2)).await.expect("all pass");
-    tokio::time::sleep(Duration::from_millis(2500)).await;
-    assert!(!hold.is_lost());
-    assert_eq!(hold.settle().await, Ok(true));
-}
-
-#[tokio::test]
-async fn every_server_serves_callers_in_line() {
-    for name in ALL {
-        let server = Server::start(name);
-        let limiter = server.limiter();
-        let first = slot(&limiter, MINUTE).await.expect(name);
-        let late = limiter
-            .wait(Check::new("s", "slots:1").with_hold("x", MINUTE), Duration::from_millis(50));
-        assert!(!late.await.expect(name).is_allowed());
-        let line = limiter.hold(in_line(("s", "slots:1")), MINUTE);
-        let serve = async {
-            until("it waits", async || server.waiting().len() == 1).await;
-            assert_eq!(left(&limiter, "s", "slots:1").await, 0, "the server answers others");
-            first.settle().await
-        };
-        let (second, settled) = tokio::join!(line, serve);
-        assert_eq!(settled, Ok(true), "{name}");
-        assert_eq!(second.expect(name).settle().await, Ok(true), "{name}");
-        assert!(limiter.wait(("r", "1/s"), MINUTE).await.expect(name).is_allowed());
-    }
-}
-
-#[tokio::test]
 async fn a_higher_priority_goes_first() {
     let server = Server::start("redis-7.0");
     let limiter = server.limiter();
@@ -318,19 +184,6 @@ async fn a_higher_priority_goes_first() {
     let (later, sooner, settled) = tokio::join!(wait(check, 0), wait(urgent, 1), free);
     assert_eq!(settled, Ok(true));
     assert!(sooner.expect("it runs") < later.expect("it runs"));
-}
-
-#[tokio::test]
-async fn dropping_a_wait_leaves_the_line() {
-    let server = Server::start("redis-8.2");
-    let limiter = server.limiter();
-    let _first = slot(&limiter, MINUTE).await.expect("it is free");
-    let waiting = limiter.hold(in_line(("s", "slots:1")), MINUTE);
-    tokio::select! {
-        _ = waiting => panic!("the slot is taken"),
-        () = until("it waits", async || server.waiting().len() == 1) => {}
-    }
-    until("it has left", async || server.waiting().is_empty()).await;
 }
 
 #[tokio::test]
@@ -354,24 +207,6 @@ async fn an_unblocked_client_waits_again() {
 }
 
 #[tokio::test]
-async fn while_a_server_is_dead_nobody_waits() {
-    let mut server = Server::start("redis-7.0");
-    let limiter = server.builder().outage(Outage::Local).build().expect("options");
-    server.kill();
-    let start = Instant::now();
-    for _ in 0..10 {
-        let reply = limiter.wait(("r", "1000/s"), MINUTE).await.expect("it decides");
-        assert_eq!(reply.source, Source::Local);
-    }
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    server.restart();
-    until("the server decides", async || {
-        limiter.wait(("r", "1000/s"), MINUTE).await.expect("it decides").source == Source::Server
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_server_that_hangs_ends_a_wait_long_before_its_deadline() {
     let server = Server::start("valkey-9.1");
     let limiter = RateLimiter::server(server.client()).outage(Outage::Deny);
@@ -390,25 +225,8 @@ async fn a_server_that_hangs_ends_a_wait_long_before_its_deadline() {
     let (reply, ()) = tokio::join!(limiter.wait(("k", "1/50s"), MINUTE), freezing);
     assert_eq!(reply.expect("no error").source, Source::Outage);
     let took = start.elapsed();
-    assert!((Duration::from_secs(12)..Duration::from_secs(16)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(10)..Duration::from_secs(14)).contains(&took), "{took:?}");
     server.freeze(false);
-}
-
-#[tokio::test]
-async fn nobody_waits_for_a_server_that_is_away() {
-    let server = Server::start("valkey-9.1");
-    let (shared, alone) = (server.patient_connection().await, server.patient_connection().await);
-    let limiter = RateLimiter::on(shared).waits_with(move || std::future::ready(Ok(alone.clone())));
-    let limiter = limiter.outage(Outage::Local).build().expect("options");
-    server.freeze(true);
-    for _ in 0..3 {
-        limiter.check(("a", "1/s")).await.expect("it decides");
-    }
-    tokio::time::sleep(Duration::from_millis(1050)).await;
-    let start = Instant::now();
-    let reply = limiter.wait(("r", "1/s"), Duration::from_secs(5)).await.expect("it decides");
-    assert_eq!(reply.source, Source::Local);
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
@@ -423,7 +241,7 @@ async fn waits_need_connections() {
 #[tokio::test]
 async fn callers_wait_and_hold_in_a_cluster() {
     let cluster = Cluster::start("valkey-9.1");
-    let limiter = RateLimiter::cluster(cluster.client()).timeout(Duration::from_secs(10)).build();
+    let limiter = RateLimiter::cluster(cluster.clients()).timeout(Duration::from_secs(10)).build();
     let limiter = limiter.expect("options");
     for key in ["a", "b", "c", "d"] {
         let hold = limiter.hold((key, "slots:1"), MINUTE).await.expect("it is free");
@@ -468,16 +286,5 @@ async fn only_a_wait_takes_a_place_in_line() {
         }
         assert!(hold.to_string().contains("only a wait takes a flow"), "{hold}");
         assert!(limiter.hold(in_line(check), MINUTE).await.is_ok());
-    }
-}
-
-#[tokio::test]
-async fn without_rules_a_hold_passes() {
-    let limiter = Server::start("redis-7.0").limiter();
-    let check = Check::new("a", Vec::<String>::new());
-    for check in [check.clone(), in_line(check)] {
-        let hold = limiter.hold(check, MINUTE).await.expect("nothing limits it");
-        assert_eq!(hold.reply().source, Source::Local);
-        assert_eq!(hold.settle().await, Ok(true));
     }
 }

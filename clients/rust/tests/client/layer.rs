@@ -115,8 +115,12 @@ async fn requests_that_do_not_count_get_their_cost_back() {
         (Count::Failed, "f", "x-fail: 1", "x-ok: 1"),
         (Count::Successful, "s", "x-ok: 1", "x-fail: 1"),
     ] {
-        let app =
-            App::start(limits(server.limiter(), &["2/h", "bucket:9/h,cost=3"]).count(count)).await;
+        let app = App::start(
+            limits(server.limiter(), &["2/h", "bucket:9/h,cost=3"])
+                .count(count)
+                .expect("no rule bans"),
+        )
+        .await;
         let key = format!("x-key: {key}");
         for _ in 0..4 {
             assert_ne!(app.ask(&[&key, free]).await.status, 429, "{count:?}");
@@ -202,7 +206,7 @@ async fn a_wrong_request_is_a_fault_of_the_application() {
         (500, Some("application/problem+json"))
     );
     assert_eq!(app.served(), 0);
-    let limits = limits(server.limiter(), &["slots:1"]).count(Count::Failed);
+    let limits = limits(server.limiter(), &["slots:1"]).count(Count::Failed).expect("no rule bans");
     assert_eq!(App::start(limits).await.ask(&["x-key: s"]).await.status, 500, "slots need a hold");
 }
 
@@ -248,8 +252,27 @@ async fn wrong_rules_and_prefixes_are_errors_at_construction() {
     assert!(error.to_string().contains("the period 'x' has no known unit"), "{error}");
     let error = with(&["5/m", "slots:2"]).expect_err("a layer takes no hold of them");
     assert!(error.to_string().contains("slots are held"), "{error}");
+    let error = with(&["5/m,ban=1h"]).expect("rules").count(Count::Failed);
+    let error = error.expect_err("requests would ban before their outcome");
+    assert!(error.to_string().contains("`ban=`"), "{error}");
+    assert!(with(&[]).is_err() && with(&[""]).is_err());
     let limits = with(&["@free", "5/m"]).expect("rules");
     assert!(limits.clone().prefix(128).is_ok() && limits.prefix(129).is_err());
+}
+
+#[tokio::test]
+async fn a_policy_that_bans_is_an_error_if_requests_are_charged_ahead() {
+    let server = Server::start("redis-7.0");
+    server.send("RL.POLICY SET strict 9/m,ban=1h");
+    for rule in ["@strict", "9/m,ban=1h"] {
+        let app = limits(server.limiter(), &[rule]).count(Count::Failed).expect("unknown rules");
+        let app = App::start(app).await;
+        assert_eq!((app.ask(&["x-key: a"]).await.status, app.served()), (500, 0), "{rule}");
+        until("it is given back", async || {
+            server.limiter().peek(("a", "9/m")).await.expect("it runs").remaining == Some(9)
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
@@ -263,7 +286,10 @@ async fn a_policy_with_slots_is_an_error_and_takes_no_slot() {
         let limiter = server.builder().separately(separately).build().expect("options");
         let other = format!("{key}2");
         let target = move |_: &Request| Check::new(key, "@shared").and(&other[..], "9/h");
-        let app = App::start(RateLimitLayer::new(limiter, target).count(Count::Failed)).await;
+        let app = App::start(
+            RateLimitLayer::new(limiter, target).count(Count::Failed).expect("no rule bans"),
+        )
+        .await;
         let log = Log::start();
         assert_eq!((app.ask(&[]).await.status, app.served()), (500, 0));
         assert_eq!(log.with("the rules have 'slots:2'").len(), 1, "{:?}", log.with(""));
@@ -279,7 +305,9 @@ async fn a_policy_with_slots_is_an_error_and_takes_no_slot() {
 #[tokio::test]
 async fn a_slow_request_gives_back_only_its_own_units() {
     let server = Server::start("valkey-9.1");
-    let app = App::start(limits(server.limiter(), &["5/h"]).count(Count::Failed)).await;
+    let app =
+        App::start(limits(server.limiter(), &["5/h"]).count(Count::Failed).expect("no rule bans"))
+            .await;
     for rule in ["5/4s", "window:5/4s", "fixed:5/4s", "bucket:5/4s,refill=interval"] {
         // A try that paused for seconds proves nothing.
         let mut tries = (0..10).map(|at| format!("{rule}:{at}"));
@@ -324,7 +352,9 @@ async fn no_wrong_login_is_given_back(server: &Server, app: &App, rule: &str, ke
 async fn a_key_with_too_many_holds_counts_all_requests() {
     let (log, server) = (Log::start(), Server::start("redis-7.0"));
     server.send("CONFIG SET ratelimit.max-holds 1");
-    let app = App::start(limits(server.limiter(), &["3/h"]).count(Count::Failed)).await;
+    let app =
+        App::start(limits(server.limiter(), &["3/h"]).count(Count::Failed).expect("no rule bans"))
+            .await;
     let first = app.ask(&["x-key: a", "x-slow: 1"]);
     let others = async {
         until("the first is served", async || app.served() == 1).await;
@@ -344,7 +374,9 @@ async fn a_key_with_too_many_holds_counts_all_requests() {
 async fn a_request_whose_client_goes_away_is_settled() {
     let server = Server::start("redis-8.2");
     for (count, key, left) in [(Count::Failed, "f", 8), (Count::Successful, "s", 9)] {
-        let app = App::start(limits(server.limiter(), &["9/h"]).count(count)).await;
+        let app =
+            App::start(limits(server.limiter(), &["9/h"]).count(count).expect("no rule bans"))
+                .await;
         let field = format!("x-key: {key}");
         let settled = server.calls("rl.settle");
         let head = [&field[..], "x-slow: 1"];
@@ -365,7 +397,9 @@ async fn charges_of_a_late_answer_are_given_back() {
     let limiter = limiter.build().expect("options");
     let left = async || limiter.peek(("a", "9/h")).await.expect("it runs").remaining;
     assert_eq!(left().await, Some(9));
-    let app = App::start(limits(limiter.clone(), &["9/h"]).count(Count::Failed)).await;
+    let app =
+        App::start(limits(limiter.clone(), &["9/h"]).count(Count::Failed).expect("no rule bans"))
+            .await;
     server.freeze(true);
     assert_eq!(app.ask(&["x-key: a", "x-fail: 1"]).await.body, "no limit");
     server.freeze(false);
@@ -377,17 +411,11 @@ async fn charges_of_a_late_answer_are_given_back() {
 async fn a_denial_is_remembered_even_if_not_all_requests_count() {
     let server = Server::start("valkey-8.1");
     let limiter = server.builder().remember_denials(10).build().expect("options");
-    let app = App::start(limits(limiter, &["1/h"]).count(Count::Failed)).await;
+    let app =
+        App::start(limits(limiter, &["1/h"]).count(Count::Failed).expect("no rule bans")).await;
     assert_eq!(app.ask(&["x-key: a", "x-fail: 1"]).await.status, 400);
     for _ in 0..5 {
         assert_eq!(app.ask(&["x-key: a"]).await.status, 429);
     }
     assert_eq!(server.calls("rl.check"), 2);
-}
-
-#[tokio::test]
-async fn requests_without_rules_pass() {
-    let server = Server::start("redis-8.2");
-    let app = App::start(limits(server.limiter(), &[])).await;
-    assert_eq!(app.ask(&["x-key: a"]).await.body, "no limit");
 }

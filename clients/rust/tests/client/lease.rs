@@ -1,13 +1,11 @@
 //! Leases, on real servers.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tower_redis_ratelimit::redis::RedisResult;
-use tower_redis_ratelimit::{Lease, LeaseOptions, Outage, RateLimiter, Rules, Source, Verdict};
+use tower_redis_ratelimit::{Lease, LeaseOptions, Outage, RateLimiter, Rules, Source};
 
-use crate::support::server::{ALL, Server};
+use crate::support::server::Server;
 use crate::support::until;
 
 fn of(limiter: RateLimiter, key: &str, rules: impl Into<Rules>) -> Lease {
@@ -25,37 +23,6 @@ fn within(
 }
 
 #[tokio::test]
-async fn leases_keep_to_the_limit_on_every_server() {
-    for name in ALL {
-        let server = Server::start(name);
-        let leases = [(); 4].map(|()| Arc::new(of(server.limiter(), "hot", "1000/h")));
-        let tasks = leases.iter().flat_map(|lease| {
-            [(); 5].map(|()| {
-                let lease = Arc::clone(lease);
-                tokio::spawn(async move {
-                    let mut taken = 0;
-                    for _ in 0..100 {
-                        taken += u32::from(lease.take(1).await.expect("it runs").is_allowed());
-                    }
-                    taken
-                })
-            })
-        });
-        let mut taken = 0;
-        for task in tasks.collect::<Vec<_>>() {
-            taken += task.await.expect("no panic");
-        }
-        for lease in leases {
-            Arc::into_inner(lease).expect("no task has it").close().await.expect("it runs");
-        }
-        let left = server.limiter().peek(("hot", "1000/h")).await.expect("it runs").remaining;
-        assert!(taken <= 1000, "{name}: {taken}");
-        assert_eq!(left, Some(u64::from(1000 - taken)), "{name}: the unused units are back");
-        assert!(taken > 500, "{name}: most of it passes: {taken}");
-    }
-}
-
-#[tokio::test]
 async fn units_given_back_can_be_taken_again() {
     let server = Server::start("redis-7.0");
     let lease = of(server.limiter(), "hot", "3/h");
@@ -66,23 +33,6 @@ async fn units_given_back_can_be_taken_again() {
     assert!(takes(2).await && !takes(1).await);
     lease.give_back(9);
     assert!(!takes(1).await, "the lease has ended");
-}
-
-#[tokio::test]
-async fn unused_units_of_a_lease_come_back() {
-    let server = Server::start("redis-7.0");
-    let limiter = server.limiter();
-    let lease = within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(4), 50);
-    let lease = lease.expect("options");
-    let left = async || limiter.peek(("k", "bucket:100/d")).await.expect("it runs").remaining;
-    for _ in 0..20 {
-        assert!(lease.take(1).await.expect("it runs").is_allowed());
-    }
-    assert!(left().await < Some(80), "the lease takes units ahead");
-    until("half of its time is over", async || left().await == Some(80)).await;
-    assert!(lease.take(3).await.expect("it runs").is_allowed());
-    drop(lease);
-    until("it is settled", async || left().await == Some(77)).await;
 }
 
 #[tokio::test]
@@ -168,17 +118,6 @@ async fn a_denial_is_remembered_and_smaller_requests_are_tried() {
 }
 
 #[tokio::test]
-async fn a_block_is_remembered_for_a_second() {
-    let server = Server::start("redis-7.0");
-    let lease = of(server.limiter(), "k", "10/h");
-    server.send("RL.BLOCK k EX 3600");
-    let take = async || lease.take(1).await.expect("it runs");
-    assert_eq!((take().await.verdict, take().await.source), (Verdict::Blocked, Source::Denial));
-    server.send("RL.UNBLOCK k");
-    until("the block is forgotten", async || take().await.is_allowed()).await;
-}
-
-#[tokio::test]
 async fn a_dropped_take_loses_no_lease() {
     let server = Server::start("redis-7.0");
     let limiter = server.limiter();
@@ -191,36 +130,9 @@ async fn a_dropped_take_loses_no_lease() {
 }
 
 #[tokio::test]
-async fn without_a_server_the_limiter_answers_for_a_lease() {
-    let mut server = Server::start("redis-7.0");
-    let local = server.builder().outage(Outage::Local).build().expect("options");
-    let raise = server.limiter();
-    server.kill();
-    let lease = of(local, "k", "2/h");
-    let taken = async || lease.take(1).await.expect("it decides");
-    assert_eq!(
-        (taken().await.source, taken().await.is_allowed(), taken().await.is_allowed()),
-        (Source::Local, true, false)
-    );
-    assert!(of(raise, "k", "2/h").take(1).await.is_err());
-    server.restart();
-    let start = Instant::now();
-    while taken().await.source == Source::Local {
-        assert!(start.elapsed() < Duration::from_secs(15));
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-#[tokio::test]
-async fn exempt_keys_and_keys_without_rules_pass() {
+async fn exempt_keys_pass() {
     let server = Server::start("redis-7.0");
     server.send("RL.EXEMPT friend");
-    for (key, rules) in [("friend", vec!["0/s"]), ("k", vec![])] {
-        let lease = of(server.limiter(), key, rules);
-        for _ in 0..3 {
-            assert!(lease.take(1).await.expect("it runs").is_allowed(), "{key}");
-        }
-    }
     let lease = of(server.limiter(), "friend", "0/s");
     for _ in 0..4 {
         assert!(lease.take(1).await.expect("it runs").is_allowed());
@@ -230,38 +142,19 @@ async fn exempt_keys_and_keys_without_rules_pass() {
 }
 
 #[tokio::test]
-async fn units_under_shadow_rules_are_leased_and_settled() {
-    for name in ALL {
-        let (server, rule) = (Server::start(name), "bucket:100/d,shadow");
-        let limiter = server.limiter();
-        let lease = within(limiter.clone(), "k", rule, Duration::from_secs(600), 50);
-        let lease = lease.expect("options");
-        for _ in 0..20 {
-            assert!(lease.take(1).await.expect("it runs").is_allowed(), "{name}");
-        }
-        assert!(server.calls("rl.check") < 20, "{name}: the lease takes units ahead");
-        lease.close().await.expect("it runs");
-        let report = limiter.peek_all(("k", rule)).await.expect("it runs");
-        assert_eq!(report.rules[0].remaining, 80, "{name}");
-        let info: HashMap<String, redis::Value> =
-            limiter.call(redis::cmd("RL.INFO").arg("k"), "k").await.expect("it runs");
-        assert_eq!(info["holds"], redis::Value::Int(0), "{name}: no hold stays");
-    }
-}
-
-#[tokio::test]
 async fn wrong_rules_and_options_are_errors_at_construction() {
     let server = Server::start("valkey-9.1");
     let with = |rule: &str, ttl, most| {
         within(server.limiter(), "k", rule, Duration::from_millis(ttl), most).map(drop)
     };
-    let (second, longest, most) = (1000, 366 * 86_400_000, u32::MAX.into());
+    let (second, longest, most) = (1000, 366 * 86_400_000, 1_000_000_000);
     for (rule, ttl, most, says) in [
         ("5/x", second, 1, "the period 'x' has no known unit"),
-        ("5/s", 0, 1, "the ttl is"),
+        ("5/s", 0, 1, "the ttl is 0"),
         ("5/s", longest + 1, 1, "the ttl is"),
-        ("5/s", second, 0, "most is"),
-        ("5/s", second, most + 1, "most is"),
+        ("5/s", second, 0, "most is 0"),
+        ("5/s", second, most + 1, "expected at most"),
+        ("", second, 1, "expected at least one"),
     ] {
         let error = with(rule, ttl, most).expect_err(says);
         assert!(error.to_string().contains(says), "{error}");

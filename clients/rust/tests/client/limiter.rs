@@ -3,78 +3,15 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use redis::ErrorKind;
-use tower_redis_ratelimit::{Check, Outage, RateLimiter, Settlement, Source, Verdict};
+use tower_redis_ratelimit::{Check, Outage, RateLimiter, Settlement, Source};
 
 use crate::support::cluster::Cluster;
-use crate::support::server::{ALL, Server};
+use crate::support::server::Server;
 use crate::support::until;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 type Frees<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
-
-#[tokio::test]
-async fn every_server_decides_reports_and_refunds() {
-    for name in ALL {
-        let server = Server::start(name);
-        let limiter = server.limiter();
-        let rules = ["3/m", "bucket:100/h,name=b"];
-        let reply = limiter.check(Check::new("a", rules).cost(2)).await.expect(name);
-        assert_eq!(
-            (reply.verdict, reply.limit, reply.remaining),
-            (Verdict::Allowed, Some(3), Some(1))
-        );
-        assert_eq!(
-            (reply.wait, reply.granted, reply.source),
-            (Some(Duration::ZERO), None, Source::Server)
-        );
-        let peeked = limiter.peek(Check::new("a", rules).cost(2)).await.expect(name);
-        assert!(
-            !peeked.is_allowed() && peeked.wait.is_some_and(|wait| wait <= MINUTE),
-            "{peeked:?}"
-        );
-        let granted = limiter.check(Check::new("a", rules).cost(1..=9)).await.expect(name);
-        assert_eq!((granted.granted, granted.remaining), (Some(1), Some(0)));
-        let never = limiter.check(Check::new("a", rules).cost(4)).await.expect(name);
-        assert_eq!((never.verdict, never.wait), (Verdict::Limited, None));
-        assert_eq!(limiter.refund("a", 2, "3/m").await, Ok(2));
-
-        let named = Check::new("c", ["bucket:9/m,name=in", "bucket:9/m,name=out"]);
-        let report = limiter.check_all(named.cost([("in", 3), ("out", 5)])).await.expect(name);
-        let rules = report.rules.iter().map(|rule| (rule.label(), rule.cost, rule.remaining));
-        assert_eq!(rules.collect::<Vec<_>>(), [("in", 3, 6), ("out", 5, 4)]);
-        let rule = &report.rules[1];
-        assert_eq!((rule.limit, rule.quota, rule.period, rule.denies), (9, 9, MINUTE, false));
-        assert_eq!(report.deciding(), Some(rule));
-
-        let both = Check::new("a", "3/m").and("b", "1/m").and("none", Vec::<String>::new());
-        let both = async || limiter.check_all(both.clone()).await.expect(name);
-        assert!(both().await.is_allowed());
-        let denied = both().await;
-        assert_eq!((denied.verdict, denied.key.as_deref()), (Verdict::Limited, Some(&b"b"[..])));
-        assert_eq!(denied.rules[0].key.as_deref(), Some(&b"a"[..]));
-        assert_eq!(denied.reply().remaining, Some(0));
-        let pool = Check::new("{p}a", "1/h").and("{p}b", ["2/h", "9/d,name=day"]);
-        let any = async |check: Check| limiter.check_any(check).await.expect(name);
-        for key in ["{p}a", "{p}b", "{p}b"] {
-            assert_eq!(any(pool.clone()).await.key.as_deref(), Some(key.as_bytes()));
-        }
-        let denied = any(pool.cost(1..=9).meta("who")).await;
-        assert_eq!((denied.is_allowed(), denied.granted), (false, Some(0)));
-        assert!(denied.rules.iter().all(|rule| rule.key == denied.key));
-        let even = Check::new("{q}a", "3/h").and("{q}b", "2/h").most();
-        assert_eq!(any(even.clone().cost(2)).await.key.as_deref(), Some(&b"{q}a"[..]));
-        assert_eq!(any(even).await.key.as_deref(), Some(&b"{q}b"[..]));
-        let none = Check::new("none", Vec::<String>::new());
-        assert!(limiter.check_any(none).await.is_err());
-        limiter.reset("b").await.expect(name);
-        assert_eq!(limiter.peek_all(("b", "1/m")).await.expect(name).rules[0].remaining, 1);
-        let info: redis::Value =
-            limiter.call(redis::cmd("RL.INFO").arg("a"), "a").await.expect(name);
-        assert_ne!(info, redis::Value::Nil);
-    }
-}
 
 #[tokio::test]
 async fn a_denial_gives_back_the_charges_of_other_keys() {
@@ -182,7 +119,7 @@ async fn costs_by_name_are_the_same_for_keys_asked_separately() {
 #[tokio::test]
 async fn a_cluster_decides_on_the_node_of_each_key() {
     let cluster = Cluster::start("valkey-9.1");
-    let limiter = RateLimiter::cluster(cluster.client()).timeout(Duration::from_secs(10)).build();
+    let limiter = RateLimiter::cluster(cluster.clients()).timeout(Duration::from_secs(10)).build();
     let limiter = limiter.expect("options");
     for client in (0..20).map(|client| format!("client:{client}")) {
         let both =
@@ -195,40 +132,6 @@ async fn a_cluster_decides_on_the_node_of_each_key() {
     let keys = cluster.keys();
     assert!(keys.iter().sum::<i64>() == 40 && !keys.contains(&0), "{keys:?}");
     assert_eq!(cluster.redirections(), 0, "the client knows the node of RL.MCHECK");
-}
-
-#[tokio::test]
-async fn keys_in_different_slots_are_checked_separately_or_refused() {
-    let cluster = Cluster::start("valkey-8.1");
-    let make = || {
-        RateLimiter::cluster(cluster.client())
-            .timeout(Duration::from_secs(10))
-            .outage(Outage::Allow)
-    };
-    let check = Check::new("ip:1", "5/h").and("user:1", "1/h");
-    let refused =
-        make().build().expect("options").check_all(check.clone()).await.expect_err("two slots");
-    assert_eq!(refused.code(), Some("CROSSSLOT"));
-    let limiter = make().separately(true).build().expect("options");
-    assert!(limiter.check_all(check.clone()).await.expect("it runs").is_allowed());
-    assert!(!limiter.check_all(check).await.expect("it runs").is_allowed());
-    assert_eq!(limiter.peek(("ip:1", "5/h")).await.expect("it runs").remaining, Some(4));
-}
-
-#[tokio::test]
-async fn wrong_requests_are_errors_and_no_outages() {
-    let server = Server::start("redis-7.0");
-    server.send("SET text x");
-    let limiter = server.builder().outage(Outage::Allow).build().expect("options");
-    let error = async |check: Check| limiter.check(check).await.expect_err("it is wrong");
-    assert_eq!(error(Check::new("text", "1/s")).await.code(), Some("WRONGTYPE"));
-    let unreadable = error(Check::new("a", "5/x")).await;
-    assert!(unreadable.to_string().contains("the period 'x' has no known unit"), "{unreadable}");
-    assert_eq!(
-        limiter.peek(Check::new("a", "1/s").and("b", "1/s")).await.expect_err("two keys").kind(),
-        ErrorKind::Client
-    );
-    assert_eq!((limiter.outages(), limiter.away()), (0, false));
 }
 
 #[tokio::test]
@@ -245,58 +148,6 @@ async fn wrong_options_are_errors_at_construction() {
         let error = builder.build().expect_err(expected);
         assert!(error.to_string().contains(expected), "{error}");
     }
-}
-
-#[tokio::test]
-async fn a_denied_key_is_answered_in_the_process() {
-    let server = Server::start("valkey-9.1");
-    let limiter = server.builder().remember_denials(100).build().expect("options");
-    let ask = async |key: &str, rule: &str| limiter.check((key, rule)).await.expect("it runs");
-    let commands = || server.calls("rl.check") + server.calls("rl.mcheck");
-    assert!(ask("a", "1/m").await.is_allowed());
-    let denied = ask("a", "1/m").await;
-    assert_eq!(denied.source, Source::Server);
-    for _ in 0..10 {
-        let again = ask("a", "1/m").await;
-        assert_eq!((again.verdict, again.source), (Verdict::Limited, Source::Denial));
-        assert!(again.wait <= denied.wait);
-    }
-    assert_eq!(ask("a", "2/m").await.source, Source::Server, "other rules");
-    assert_eq!(commands(), 3);
-
-    let both = Check::new("a", "9/m").and("b", "1/m");
-    let sources = [(); 4].map(|()| limiter.check_all(both.clone()));
-    let mut found = Vec::new();
-    for report in sources {
-        let report = report.await.expect("it runs");
-        found.push((report.is_allowed(), report.source));
-    }
-    let denied = (false, Source::Denial);
-    assert_eq!(found, [(true, Source::Server), (false, Source::Server), denied, denied]);
-    assert_eq!(commands(), 5);
-
-    limiter.reset("b").await.expect("it runs");
-    assert!(limiter.check_all(both).await.expect("it runs").is_allowed(), "the denial is gone");
-    server.send("RL.POLICY SET free 0/m");
-    for rule in ["slots:0", "0/m,count=all", "0/m,ban=1h", "@free"] {
-        let check = Check::new(rule, rule).with_hold("id", MINUTE);
-        let check = if rule == "slots:0" { check } else { Check::new(rule, rule) };
-        for _ in 0..2 {
-            let reply = limiter.check(check.clone()).await.expect("it runs");
-            assert_eq!((reply.is_allowed(), reply.source), (false, Source::Server), "{rule}");
-        }
-    }
-    let full = async || limiter.check_all(("p", "@free")).await.expect("it runs").source;
-    assert_eq!(
-        (full().await, full().await),
-        (Source::Server, Source::Denial),
-        "the report shows its rules"
-    );
-    server.send("RL.BLOCK blocked");
-    let blocked = async || ask("blocked", "1/s").await;
-    assert_eq!((blocked().await.source, blocked().await.source), (Source::Server, Source::Denial));
-    tokio::time::sleep(Duration::from_millis(1010)).await;
-    assert_eq!(blocked().await.source, Source::Server);
 }
 
 /// The check has the only place, so that what frees the key is sent after the denial is remembered.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use tower_redis_ratelimit::{
-    LeaseOptions, MisconfiguredEvent, OutageEvent, Reply, Report, RuleReport,
+    DecisionEvent, LeaseOptions, MisconfiguredEvent, OutageEvent, Reply, Report, RuleReport,
 };
 
 /// The names of a struct's public fields. The compiler checks that none is missing.
@@ -17,7 +17,8 @@ macro_rules! fields {
 
 #[test]
 fn names_are_the_same_in_all_languages() {
-    let names: Value = serde_json::from_str(include_str!("../../../conformance/names.json")).unwrap();
+    let names: Value =
+        serde_json::from_str(include_str!("../../../conformance/names.json")).unwrap();
     let of = |kind: &str| {
         let names = names[kind].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
         names.map(|name| name.trim_end_matches("_ms").to_string()).collect::<BTreeSet<_>>()
@@ -44,7 +45,8 @@ fn names_are_the_same_in_all_languages() {
                 reset
             }),
         ),
-        ("outage_event", fields!(OutageEvent { away, error, answered })),
+        ("outage_event", fields!(OutageEvent { away, node, error, answered })),
+        ("decision_event", fields!(DecisionEvent { source, verdict, rule, ms })),
         ("misconfigured_event", fields!(MisconfiguredEvent { error, advice, answered })),
     ] {
         assert_eq!(of(kind), fields.into_iter().map(String::from).collect(), "{kind}");

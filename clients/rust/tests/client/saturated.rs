@@ -6,52 +6,15 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::{Router, routing::get};
 use tokio::task::JoinSet;
-use tower_redis_ratelimit::{Check, Outage, RateLimiter, Source, is_outage, is_saturated, redis};
+use tower_redis_ratelimit::{Check, Outage, RateLimiter, is_outage, is_saturated, redis};
 use tower_service::Service;
 
 use crate::support::app::{App, limits};
-use crate::support::cluster::Cluster;
 use crate::support::log::Log;
 use crate::support::server::Server;
 use crate::support::until;
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// Asks for one key under `50/h`, all at once.
-async fn at_once(limiter: &RateLimiter, key: &str, checks: usize) {
-    let mut tasks = JoinSet::new();
-    for _ in 0..checks {
-        let (limiter, key) = (limiter.clone(), key.to_string());
-        tasks.spawn(async move { limiter.check((key, "50/h")).await });
-    }
-    let mut passed = 0;
-    while let Some(reply) = tasks.join_next().await {
-        let reply = reply.expect("no panic").expect("the server decides");
-        assert_eq!(reply.source, Source::Server);
-        passed += usize::from(reply.is_allowed());
-    }
-    assert_eq!((passed, limiter.outages(), limiter.away()), (50, 0, false), "of {checks}");
-}
-
-#[tokio::test]
-async fn the_server_decides_all_checks_however_many_come_at_once() {
-    let server = Server::start("valkey-9.1");
-    let patient = |of: tower_redis_ratelimit::Builder| {
-        let of = of.timeout(Duration::from_secs(5)).queue_timeout(MINUTE);
-        of.outage(Outage::Allow).build().expect("options")
-    };
-    let own = patient(RateLimiter::server(server.client()));
-    let given = patient(RateLimiter::on(server.patient_connection().await));
-    for checks in [300, 1500, 20_000] {
-        at_once(&own, &format!("own:{checks}"), checks).await;
-    }
-    let cluster = Cluster::start("valkey-9.1");
-    let of_cluster = patient(RateLimiter::cluster(cluster.client()));
-    for checks in [300, 1500] {
-        at_once(&given, &format!("given:{checks}"), checks).await;
-        at_once(&of_cluster, &format!("cluster:{checks}"), checks).await;
-    }
-}
 
 #[tokio::test]
 async fn the_server_decides_all_requests_of_an_application() {

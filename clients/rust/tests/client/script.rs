@@ -1,15 +1,8 @@
 //! The script that limits on servers without the module.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode};
-use serde_json::Value;
-use tower_redis_ratelimit::redis::{RedisError, RedisResult, cmd};
-use tower_redis_ratelimit::{
-    Check, Cost, Count, Engine, HoldError, Lease, Outage, RateLimitLayer, RateLimiter, Reply,
-    Settlement, Source, Verdict, is_outage,
-};
+use tower_redis_ratelimit::{Check, Engine, RateLimiter, Source, Verdict, is_outage};
 
 use crate::support::app::{App, limits};
 use crate::support::cluster::Cluster;
@@ -22,69 +15,6 @@ fn plain(name: &'static str) -> Server {
 
 fn by_script(server: &Server) -> RateLimiter {
     server.builder().engine(Engine::Script).build().expect("options")
-}
-
-fn cases(kind: &str) -> Vec<Value> {
-    let all: Value = serde_json::from_str(include_str!("../../../cases/script.json")).unwrap();
-    all[kind].as_array().unwrap().clone()
-}
-
-fn cost(given: &Value) -> Cost {
-    match given {
-        Value::Object(costs) => {
-            let units = |units: &Value| units.as_u64().expect("units");
-            Cost::Named(costs.iter().map(|(name, cost)| (name.clone(), units(cost))).collect())
-        }
-        units => Cost::Units(units.as_u64().unwrap_or(1)),
-    }
-}
-
-fn shown(reply: &Reply) -> Value {
-    let number = |number: Option<u64>| number.map_or(Value::from(-1), Value::from);
-    let verdict = format!("{:?}", reply.verdict).to_lowercase();
-    Value::Array(vec![verdict.into(), number(reply.limit), number(reply.remaining)])
-}
-
-#[tokio::test]
-async fn the_script_answers_the_same_in_all_languages() {
-    for name in ALL {
-        let server = plain(name);
-        let limiter = by_script(&server);
-        for case in cases("calls") {
-            let rules = case["rules"].as_array().into_iter().flatten();
-            let rules = rules.map(|rule| rule.as_str().expect("text")).collect::<Vec<_>>();
-            let key = |name: &str| case[name].as_str().map(String::from);
-            let found = if let Some(key) = key("check") {
-                let check = Check::new(key, rules).cost(cost(&case["cost"]));
-                shown(&limiter.check(check).await.expect("a reply"))
-            } else if let Some(key) = key("peek") {
-                let check = Check::new(key, rules).cost(cost(&case["cost"]));
-                shown(&limiter.peek(check).await.expect("a reply"))
-            } else if let Some(key) = key("refund") {
-                let units = case["units"].as_u64().expect("units");
-                limiter.refund(key, units, rules).await.expect("a reply").into()
-            } else {
-                limiter.reset(key("reset").expect("a call")).await.expect("a reply");
-                Value::Null
-            };
-            assert_eq!(found, case["reply"], "{name}: {case}");
-        }
-        let mut connection = server.client().get_connection().expect("it runs");
-        let keys: BTreeSet<String> = cmd("KEYS").arg("*").query(&mut connection).expect("keys");
-        assert!(keys.contains("{a}tag:script"), "{keys:?}");
-        assert!(keys.iter().all(|key| key.ends_with(":script")), "{keys:?}");
-
-        for left in [2, 1] {
-            server.send("SCRIPT FLUSH");
-            let reply = limiter.check(("forgotten", "3/d")).await.expect("it is sent again");
-            assert_eq!(reply.remaining, Some(left), "{name}");
-        }
-        server.send("CONFIG RESETSTAT");
-        limiter.check(("forgotten", "3/d")).await.expect("a reply");
-        assert_eq!((server.calls("eval"), server.calls("evalsha")), (0, 1), "{name}");
-        let wrong = limiter.check(("a", "5/x")).await.expect_err("no rule");
-        assert!(wrong.to_string().contains("5/x") && !is_outage(&wrong), "{wrong}");
-    }
 }
 
 #[tokio::test]
@@ -136,7 +66,7 @@ async fn a_denial_gives_back_the_charges_of_other_keys_and_is_remembered() {
 async fn a_check_that_is_dropped_between_its_keys_gives_charges_back() {
     let cluster = Cluster::without_module("valkey-9.1");
     let limiter = || {
-        let limiter = RateLimiter::cluster(cluster.client()).timeout(Duration::from_secs(20));
+        let limiter = RateLimiter::cluster(cluster.clients()).timeout(Duration::from_secs(20));
         limiter.engine(Engine::Script).build().expect("options")
     };
     let (limiter, other) = (limiter(), limiter());
@@ -168,31 +98,6 @@ async fn a_check_that_is_dropped_between_its_keys_gives_charges_back() {
 }
 
 #[tokio::test]
-async fn outages_are_answered_as_chosen() {
-    let mut server = plain("redis-7.0");
-    server.kill();
-    let check = || Check::new("a", "2/m").and("b", "1/m");
-    let limiter = |outage| server.builder().engine(Engine::Script).outage(outage).build().unwrap();
-    for (outage, later) in [
-        (Outage::Allow, Verdict::Allowed),
-        (Outage::Deny, Verdict::Limited),
-        (Outage::Local, Verdict::Limited),
-    ] {
-        let limiter = limiter(outage);
-        let first = limiter.check_all(check()).await.expect("an answer");
-        assert_eq!(first.is_allowed(), outage != Outage::Deny);
-        for _ in 0..3 {
-            assert_eq!(limiter.check_all(check()).await.expect("an answer").verdict, later);
-        }
-        assert!(limiter.away());
-    }
-    assert!(is_outage(&limiter(Outage::Raise).check_all(check()).await.expect_err("it is away")));
-    let full = Server::without_module("redis-7.0", &["--maxmemory", "1"]);
-    let error = by_script(&full).check(("a", "2/m")).await.expect_err("no memory");
-    assert!(is_outage(&error), "{error}");
-}
-
-#[tokio::test]
 async fn a_peek_by_the_script_reports_on_the_rule_that_decides() {
     let server = plain("redis-6.2");
     let limiter = by_script(&server);
@@ -202,58 +107,6 @@ async fn a_peek_by_the_script_reports_on_the_rule_that_decides() {
     let [rule] = &report.rules[..] else { panic!("{report:?}") };
     assert!(!report.is_allowed() && rule.denies);
     assert_eq!((&*rule.rule, rule.limit, rule.remaining), ("fixed:3/d", 3, 2));
-}
-
-fn error<T>(asked: RedisResult<T>) -> RedisError {
-    asked.err().expect("it needs the module")
-}
-
-#[tokio::test]
-async fn calls_that_need_the_module_are_refused_at_once() {
-    let mut server = plain("valkey-9.1");
-    server.kill();
-    let limiter = server.builder().engine(Engine::Script).outage(Outage::Allow);
-    let limiter = limiter.build().expect("options");
-    let second = Duration::from_secs(1);
-    let one = || Check::new("a", "2/m");
-    let mut refused = vec![
-        ("wait", error(limiter.wait(one(), second).await)),
-        ("HOLD", error(limiter.check(one().with_hold("id", second)).await)),
-        ("HOLD", error(limiter.check_all(one().with_hold("id", second)).await)),
-        ("META", error(limiter.check_all(one().meta("who")).await)),
-        ("RL.MCHECK", error(limiter.check_any(one()).await)),
-        ("RL.SETTLE", error(limiter.settle("a", "id", Settlement::Refund).await)),
-        ("RL.RENEW", error(limiter.renew("a", "id", second).await)),
-        ("pause", error(limiter.pause("a", second, None).await)),
-        ("RL.RESUME", error(limiter.resume("a").await)),
-        ("RL.PLAN", error(limiter.plan("a", "free", None).await)),
-        ("RL.UNPLAN", error(limiter.unplan("a").await)),
-        ("RL.SYNC", error(limiter.sync("a", 1, "2/m").await)),
-        ("follow", error(limiter.follow("a", StatusCode::OK, &HeaderMap::new(), []).await)),
-        ("RL.INFO", error(limiter.call::<()>(cmd("RL.INFO").arg("a"), "a").await)),
-        ("a range of costs", error(limiter.check(one().cost(1..=2)).await)),
-        ("a range of costs", error(limiter.check_all(one().cost(1..=2)).await)),
-        ("a lease", error(Lease::new(limiter.clone(), "a", "2/m"))),
-    ];
-    match limiter.hold(one(), second).await {
-        Err(HoldError::Redis(error)) => refused.push(("hold", error)),
-        other => panic!("{other:?}"),
-    }
-    for (what, error) in refused {
-        let expected = format!("{what} needs the module, but the engine is 'script'");
-        assert_eq!(error.detail(), Some(&*expected));
-        assert!(!is_outage(&error));
-    }
-    for case in cases("refused") {
-        let rule = case["rule"].as_str().expect("text");
-        let asked = error(limiter.check(("a", ["5/m", rule])).await);
-        assert_eq!(asked.detail(), case["error"].as_str());
-        let made = error(RateLimitLayer::by_address(limiter.clone(), rule)).to_string();
-        assert!(made.contains("needs the module") || made.contains("slots are held"), "{made}");
-    }
-    assert_eq!(limiter.outages(), 0);
-    let app = App::start(limits(limiter, &["2/m"]).count(Count::Failed)).await;
-    assert_eq!(app.ask(&["x-key: a"]).await.status, 500);
 }
 
 #[tokio::test]
@@ -279,7 +132,7 @@ async fn the_layer_limits_on_servers_without_the_module() {
 #[tokio::test]
 async fn a_check_goes_to_the_node_of_its_key() {
     let cluster = Cluster::without_module("valkey-9.1");
-    let limiter = RateLimiter::cluster(cluster.client()).timeout(Duration::from_secs(10));
+    let limiter = RateLimiter::cluster(cluster.clients()).timeout(Duration::from_secs(10));
     let limiter = limiter.engine(Engine::Script).build().expect("options");
     for user in 0..30 {
         let reply = limiter.check((format!("user:{user}"), "2/d")).await.expect("a reply");

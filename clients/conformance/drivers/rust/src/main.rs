@@ -6,197 +6,180 @@ mod shown;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use given::{Failure, check, key, limiter, millis, optional, status, text, units};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use given::{check, cost, get, key, rules, some, time};
+use http::{HeaderMap, StatusCode};
 use serde_json::{Value as Json, json};
-use shown::{failed, ms, reply, report, taken};
+use shown::{Failure, ms, name, reply, report};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
-use tower_redis_ratelimit::{Hold, Lease, LeaseOptions, RateLimiter};
+use tower_redis_ratelimit::{Hold, Lease, LeaseOptions, RateLimiter, Settlement};
 
 /// What calls have made, by name.
 #[derive(Default)]
 struct Made {
     limiters: Mutex<HashMap<String, RateLimiter>>,
-    holds: Mutex<HashMap<String, Hold>>,
+    /// Holds that have ended are `None`.
+    holds: Mutex<HashMap<String, Option<Hold>>>,
     leases: Mutex<HashMap<String, Arc<Lease>>>,
     tasks: Mutex<HashMap<u64, AbortHandle>>,
 }
 
 #[tokio::main]
 async fn main() {
-    let (lines, mut written) = unbounded_channel::<Json>();
-    let writer = tokio::spawn(async move {
-        while let Some(line) = written.recv().await {
-            println!("{line}");
-        }
-    });
-    lines.send(json!({"driver": "rust", "can": ["cancel"]})).expect("the writer lives");
+    println!("{}", json!({"driver": "rust", "can": ["cancel"]}));
     let made = Arc::new(Made::default());
     let mut calls = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = calls.next_line().await.expect("lines of text") {
         let call: Json = serde_json::from_str(&line).expect("lines of JSON");
-        let id = call["id"].as_u64().expect("an id");
-        let asking = tokio::spawn(answer(Arc::clone(&made), call, lines.clone()));
+        let (id, own, made) = (call["id"].as_u64().expect("an id"), made.clone(), made.clone());
+        let asking = tokio::spawn(async move { own.call(&call).await });
         made.tasks.lock().unwrap().insert(id, asking.abort_handle());
-        let (made, lines) = (Arc::clone(&made), lines.clone());
         tokio::spawn(async move {
-            let mut line = asking.await.unwrap_or_else(|error| {
-                json!({"error": {"kind": "Cancelled", "text": error.to_string(), "outage": false}})
-            });
+            let mut line = match asking.await {
+                Ok(Ok(result)) => json!({"result": result}),
+                Ok(Err(Failure::Cannot(why))) => json!({"cannot": why}),
+                Ok(Err(Failure::Error(error))) => json!({"error": error}),
+                Err(end) => {
+                    json!({"error": {"kind": "Cancelled", "text": end.to_string(), "outage": false}})
+                }
+            };
             made.tasks.lock().unwrap().remove(&id);
             line["id"] = id.into();
-            let _ = lines.send(line);
+            println!("{line}");
         });
     }
-    drop((made, lines));
-    writer.await.expect("no panic");
 }
 
-async fn answer(made: Arc<Made>, call: Json, lines: UnboundedSender<Json>) -> Json {
-    match made.call(&call, lines).await {
-        Ok(result) => json!({"result": result}),
-        Err(Failure::Cannot(why)) => json!({"cannot": why}),
-        Err(Failure::Hold(error)) => json!({"error": failed(&error)}),
-    }
+fn missing() -> Failure {
+    Failure::Cannot("nothing has this name".to_string())
 }
 
 impl Made {
-    async fn call(&self, call: &Json, lines: UnboundedSender<Json>) -> Result<Json, Failure> {
-        let name = call["call"].as_str().unwrap_or_default();
-        match name {
+    #[allow(clippy::too_many_lines, reason = "a table of calls")]
+    async fn call(&self, call: &Json) -> Result<Json, Failure> {
+        let named = |what: &str| get::<String>(&call[what]);
+        let what = named("call")?;
+        let of = self.limiters.lock().unwrap().get(&named("limiter").unwrap_or_default()).cloned();
+        let limiter = of.ok_or_else(missing);
+        Ok(match &what[..] {
             "limiter" => {
-                let made = limiter(call, lines)?;
-                self.limiters.lock().unwrap().insert(text(&call["limiter"])?, made);
-                return Ok(Json::Null);
-            }
-            "cancel" => {
-                let of = call["of"].as_u64().unwrap_or_default();
-                if let Some(task) = self.tasks.lock().unwrap().get(&of) {
-                    task.abort();
-                }
-                return Ok(Json::Null);
+                let made = given::limiter(call)?;
+                self.limiters.lock().unwrap().insert(named("limiter")?, made);
+                Json::Null
             }
             "close" => {
-                let limiter = self.limiters.lock().unwrap().remove(&text(&call["limiter"])?);
-                if let Some(limiter) = limiter {
-                    limiter.close().await;
-                }
-                return Ok(Json::Null);
+                self.limiters.lock().unwrap().remove(&named("limiter")?);
+                json!(limiter?.close().await)
             }
-            "leave" | "hold_settle" | "hold_refund" | "lost" => {
-                return self.of_hold(name, call).await;
+            "cancel" => {
+                let tasks = self.tasks.lock().unwrap();
+                json!(tasks.get(&get(&call["of"])?).map(AbortHandle::abort))
             }
-            "take" | "give_up" => return self.of_lease(name, call).await,
-            _ => {}
-        }
-        let limiter = self.limiters.lock().unwrap().get(&text(&call["limiter"])?).cloned();
-        let limiter = limiter.ok_or_else(|| Failure::Cannot("no such limiter".to_string()))?;
-        let id = || text(&call["own_id"]);
-        Ok(match name {
-            "check" => reply(&limiter.check(check(call)?).await?),
-            "peek" => reply(&limiter.peek(check(call)?).await?),
-            "check_all" => report(&limiter.check_all(check(call)?).await?),
-            "check_any" => report(&limiter.check_any(check(call)?).await?),
-            "peek_all" => report(&limiter.peek_all(check(call)?).await?),
-            "wait" => reply(&limiter.wait(check(call)?, millis(&call["timeout_ms"])?).await?),
+            "check" => reply(&limiter?.check(check(call)?).await?),
+            "peek" => reply(&limiter?.peek(check(call)?).await?),
+            "wait" => reply(&limiter?.wait(check(call)?, time(&call["timeout_ms"])?).await?),
+            "check_all" => report(&limiter?.check_all(check(call)?).await?),
+            "check_any" => report(&limiter?.check_any(check(call)?).await?),
+            "peek_all" => report(&limiter?.peek_all(check(call)?).await?),
             "enter" => {
-                let hold = limiter.hold(check(call)?, millis(&call["ttl_ms"])?).await?;
+                let hold = limiter?.hold(check(call)?, time(&call["ttl_ms"])?).await?;
                 let answer = reply(hold.reply());
-                self.holds.lock().unwrap().insert(text(&call["hold"])?, hold);
+                self.holds.lock().unwrap().insert(named("hold")?, Some(hold));
                 answer
             }
+            "lost" => {
+                let holds = self.holds.lock().unwrap();
+                json!(
+                    holds
+                        .get(&named("hold")?)
+                        .and_then(Option::as_ref)
+                        .ok_or_else(missing)?
+                        .is_lost()
+                )
+            }
+            "leave" | "hold_settle" | "hold_refund" => {
+                let real = some(&call["cost"], cost)?;
+                let hold =
+                    self.holds.lock().unwrap().get_mut(&named("hold")?).ok_or_else(missing)?.take();
+                match (hold, real) {
+                    (None, _) if what == "leave" => Json::Null,
+                    (None, _) => json!(false),
+                    (Some(hold), _) if what == "hold_refund" => json!(hold.refund().await?),
+                    (Some(hold), Some(real)) => json!(hold.settle_cost(real).await?),
+                    (Some(hold), None) if what == "hold_settle" => json!(hold.settle().await?),
+                    // A dropped hold ends too. This waits for its end.
+                    (Some(hold), None) => json!(hold.settle().await.map_or((), drop)),
+                }
+            }
             "settle" => {
-                let settled = limiter.settle(key(call)?, &id()?, given::settlement(call)?).await?;
-                settled.into()
+                let how = match some(&call["cost"], cost)? {
+                    _ if call["refund"] == true => Settlement::Refund,
+                    real => real.map_or(Settlement::AsCharged, Settlement::Cost),
+                };
+                json!(limiter?.settle(key(&call["key"])?, &named("own_id")?, how).await?)
             }
-            "renew" => limiter.renew(key(call)?, &id()?, millis(&call["ttl_ms"])?).await?.into(),
+            "renew" => {
+                let ttl = time(&call["ttl_ms"])?;
+                json!(limiter?.renew(key(&call["key"])?, &named("own_id")?, ttl).await?)
+            }
             "refund" => {
-                let rules = optional(&call["rules"], given::rules)?.unwrap_or_default();
-                limiter.refund(key(call)?, units(&call["units"])?, rules).await?.into()
+                let (units, rules) = (get(&call["units"])?, some(&call["rules"], rules)?);
+                json!(limiter?.refund(key(&call["key"])?, units, rules.unwrap_or_default()).await?)
             }
-            "reset" => {
-                limiter.reset(key(call)?).await?;
-                Json::Null
-            }
-            "resume" => limiter.resume(key(call)?).await?.into(),
-            "unplan" => limiter.unplan(key(call)?).await?.into(),
+            "reset" => json!(limiter?.reset(key(&call["key"])?).await?),
+            "resume" => json!(limiter?.resume(key(&call["key"])?).await?),
+            "unplan" => json!(limiter?.unplan(key(&call["key"])?).await?),
             "pause" => {
-                let (time, reason) = (millis(&call["time_ms"])?, call["reason"].as_str());
-                ms(Some(limiter.pause(key(call)?, time, reason).await?))
+                let (length, why) = (time(&call["time_ms"])?, call["reason"].as_str());
+                json!(ms(Some(limiter?.pause(key(&call["key"])?, length, why).await?)))
             }
             "plan" => {
-                let time = optional(&call["time_ms"], millis)?;
-                limiter.plan(key(call)?, &text(&call["policy"])?, time).await?;
-                Json::Null
+                let length = some(&call["time_ms"], time)?;
+                json!(limiter?.plan(key(&call["key"])?, &named("policy")?, length).await?)
             }
             "sync" => {
-                let (remaining, rule) = (units(&call["remaining"])?, text(&call["rule"])?);
-                limiter.sync(key(call)?, remaining, &rule).await?.into()
+                let left = get(&call["remaining"])?;
+                json!(limiter?.sync(key(&call["key"])?, left, &named("rule")?).await?)
             }
-            "follow" => follow(&limiter, call).await?,
+            "follow" => {
+                let headers =
+                    some(&call["headers"], get::<Vec<(String, String)>>)?.unwrap_or_default();
+                let headers = headers
+                    .iter()
+                    .map(|(name, text)| Some((name.parse().ok()?, text.parse().ok()?)));
+                let headers = headers.collect::<Option<HeaderMap>>().ok_or_else(missing)?;
+                let fields =
+                    some(&call["fields"], get::<HashMap<String, String>>)?.unwrap_or_default();
+                let fields =
+                    fields.iter().map(|(field, rule)| (&field[..], &rule[..])).collect::<Vec<_>>();
+                let status = StatusCode::from_u16(get(&call["status"])?).map_err(|_| missing())?;
+                json!(ms(Some(
+                    limiter?.follow(key(&call["key"])?, status, &headers, fields).await?
+                )))
+            }
             "lease" => {
-                let mut options = LeaseOptions::default();
-                options.ttl = optional(&call["ttl_ms"], millis)?.unwrap_or(options.ttl);
-                options.most = optional(&call["most"], units)?.unwrap_or(options.most);
+                let (ttl, most) = (some(&call["ttl_ms"], time)?, some(&call["most"], get)?);
+                let usual = LeaseOptions::default();
+                let options = LeaseOptions {
+                    ttl: ttl.unwrap_or(usual.ttl),
+                    most: most.unwrap_or(usual.most),
+                };
                 let lease =
-                    Lease::with(limiter, key(call)?, given::rules(&call["rules"])?, options)?;
-                self.leases.lock().unwrap().insert(text(&call["lease"])?, Arc::new(lease));
+                    Lease::with(limiter?, key(&call["key"])?, rules(&call["rules"])?, options)?;
+                self.leases.lock().unwrap().insert(named("lease")?, Arc::new(lease));
                 Json::Null
             }
-            "state" => json!({"away": limiter.away(), "outages": limiter.outages()}),
-            _ => return Err(Failure::Cannot(format!("there is no {name}"))),
-        })
-    }
-
-    async fn of_hold(&self, name: &str, call: &Json) -> Result<Json, Failure> {
-        let hold = text(&call["hold"])?;
-        let missing = || Failure::Cannot("no such hold".to_string());
-        if name == "lost" {
-            return Ok(self.holds.lock().unwrap().get(&hold).ok_or_else(missing)?.is_lost().into());
-        }
-        let hold = self.holds.lock().unwrap().remove(&hold).ok_or_else(missing)?;
-        Ok(match (name, optional(&call["cost"], given::cost)?) {
-            ("hold_refund", _) => hold.refund().await?.into(),
-            ("hold_settle", Some(cost)) => hold.settle_cost(cost).await?.into(),
-            ("hold_settle", None) => hold.settle().await?.into(),
-            // Dropping it would do; this also waits for the end.
-            _ => {
-                let _ = hold.settle().await;
-                Json::Null
+            "take" => {
+                let lease = self.leases.lock().unwrap().get(&named("lease")?).cloned();
+                let taken = lease.ok_or_else(missing)?.take(get(&call["units"])?).await?;
+                json!({"verdict": name(taken.verdict), "wait_ms": ms(taken.wait), "source": name(taken.source)})
             }
+            "give_up" => {
+                let lease = self.leases.lock().unwrap().remove(&named("lease")?);
+                json!(lease.and_then(Arc::into_inner).ok_or_else(missing)?.close().await?)
+            }
+            "state" => limiter.map(|of| json!({"away": of.away(), "outages": of.outages()}))?,
+            _ => return Err(Failure::Cannot(format!("Rust has no {what}"))),
         })
     }
-
-    async fn of_lease(&self, name: &str, call: &Json) -> Result<Json, Failure> {
-        let lease = text(&call["lease"])?;
-        let missing = || Failure::Cannot("no such lease".to_string());
-        if name == "take" {
-            let lease = self.leases.lock().unwrap().get(&lease).cloned().ok_or_else(missing)?;
-            return Ok(taken(&lease.take(units(&call["units"])?).await?));
-        }
-        let lease = self.leases.lock().unwrap().remove(&lease).ok_or_else(missing)?;
-        let lease = Arc::into_inner(lease).ok_or_else(|| Failure::Cannot("it is used".into()))?;
-        lease.close().await?;
-        Ok(Json::Null)
-    }
-}
-
-async fn follow(limiter: &RateLimiter, call: &Json) -> Result<Json, Failure> {
-    let mut headers = HeaderMap::new();
-    for pair in call["headers"].as_array().into_iter().flatten() {
-        let name = HeaderName::from_bytes(text(&pair[0])?.as_bytes());
-        let value = HeaderValue::from_str(&text(&pair[1])?);
-        let (Ok(name), Ok(value)) = (name, value) else {
-            return Err(Failure::Cannot("a HeaderMap has no such field".to_string()));
-        };
-        headers.append(name, value);
-    }
-    let fields = call["fields"].as_object().into_iter().flatten();
-    let fields = fields.map(|(field, rule)| Ok((field.as_str(), text(rule)?)));
-    let fields = fields.collect::<Result<Vec<_>, Failure>>()?;
-    let fields = fields.iter().map(|(field, rule)| (*field, &rule[..])).collect::<Vec<_>>();
-    let pause = limiter.follow(key(call)?, status(&call["status"])?, &headers, fields).await?;
-    Ok(ms(Some(pause)))
 }

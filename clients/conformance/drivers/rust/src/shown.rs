@@ -3,19 +3,34 @@
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use tower_redis_ratelimit::redis::{ErrorKind, RedisError};
+use tower_redis_ratelimit::redis::ErrorKind;
 use tower_redis_ratelimit::{
-    HoldError, Reply, Report, RuleReport, Taken, is_misuse, is_outage, is_saturated,
+    HoldError, Reply, Report, RuleReport, is_misuse, is_outage, is_saturated,
 };
 
-pub fn ms(time: Option<Duration>) -> Json {
-    time.map_or(json!(-1), |time| {
-        u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).into()
-    })
+/// Why a call has no result: the types do not allow it, or the package's error.
+pub enum Failure {
+    Cannot(String),
+    Error(Json),
 }
 
-fn units(number: Option<u64>) -> Json {
-    number.map_or(json!(-1), Json::from)
+impl<E: Into<HoldError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        let (text, none) = (error.to_string(), Json::Null);
+        let (kind, outage, report) = match &error {
+            HoldError::Denied(denied) => ("Denied".to_string(), false, reply(denied)),
+            HoldError::Redis(error) if is_misuse(error) => ("Misuse".to_string(), false, none),
+            HoldError::Redis(error) if is_saturated(error) => {
+                ("Saturated".to_string(), false, none)
+            }
+            HoldError::Redis(error) => match (error.kind(), error.code()) {
+                (ErrorKind::Extension, Some(code)) => (code.to_string(), is_outage(error), none),
+                (kind, _) => (format!("{kind:?}"), is_outage(error), none),
+            },
+        };
+        Self::Error(json!({"kind": kind, "text": text, "outage": outage, "report": report}))
+    }
 }
 
 /// The name of a variant.
@@ -23,62 +38,39 @@ pub fn name(variant: impl std::fmt::Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }
 
-pub fn reply(reply: &Reply) -> Json {
+pub fn ms(time: Option<Duration>) -> i64 {
+    time.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(i64::MAX))
+}
+
+fn text(key: Option<&Vec<u8>>) -> Option<String> {
+    key.map(|key| String::from_utf8_lossy(key).into_owned())
+}
+
+pub fn reply(of: &Reply) -> Json {
+    let units = |number: Option<u64>| number.map_or(json!(-1), Json::from);
     let mut shown = json!({
-        "verdict": name(reply.verdict), "limit": units(reply.limit), "remaining": units(reply.remaining),
-        "wait_ms": ms(reply.wait), "reset_ms": ms(reply.reset), "source": name(reply.source),
+        "verdict": name(of.verdict), "limit": units(of.limit), "remaining": units(of.remaining),
+        "wait_ms": ms(of.wait), "reset_ms": ms(of.reset), "source": name(of.source),
     });
-    if let Some(granted) = reply.granted {
+    if let Some(granted) = of.granted {
         shown["granted"] = granted.into();
     }
     shown
 }
 
-pub fn taken(taken: &Taken) -> Json {
-    json!({"verdict": name(taken.verdict), "wait_ms": ms(taken.wait), "source": name(taken.source)})
-}
-
-pub fn report(report: &Report) -> Json {
-    let mut shown = json!({
-        "verdict": name(report.verdict), "wait_ms": ms(report.wait), "key": text(report.key.as_deref()),
-        "rules": report.rules.iter().map(rule).collect::<Vec<_>>(), "source": name(report.source),
-    });
-    if let Some(granted) = report.granted {
-        shown["granted"] = granted.into();
-    }
-    shown
-}
-
-fn rule(rule: &RuleReport) -> Json {
+pub fn report(of: &Report) -> Json {
+    let rules = of.rules.iter().map(rule).collect::<Vec<_>>();
     json!({
-        "rule": rule.rule, "name": rule.name, "key": text(rule.key.as_deref()), "cost": rule.cost,
-        "denies": rule.denies, "shadow": rule.shadow, "limit": rule.limit, "quota": rule.quota,
-        "period_ms": ms(Some(rule.period)), "remaining": rule.remaining, "wait_ms": ms(rule.wait),
-        "next_ms": ms(rule.next), "reset_ms": ms(rule.reset),
+        "verdict": name(of.verdict), "wait_ms": ms(of.wait), "key": text(of.key.as_ref()),
+        "granted": of.granted, "rules": rules, "source": name(of.source),
     })
 }
 
-fn text(key: Option<&[u8]>) -> Json {
-    key.map_or(Json::Null, |key| String::from_utf8_lossy(key).into())
-}
-
-pub fn failed(error: &HoldError) -> Json {
-    match error {
-        HoldError::Denied(denied) => {
-            json!({"kind": "Denied", "text": error.to_string(), "outage": false, "report": reply(denied)})
-        }
-        HoldError::Redis(error) => {
-            json!({"kind": kind(error), "text": error.to_string(), "outage": is_outage(error)})
-        }
-    }
-}
-
-/// The kind, or for kinds that `redis` does not have the code.
-fn kind(error: &RedisError) -> String {
-    match (error.kind(), error.code()) {
-        _ if is_misuse(error) => "Misuse".to_string(),
-        _ if is_saturated(error) => "Saturated".to_string(),
-        (ErrorKind::Extension, Some(code)) => code.to_string(),
-        (kind, _) => format!("{kind:?}"),
-    }
+fn rule(of: &RuleReport) -> Json {
+    json!({
+        "rule": of.rule, "name": of.name, "key": text(of.key.as_ref()), "cost": of.cost,
+        "denies": of.denies, "shadow": of.shadow, "limit": of.limit, "quota": of.quota,
+        "period_ms": ms(Some(of.period)), "remaining": of.remaining, "wait_ms": ms(of.wait),
+        "next_ms": ms(of.next), "reset_ms": ms(of.reset),
+    })
 }

@@ -3,8 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::cluster::ClusterClient;
-use redis::cmd;
+use redis::{Client, cmd};
 
 use super::server::Server;
 
@@ -46,26 +45,8 @@ impl<const N: usize> Cluster<N> {
         self.nodes.each_ref().map(|node| format!("redis://127.0.0.1:{}", node.port()))
     }
 
-    pub fn client(&self) -> ClusterClient {
-        ClusterClient::new(self.addresses()).expect("addresses")
-    }
-}
-
-impl Cluster<4> {
-    /// Three primaries, and a replica of the last one, whose slots include that of `a`.
-    pub fn with_a_replica(name: &'static str) -> Self {
-        let cluster = Self::of(name, 3);
-        let [.., primary, replica] = &cluster.nodes;
-        replica.send(&format!("CLUSTER REPLICATE {}", id(primary)));
-        wait_until("it has a copy", || info(primary, "replication").contains("state=online"));
-        cluster
-    }
-
-    /// Stops the primary that has a replica, and waits until the replica has taken its place.
-    pub fn fail_over(&self) {
-        let [.., primary, replica] = &self.nodes;
-        primary.freeze(true);
-        wait_until("it is promoted", || info(replica, "replication").contains("role:master"));
+    pub fn clients(&self) -> [Client; N] {
+        self.addresses().map(|address| Client::open(address).expect("an address"))
     }
 }
 
@@ -97,26 +78,6 @@ impl Cluster {
         let count = |node: &Server| info(node, "errorstats").matches("errorstat_MOVED").count();
         self.nodes.iter().map(count).sum()
     }
-
-    /// Begins to move the slot of `{a}1` and `{a}2`. Returns its node, which has only one of these
-    /// keys.
-    pub fn move_one_of_two_keys(&self) -> &Server {
-        let [to, from] = &self.nodes;
-        from.send("RL.CHECK {a}1 9/m");
-        let mut node = from.client().get_connection().expect("it runs");
-        let slot: u16 = cmd("CLUSTER").arg("KEYSLOT").arg("a").query(&mut node).expect("a slot");
-        for (node, state, other) in [(to, "IMPORTING", from), (from, "MIGRATING", to)] {
-            node.send(&format!("CLUSTER SETSLOT {slot} {state} {}", id(other)));
-        }
-        from
-    }
-
-    /// Kills one node, so that the other serves no slot any more.
-    pub fn lose_quorum(&mut self) {
-        let [first, second] = &mut self.nodes;
-        second.kill();
-        wait_until("the other notices", || !is_whole::<2>(first));
-    }
 }
 
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -125,11 +86,6 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(20), "not in time: {what}");
         thread::sleep(Duration::from_millis(50));
     }
-}
-
-fn id(node: &Server) -> String {
-    let mut node = node.client().get_connection().expect("it runs");
-    cmd("CLUSTER").arg("MYID").query(&mut node).expect("an id")
 }
 
 pub fn info(node: &Server, part: &str) -> String {

@@ -2,8 +2,7 @@
 //!
 //! `RATELIMIT_SERVERS` and `RATELIMIT_MODULE` may say where servers and module are, as for the module's own tests.
 
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,8 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisResult, cmd};
+use redis::{Client, RedisResult, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tower_redis_ratelimit::{Builder, RateLimiter};
@@ -80,49 +78,6 @@ impl Server {
         self.process = launch(self.program, self.port, &self.dir);
     }
 
-    /// Saves some keys, and starts the server again, which then loads them for ten seconds.
-    pub fn restart_slowly(&mut self) {
-        let keys = (0..1000).map(|key| format!("key:{key} value")).collect::<Vec<_>>();
-        self.send(&format!("MSET {}", keys.join(" ")));
-        let () = cmd("SAVE")
-            .query(&mut self.client().get_connection().expect("it runs"))
-            .expect("a disk");
-        self.kill();
-        let slow = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"];
-        self.process = spawn(self.program, &slow, self.port, &self.dir);
-        let start = Instant::now();
-        let loads = || matches!(answers(self.port), Err(error) if error.code() == Some("LOADING"));
-        while !loads() {
-            assert!(start.elapsed() < PATIENCE, "{} does not load", self.program.name);
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Runs a script that never ends.
-    pub fn run_a_long_script(&self) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it runs");
-        stream.write_all(b"EVAL \"while true do end\" 0\r\n").expect("it reads");
-        let start = Instant::now();
-        let is_busy = || matches!(answers(self.port), Err(error) if error.code() == Some("BUSY"));
-        while !is_busy() {
-            assert!(start.elapsed() < PATIENCE, "{} runs no script", self.program.name);
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Makes a save fail: a folder stands in the place of its file.
-    pub fn fail_to_save(&self) {
-        fs::create_dir(self.dir.path().join("dump.rdb")).expect("a folder");
-        let mut connection = self.client().get_connection().expect("it runs");
-        let () = cmd("BGSAVE").query(&mut connection).expect("it begins");
-        let start = Instant::now();
-        let mut info = || cmd("INFO").arg("persistence").query::<String>(&mut connection);
-        while !info().expect("text").contains("rdb_last_bgsave_status:err") {
-            assert!(start.elapsed() < PATIENCE, "{} does not fail", self.program.name);
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
     /// Stops the process, or lets it go on.
     pub fn freeze(&self, stopped: bool) {
         let signal = if stopped { Signal::STOP } else { Signal::CONT };
@@ -147,13 +102,6 @@ impl Server {
         RateLimiter::server(self.client()).timeout(Duration::from_secs(10))
     }
 
-    /// A connection without a time-out for replies.
-    pub async fn patient_connection(&self) -> MultiplexedConnection {
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let connection = self.client().get_multiplexed_async_connection_with_config(&config).await;
-        connection.expect("it answers")
-    }
-
     /// Sends a command, its words separated by spaces.
     pub fn send(&self, line: &str) {
         let (name, words) = line.split_once(' ').expect("words");
@@ -168,11 +116,6 @@ impl Server {
     /// How often a command was called.
     pub fn calls(&self, command: &str) -> u64 {
         self.number("commandstats", &format!("cmdstat_{command}:calls="))
-    }
-
-    /// How many connections were accepted.
-    pub fn connections(&self) -> u64 {
-        self.number("stats", "total_connections_received:")
     }
 
     /// The number after this text in a part of `INFO`, or zero.

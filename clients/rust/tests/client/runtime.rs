@@ -1,0 +1,98 @@
+//! Limiters in several runtimes, in none, on connections of the application, and without a server.
+
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use tokio::runtime::{Builder, Runtime};
+use tower_redis_ratelimit::{Check, Outage, RateLimiter, Source, is_misuse, is_saturated};
+
+use crate::support::server::Server;
+use crate::support::until;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+async fn source(limiter: &RateLimiter) -> Source {
+    limiter.check(("a", "1000/h")).await.expect("no outage is an error").source
+}
+
+/// Connections and probes end with their runtime, and the next runtime has its own.
+#[test]
+fn one_limiter_serves_one_runtime_after_the_other() {
+    let mut server = Server::start("valkey-9.1");
+    let limiter = server.builder().outage(Outage::Allow).build().expect("options");
+    for _ in 0..3 {
+        assert_eq!(runtime().block_on(source(&limiter)), Source::Server);
+    }
+    server.kill();
+    assert_eq!(runtime().block_on(source(&limiter)), Source::Outage);
+    server.restart();
+    let is_served = async || source(&limiter).await == Source::Server;
+    runtime().block_on(until("another runtime probes", is_served));
+}
+
+#[tokio::test]
+async fn the_limiter_in_the_process_asks_no_server() {
+    let limiter = RateLimiter::in_process([("free", "2/h")]).expect("rules");
+    let check = async |rule: &str| limiter.check(("a", rule)).await.expect("it decides");
+    assert_eq!(
+        (check("@free").await.source, check("@free").await.remaining),
+        (Source::Local, Some(0))
+    );
+    assert!(!check("@free").await.is_allowed());
+    let both = Check::new("b", "2/h").and("c", "@free");
+    assert!(limiter.check_all(both.clone()).await.expect("it decides").is_allowed());
+    let any = limiter.check_any(both).await.expect("it decides");
+    assert_eq!(any.key.as_deref(), Some(&b"b"[..]));
+    let hold = limiter.hold(("s", "slots:1"), MINUTE).await.expect("it is free");
+    assert!(limiter.hold(("s", "slots:1"), MINUTE).await.is_err());
+    let freed = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        hold.settle().await
+    };
+    let waits = Check::new("r", "bucket:10/s,burst=1");
+    assert!(limiter.check(waits.clone()).await.expect("it decides").is_allowed());
+    let (waited, freed) = tokio::join!(limiter.wait(waits, MINUTE), freed);
+    assert!(waited.expect("its turn comes").is_allowed() && freed == Ok(true));
+    assert_eq!(limiter.reset("a").await, Ok(true));
+    assert!(check("@free").await.is_allowed());
+    assert!(limiter.plan("a", "free", None).await.is_err(), "a server has plans");
+    assert_eq!((limiter.outages(), limiter.away()), (0, false));
+    let error = limiter.check(("", "2/h")).await.expect_err("no key");
+    assert!(is_misuse(&error) && !is_saturated(&error), "{error}");
+    limiter.close().await;
+}
+
+/// Meanwhile the `ConnectionManager` connects again, is refused, and remembers the refusal.
+#[tokio::test]
+async fn a_connection_of_the_application_is_used_again_after_an_outage() {
+    let mut server = Server::start("redis-7.0");
+    let config = ConnectionManagerConfig::new().set_number_of_retries(0);
+    let manager = ConnectionManager::new_lazy_with_config(server.client(), config);
+    let limiter = RateLimiter::on(manager.expect("an address")).outage(Outage::Allow);
+    let limiter = limiter.timeout(Duration::from_secs(10)).build().expect("options");
+    assert_eq!(source(&limiter).await, Source::Server);
+    server.kill();
+    until("it is away", async || source(&limiter).await == Source::Outage && limiter.away()).await;
+    server.restart();
+    until("it is back", async || source(&limiter).await == Source::Server).await;
+}
+
+/// All connections end while nobody uses them.
+#[tokio::test]
+async fn a_connection_that_the_server_ended_costs_no_check() {
+    let server = Server::start("valkey-9.1");
+    let manager = ConnectionManager::new(server.client()).await.expect("it runs");
+    for of in [server.builder(), RateLimiter::on(manager)] {
+        let limiter = of.build().expect("options");
+        for _ in 0..3 {
+            assert_eq!(source(&limiter).await, Source::Server);
+            server.send("CLIENT KILL TYPE normal");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!((source(&limiter).await, limiter.outages()), (Source::Server, 0));
+    }
+}
