@@ -125,7 +125,7 @@ async def test_a_policy_with_slots_is_an_error_and_takes_no_slot(newest: Server,
     async with newest.async_limiter(separately=separately) as limiter:
         held = Held.new(60_000)
         with pytest.raises(ValueError, match="the rules have 'slots:2', expected other rules: slots are held"):
-            await limiter.run(limiter.core.check_all(limits, 1, None, held))
+            await limiter.run(limiter.core.check_held(limits, 1, held))
         assert [(await limiter.peek(*limit)).remaining for limit in (limits[0], Limit("{k}2", "slots:2"))] == [9, 2]
     with newest.client() as client:
         client.execute_command("RL.POLICY", "DEL", "shared", "FORCE")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, Required, TypedDict
 from uuid import uuid4
 
 #: One text for each rule, `["5/15m", "20/h"]`, a policy, `"@free"`, or the policy of the key's plan, `"@plan:free"`.
@@ -52,6 +52,16 @@ class Line(TypedDict, total=False):
     flow: str | None
     weight: int
     priority: int
+
+
+class Holding(Line, total=False):
+    """How to hold."""
+
+    ttl: Required[float]
+    cost: Cost
+    refund: bool
+    id: str | None
+    wait: float | None
 
 
 class Turn(NamedTuple):

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar, Unpack
 
 from . import _commands as commands
 from . import _given as given
 from . import _script as script
 from . import _upstream as upstream
-from ._commands import Command, Cost, Held, Limit, Question, Rules, Turn, Words
+from ._commands import Command, Cost, Held, Limit, Line, Question, Rules, Turn, Words
 from ._denials import Denials, asked, hashable, key_of, lasts
 from ._errors import LOG, has_too_many_holds, is_outage, is_undecided
 from ._events import DecisionEvent, Events, tell
@@ -94,15 +95,6 @@ class Core:
         if self.denials:
             self.denials.renew_lock()
 
-    def remembered(self, key: str, rules: Rules, cost: Cost) -> Reply | None:
-        """A remembered denial, which needs no command."""
-        if self.denials is None:
-            return None
-        reply = self.denials.get(asked(key, rules, cost), _now_ms())
-        if reply and self._tells:
-            self.tell(reply, [rules], 0.0)
-        return reply  # type: ignore[return-value]
-
     def need_module(self, what: str) -> None:
         """Refuses what the script cannot do."""
         if not self.has_module:
@@ -112,11 +104,11 @@ class Core:
         for rule in () if self.has_module else commands.texts(rules):
             script.test(rule)
 
-    def told(self, flow: Flow[Decided], *rules: Rules) -> Flow[Decided]:
+    def _told(self, flow: Flow[Decided], *rules: Rules) -> Flow[Decided]:
         """The flow of a check, which tells `on_decision` its answer."""
-        return self._told(flow, rules) if self._tells else flow
+        return self._telling(flow, rules) if self._tells else flow
 
-    def _told(self, flow: Flow[Decided], rules: Sequence[Rules]) -> Flow[Decided]:
+    def _telling(self, flow: Flow[Decided], rules: Sequence[Rules]) -> Flow[Decided]:
         began_s = time.monotonic()
         answer = yield from flow
         self.tell(answer, rules, (time.monotonic() - began_s) * 1000)
@@ -127,8 +119,14 @@ class Core:
             event = DecisionEvent(answer.source, answer.verdict, _decided_by(answer, rules), ms)
             tell(self.events.on_decision, event)
 
-    def check(self, key: str, rules: Rules, cost: Cost, meta: str | None) -> Flow[Reply]:
+    def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Flow[Reply]:
+        """Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`."""
+        return self._told(self._check(key, rules, cost, meta), rules)
+
+    def _check(self, key: str, rules: Rules, cost: Cost, meta: str | None) -> Flow[Reply]:
         key, asked_ms = tested(key, rules, cost), _now_ms() if self.denials else 0.0
+        if self.denials and (known := self.denials.get(asked(key, rules, cost), asked_ms)):
+            return known  # type: ignore[return-value]
         try:
             words = commands.check(key, rules, cost, meta)
             reply: Reply = yield from self._ask(words, to_granted if type(cost) is tuple else to_reply)
@@ -138,7 +136,8 @@ class Core:
             self.denials.keep(asked(key, rules, cost), key, reply, asked_ms)
         return reply
 
-    def peek(self, key: str, rules: Rules, cost: Cost) -> Flow[Reply]:
+    def peek(self, key: str, rules: Rules, *, cost: Cost = 1) -> Flow[Reply]:
+        """Decides without consuming: `RL.PEEK`."""
         key = tested(key, rules, cost)
         try:
             words = commands.peek(key, rules, cost)
@@ -148,7 +147,14 @@ class Core:
             question = Question([Limit(key, rules)], cost, consumes=False)
             return (yield from self._stand_in(question, error)).reply()
 
-    def wait(self, key: str, rules: Rules, turn: Turn, cost: Cost, meta: str | None) -> Flow[Reply]:
+    def wait(
+        self, key: str, rules: Rules, timeout: float, *, cost: Cost = 1, meta: str | None = None, **line: Unpack[Line]
+    ) -> Flow[Reply]:
+        """Waits in line until the request may pass, at most `timeout` seconds: `RL.WAIT`, on a separate connection.
+        Flows take turns in proportion to their weights; a higher priority goes first."""
+        return self._told(self._wait(key, rules, Turn(timeout, **line), cost, meta), rules)
+
+    def _wait(self, key: str, rules: Rules, turn: Turn, cost: Cost, meta: str | None) -> Flow[Reply]:
         self.need_module("RL.WAIT")
         key = tested(key, rules, cost)
         tested_turn(turn)
@@ -158,12 +164,17 @@ class Core:
         except Exception as error:
             return (yield from self._stand_in(Question([Limit(key, rules)], cost), error)).reply()
 
-    def check_all(
-        self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None = None
+    def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Flow[Report]:
+        """Decides over one or several keys, consumes from all or from none, and reports on each rule: `FULL`."""
+        return self.check_held(limits, cost, None, meta)
+
+    def check_held(
+        self, limits: Sequence[Limit], cost: Cost, held: Held | None, meta: str | None = None
     ) -> Flow[Report]:
-        """`held`: the hold that the caller settles with `end_all` when it knows whether the request counts."""
+        """`check_all`. `held`: the hold that the caller settles with `end_all` when it knows whether the request
+        counts."""
         flow = self._check_all(limits, cost, meta, held)
-        return self._told(flow, [rules for _, rules in limits]) if self._tells else flow
+        return self._told(flow, *(rules for _, rules in limits)) if self._tells else flow
 
     def _check_all(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         limits, asked_ms = tested_limits(limits, cost), _now_ms()
@@ -184,12 +195,16 @@ class Core:
                 self.denials.keep(what, report.key, report, asked_ms, follow_a_plan)
         return report
 
-    def check_any(self, limits: Sequence[Limit], cost: Cost, meta: str | None, most: bool) -> Flow[Report]:
-        """An estimate knows no pools, and decides by the first key."""
+    def check_any(
+        self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None, most: bool = False
+    ) -> Flow[Report]:
+        """Consumes from the first key that lets the request pass, or with `most` from the one that has the most left
+        afterwards, and from no other: `ANY`. The report has that key, or after a denial the key with the shortest
+        wait."""
         limits = tested_limits(limits, cost)
         words = commands.check_any(limits, cost, meta, most)
-        asking = self._report(words, Question(limits[:1], cost))
-        return (yield from self.told(asking, *(rules for _, rules in limits)))
+        asking = self._report(words, Question(limits[:1], cost))  # an estimate knows no pools
+        return (yield from self._told(asking, *(rules for _, rules in limits)))
 
     def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         read, late = partial(to_report, key=limits[0].key), held and ([limit.key for limit in limits], held)
@@ -264,6 +279,7 @@ class Core:
                         raise
 
     def peek_all(self, key: str, rules: Rules) -> Flow[Report]:
+        """Reports on each rule of a key without consuming."""
         key = tested(key, rules)
         question = Question([Limit(key, rules)], consumes=False)
         return (yield from self._report(commands.peek_all(key, rules), question, again=True))
@@ -273,7 +289,7 @@ class Core:
         tested_turn(turn)
         words = commands.hold(key, rules, cost, held, turn)
         asking = self._report(words, Question([Limit(key, rules)], cost, held), turn.wait_s, again=True)
-        return (yield from self.told(asking, rules))
+        return (yield from self._told(asking, rules))
 
     def lease(self, key: str, rules: Rules, units: int, most: int, held: Held) -> Flow[Report]:
         """Takes up to `most` units ahead, or decides over the `units` alone if the server is away."""
@@ -281,7 +297,8 @@ class Core:
         words = commands.check_all(limits, (units, max(units, most)), None, held)
         return (yield from self._report(words, Question(limits, units), late=held, again=True))
 
-    def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
+    def settle(self, key: str, id: str, *, cost: Cost | None = None, refund: bool = False) -> Flow[bool]:
+        """Ends a hold: its charges stand, are corrected to `cost`, or come back. Says whether there was one."""
         key = given.key(key)
         if cost is not None:
             given.cost(cost)
@@ -293,7 +310,7 @@ class Core:
     def end(self, key: str, held: Held, cost: Cost | None, refund: bool) -> Flow[bool]:
         """Settles a hold of this process. In an outage the settlement is kept, and its error raised."""
         try:
-            return (yield from self.settle(key, held.id, cost, refund))
+            return (yield from self.settle(key, held.id, cost=cost, refund=refund))
         except Exception as error:
             if is_undecided(error) and not self.in_process:
                 yield from self.keep(key, held, cost, refund)
@@ -308,8 +325,9 @@ class Core:
         if self.unsettled.begin():
             yield Beside(self.settle_rest())
 
-    def renew(self, key: str, id: str, ttl_ms: int) -> Flow[bool]:
-        key = given.key(key)
+    def renew(self, key: str, id: str, ttl: float) -> Flow[bool]:
+        """Moves the end of a hold to `ttl` seconds from now. Says whether there was one."""
+        key, ttl_ms = given.key(key), given.ms("ttl", ttl, commands.LONGEST_S)
         if self.local.renew(key, id, ttl_ms):
             return True
         return (yield from self._send(commands.renew(key, id, ttl_ms), flag, again=True))
@@ -322,14 +340,15 @@ class Core:
             yield Pause(min(ttl_s / 3, ends_s - now_s))
             asked_s = time.monotonic()
             try:
-                lives = yield from self.renew(key, held.id, held.ttl_ms)
+                lives = yield from self.renew(key, held.id, ttl_s)
             except Exception:  # the next attempt may find the server again
                 continue
             if not lives:
                 return
             ends_s = asked_s + ttl_s
 
-    def refund(self, key: str, units: int, rules: Rules) -> Flow[int]:
+    def refund(self, key: str, units: int, rules: Rules = ()) -> Flow[int]:
+        """Gives units back to the states of some rules, or of all; returns the largest number that one state got."""
         key = tested(key, rules) if rules != () else given.key(key)
         given.units(units)
         if self.in_process:
@@ -367,13 +386,16 @@ class Core:
             yield from self._give_back(keys, held)
 
     def reset(self, key: str) -> Flow[bool]:
+        """Forgets what was consumed, and says whether there was anything. Blocks, exemptions and the history stay."""
         key = given.key(key)
         was = self.local.reset(key)
         return was if self.in_process else (yield from self._free(("RL.RESET", key), flag))
 
-    def pause(self, key: str, ms: int, reason: str | None) -> Flow[int]:
+    def pause(self, key: str, seconds: float, reason: str | None = None) -> Flow[int]:
+        """Denies every check of the key for `seconds`; a pause that lasts longer stays: `RL.PAUSE`. Returns the
+        milliseconds that are left."""
         self.need_module("pause")
-        key = given.key(key)
+        key, ms = given.key(key), given.ms("the time of the pause", seconds, commands.LONGEST_S)
         left_ms = self.local.pause(key, ms)
         try:
             return (yield from self._send(commands.pause(key, ms, reason), whole))
@@ -383,28 +405,43 @@ class Core:
             return left_ms
 
     def resume(self, key: str) -> Flow[bool]:
+        """Ends a pause: `RL.RESUME`. Says whether there was one."""
         key = given.key(key)
         was = self.local.resume(key)
         return was if self.in_process else (yield from self._free(("RL.RESUME", key), flag))
 
-    def plan(self, key: str, policy: str, ms: int | None) -> Flow[None]:
+    def plan(self, key: str, policy: str, seconds: float | None = None) -> Flow[None]:
+        """Binds a policy to the key, for `seconds` or until `unplan`: rules such as `"@plan:free"` then stand for
+        that policy."""
+        ms = None if seconds is None else given.ms("the time of the plan", seconds)
         yield from self._free(commands.plan(given.key(key), policy, ms), bool)
 
     def unplan(self, key: str) -> Flow[bool]:
+        """Forgets the plan of the key: `RL.UNPLAN`. Says whether there was one."""
         return (yield from self._free(("RL.UNPLAN", given.key(key)), flag))
 
     def sync(self, key: str, remaining: int, rule: str) -> Flow[int]:
+        """Lowers the remaining units of a rule, never raises them: `RL.SYNC`. Returns the units consumed for that."""
         given.units(remaining)
         return (yield from self._send(commands.sync(tested(key, rule), remaining, rule), whole))
 
-    def follow(self, key: str, status: int, headers: upstream.Headers, remaining: Mapping[str, str]) -> Flow[int]:
-        """Raises no outage: other processes learn the limits from the upstream's answers to them."""
+    def follow(
+        self, key: str, status: int, headers: upstream.Headers, remaining: Mapping[str, str] = MappingProxyType({})
+    ) -> Flow[int]:
+        """Does what an upstream's answer says: a 429, 503, 529 or 403 pauses the key, and a field that says how many
+        units remain lowers the rule to that number. `remaining` maps each such field to its rule:
+        `{"x-ratelimit-remaining-tokens": "bucket:30000/m"}`.
+
+        A pause lasts as long as `Retry-After` says or, for a 429 or 403 without it, until the reset of what is used
+        up: at most 366 days. Returns the pause's milliseconds, or 0. Fields that make no sense change nothing; an
+        outage raises nothing: other processes learn the limits from the upstream's answers to them.
+        """
         self.need_module("follow")
         key = given.key(key)
         told, paused_ms = upstream.fields(headers), 0
         try:
             if ms := upstream.pause_ms(status, told, time.time()):
-                paused_ms = yield from self.pause(key, ms, str(status))
+                paused_ms = yield from self.pause(key, ms / 1000, str(status))
             for field, rule in remaining.items():
                 left = upstream.remaining(told.get(field.lower(), ""))
                 if left is not None and (yield from self._has_more(key, left, rule)):
@@ -418,9 +455,9 @@ class Core:
         report = yield from self.peek_all(key, rule)
         return any(rule.remaining > left for rule in report.rules)
 
-    def call(self, words: Words) -> Flow[Any]:
-        """Sends any command."""
-        return (yield from self._send(words, lambda reply: reply))
+    def call(self, name: str, key: str, *words: str | int) -> Flow[Any]:
+        """Sends any other command whose first argument is its key, such as `RL.INFO`."""
+        return (yield from self._send((name, key, *words), lambda reply: reply))
 
     def _report(
         self,

@@ -95,7 +95,7 @@ class RateLimitMiddleware:
             return await self.app(scope, receive, send)
         core, held = self.limiter.core, held_by(self.count)
         keys = [limit.key for limit in wanted]
-        asking = core.check_all(wanted, self.cost(scope), None, held)
+        asking = core.check_held(wanted, self.cost(scope), held)
         try:
             report = await (self.limiter.take(asking, keys, held.id) if held else self.limiter.ask_all(asking))
         except Exception as error:

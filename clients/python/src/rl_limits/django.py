@@ -76,7 +76,7 @@ class RateLimitMiddleware:
             return self.get_response(request)
         held = held_by(self.count)
         try:
-            report = self.limiter.run(self.limiter.core.check_all(wanted, 1, None, held))
+            report = self.limiter.run(self.limiter.core.check_held(wanted, 1, held))
         except Exception as error:
             failed = status_of(self.limiter.core, error)
             return with_fields(_refuse(UNDECIDED, failed), fields(UNDECIDED) if failed == 503 else {})

@@ -49,7 +49,7 @@ class RateLimit:
             return
         core = self._limiter.core
         try:
-            report = await self._limiter.ask_all(core.check_all(wanted, self._cost(scope), None))
+            report = await self._limiter.ask_all(core.check_all(wanted, cost=self._cost(scope)))
         except Exception as error:
             failed = status_of(core, error)
             told = fields(UNDECIDED) if failed == 503 else {}

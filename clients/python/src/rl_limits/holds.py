@@ -7,13 +7,16 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from types import TracebackType
+from typing import Unpack
 from uuid import uuid4
 
 from . import _given as given
-from ._commands import LONGEST_S, Cost, Held, Rules, Turn, to_ms
+from ._commands import LONGEST_S, Cost, Held, Holding, Line, Rules, Turn, to_ms
 from ._core import AsyncRunner, Runner
 from ._errors import is_undecided
+from ._nodes import Flow
 from ._replies import Report
 
 
@@ -25,12 +28,41 @@ class Denied(Exception):
         self.reply = reply
 
 
-def held_for(ttl_s: float, refund: bool, id: str | None) -> Held:
-    given.seconds("ttl", ttl_s, LONGEST_S)
-    return Held(id or uuid4().hex, to_ms(ttl_s), refund)
+class HoldBase:
+    reply: Report
+
+    def __init__(
+        self,
+        limiter: Runner | AsyncRunner,
+        key: str,
+        rules: Rules,
+        *,
+        ttl: float,
+        cost: Cost = 1,
+        refund: bool = False,
+        id: str | None = None,
+        wait: float | None = None,
+        **line: Unpack[Line],
+    ) -> None:
+        limiter.core.need_module("hold")
+        given.seconds("ttl", ttl, LONGEST_S)
+        self._core = limiter.core
+        self._held = Held(id or uuid4().hex, to_ms(ttl), refund)
+        self._waits = wait is not None
+        self._ask = partial(self._core.hold, key, rules, cost, self._held, Turn(wait, **line))
+        self.key, self.id = key, self._held.id
+
+    def _ending(self, cost: Cost | None, refund: bool) -> Flow[bool]:
+        return self._core.end(self.key, self._held, cost, refund)
+
+    def _giving_back(self) -> Flow[None]:
+        return self._core.end_all([self.key], self._held, refund=True)
+
+    def _renewing(self, since_s: float) -> Flow[None]:
+        return self._core.keep_renewing(self.key, self._held, time.monotonic() if self._waits else since_s)
 
 
-class Hold:
+class Hold(HoldBase):
     """`with limiter.hold(...) as hold:`
 
     `lost` is set when the hold has ended too early: somebody settled it, or the server could not be reached for `ttl`.
@@ -39,21 +71,15 @@ class Hold:
     Under a `leaky` rule the block begins at its turn.
     """
 
-    reply: Report
-
-    def __init__(self, limiter: Runner, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
-        limiter.core.need_module("hold")
-        self.key, self.id, self.lost = key, held.id, threading.Event()
-        self._limiter, self._held, self._rules, self._cost, self._turn = limiter, held, rules, cost, turn
-        self._left = threading.Event()
+    def __init__(self, limiter: Runner, key: str, rules: Rules, **how: Unpack[Holding]) -> None:
+        super().__init__(limiter, key, rules, **how)
+        self._run, self.lost, self._left = limiter.run, threading.Event(), threading.Event()
 
     def __enter__(self) -> Hold:
         since_s = time.monotonic()
         self.reply = self._take()
         if not self.reply.allowed:
             raise Denied(self.reply)
-        if self._turn.wait_s:
-            since_s = time.monotonic()
         if self.reply.source == "outage":
             self._left.set()
         else:
@@ -77,13 +103,12 @@ class Hold:
             self._end(None, False)
 
     def _take(self) -> Report:
-        core = self._limiter.core
         try:
-            return self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._turn))
+            return self._run(self._ask())
         except Exception:
             raise
         except BaseException:  # Ctrl-C, or a time-out of gevent: the server may have taken the hold
-            self._limiter.run(core.give_up([self.key], self.id))
+            self._run(self._core.give_up([self.key], self.id))
             raise
 
     def _await_turn(self) -> None:
@@ -92,18 +117,18 @@ class Hold:
             time.sleep(self.reply.wait_ms / 1000)
         except BaseException:
             self._left.set()
-            self._limiter.run(self._limiter.core.end_all([self.key], self._held, refund=True))
+            self._run(self._giving_back())
             raise
 
     def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left.is_set():
             return False
         self._left.set()
-        return self._limiter.run(self._limiter.core.end(self.key, self._held, cost, refund))
+        return self._run(self._ending(cost, refund))
 
     def _keep(self, since_s: float) -> None:
         with contextlib.suppress(Left):
-            self._limiter.run(self._limiter.core.keep_renewing(self.key, self._held, since_s), self._pause)
+            self._run(self._renewing(since_s), self._pause)
             if not self._left.is_set() and _limits(self.reply):
                 self.lost.set()
 
@@ -116,17 +141,13 @@ class Left(BaseException):
     """Ends the thread that renews."""
 
 
-class AsyncHold:
+class AsyncHold(HoldBase):
     """`async with limiter.hold(...) as hold:`, where `lost` is an event of asyncio. The hold is settled even if the
     task is cancelled."""
 
-    reply: Report
-
-    def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
-        limiter.core.need_module("hold")
-        self.key, self.id, self.lost = key, held.id, asyncio.Event()
-        self._limiter, self._held, self._rules, self._cost, self._turn = limiter, held, rules, cost, turn
-        self._left = False
+    def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, **how: Unpack[Holding]) -> None:
+        super().__init__(limiter, key, rules, **how)
+        self._limiter, self.lost, self._left = limiter, asyncio.Event(), False
         self._keeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> AsyncHold:
@@ -134,8 +155,6 @@ class AsyncHold:
         self.reply = await self._take()
         if not self.reply.allowed:
             raise Denied(self.reply)
-        if self._turn.wait_s:
-            since_s = time.monotonic()
         if self.reply.source == "outage":
             self._left = True
         else:
@@ -157,24 +176,21 @@ class AsyncHold:
             await self._end(None, False)
 
     async def _take(self) -> Report:
-        core = self._limiter.core
-        taking = core.hold(self.key, self._rules, self._cost, self._held, self._turn)
-        return await self._limiter.take(taking, [self.key], self.id, in_line=self._turn.wait_s is not None)
+        return await self._limiter.take(self._ask(), [self.key], self.id, in_line=self._waits)
 
     async def _await_turn(self) -> None:
         try:
             await asyncio.sleep(self.reply.wait_ms / 1000)
         except BaseException:
             self._leave()
-            ending = self._limiter.core.end_all([self.key], self._held, refund=True)
-            await self._limiter.finish(self._limiter.run(ending))
+            await self._limiter.finish(self._limiter.run(self._giving_back()))
             raise
 
     async def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left:
             return False
         self._leave()
-        return await self._limiter.finish(self._limiter.run(self._limiter.core.end(self.key, self._held, cost, refund)))
+        return await self._limiter.finish(self._limiter.run(self._ending(cost, refund)))
 
     def _leave(self) -> None:
         self._left = True
@@ -182,7 +198,7 @@ class AsyncHold:
             self._keeper.cancel()
 
     async def _keep(self, since_s: float) -> None:
-        await self._limiter.run(self._limiter.core.keep_renewing(self.key, self._held, since_s))
+        await self._limiter.run(self._renewing(since_s))
         if _limits(self.reply):
             self.lost.set()
 

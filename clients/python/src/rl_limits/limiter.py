@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, Unpack
 
 from . import _given as given
-from ._commands import LONGEST_S, Cost, Limit, Line, Rules, Turn
+from ._commands import Cost, Holding, Limit, Rules
 from ._core import Core
 from ._fork import watch
 from ._loops import Loop, PerLoop
 from ._nodes import Answer, Flow, Nodes, Wiring
 from ._options import TIMEOUT_S, Options, Settings, UrlOptions, settings
-from ._replies import Reply, Report
+from ._replies import Report
 from ._threads import Threads
-from ._upstream import Headers
 from ._url import from_url, most_connections, of_client
-from .holds import AsyncHold, Hold, held_for
+from .holds import AsyncHold, Hold
 
 #: How long `aclose` waits for the clean-ups of cancelled tasks.
 CLEAN_UP_S = 0.5
+
+
+Given = ParamSpec("Given")
+
+
+def in_thread(call: Callable[Concatenate[Core, Given], Flow[Answer]]) -> Callable[Concatenate[Any, Given], Answer]:
+    """A method of `RateLimiter`."""
+
+    @functools.wraps(call)
+    def method(self: RateLimiter, /, *given: Given.args, **named: Given.kwargs) -> Answer:
+        return self.run(call(self.core, *given, **named))
+
+    return method
+
+
+def in_loop(
+    call: Callable[Concatenate[Core, Given], Flow[Answer]],
+) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, Answer]]:
+    """A method of `AsyncRateLimiter`."""
+
+    @functools.wraps(call)
+    async def method(self: AsyncRateLimiter, /, *given: Given.args, **named: Given.kwargs) -> Answer:
+        return await self.run(call(self.core, *given, **named))
+
+    return method
 
 
 class Common:
@@ -128,111 +152,31 @@ class RateLimiter(Common):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:
-        """Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`."""
-        known = self.core.remembered(key, rules, cost)
-        return known or self.run(self.core.told(self.core.check(key, rules, cost, meta), rules))
+    check = in_thread(Core.check)
+    peek = in_thread(Core.peek)
+    wait = in_thread(Core.wait)
+    check_all = in_thread(Core.check_all)
+    check_any = in_thread(Core.check_any)
+    peek_all = in_thread(Core.peek_all)
+    settle = in_thread(Core.settle)
+    renew = in_thread(Core.renew)
+    refund = in_thread(Core.refund)
+    reset = in_thread(Core.reset)
+    pause = in_thread(Core.pause)
+    resume = in_thread(Core.resume)
+    plan = in_thread(Core.plan)
+    unplan = in_thread(Core.unplan)
+    sync = in_thread(Core.sync)
+    follow = in_thread(Core.follow)
+    call = in_thread(Core.call)
 
-    def peek(self, key: str, rules: Rules, *, cost: Cost = 1) -> Reply:
-        """Decides without consuming: `RL.PEEK`."""
-        return self.run(self.core.peek(key, rules, cost))
-
-    def wait(
-        self, key: str, rules: Rules, timeout: float, *, cost: Cost = 1, meta: str | None = None, **line: Unpack[Line]
-    ) -> Reply:
-        """Waits in line until the request may pass, at most `timeout` seconds: `RL.WAIT`, on a separate connection.
-        Flows take turns in proportion to their weights; a higher priority goes first."""
-        return self.run(self.core.told(self.core.wait(key, rules, Turn(timeout, **line), cost, meta), rules))
-
-    def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
-        """Decides over one or several keys, consumes from all or from none, and reports on each rule: `FULL`."""
-        return self.run(self.core.check_all(limits, cost, meta))
-
-    def check_any(
-        self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None, most: bool = False
-    ) -> Report:
-        """Consumes from the first key that lets the request pass, or with `most` from the one that has the most left
-        afterwards, and from no other: `ANY`. The report has that key, or after a denial the key with the shortest
-        wait."""
-        return self.run(self.core.check_any(limits, cost, meta, most))
-
-    def peek_all(self, key: str, rules: Rules) -> Report:
-        """Reports on each rule of a key without consuming."""
-        return self.run(self.core.peek_all(key, rules))
-
-    def hold(
-        self,
-        key: str,
-        rules: Rules,
-        *,
-        ttl: float,
-        cost: Cost = 1,
-        refund: bool = False,
-        id: str | None = None,
-        wait: float | None = None,
-        **line: Unpack[Line],
-    ) -> Hold:
+    def hold(self, key: str, rules: Rules, **how: Unpack[Holding]) -> Hold:
         """A context manager: holds what the check consumes until the block ends; raises `Denied` after a denial.
 
         The hold is renewed while this process lives, and ends at most `ttl` seconds after the process dies. `refund`:
         its units then come back. `wait`: seconds to wait in line for the hold, as `wait` does.
         """
-        return Hold(self, key, rules, cost, held_for(ttl, refund, id), Turn(wait, **line))
-
-    def settle(self, key: str, id: str, *, cost: Cost | None = None, refund: bool = False) -> bool:
-        """Ends a hold: its charges stand, are corrected to `cost`, or come back. Says whether there was one."""
-        return self.run(self.core.settle(key, id, cost, refund))
-
-    def renew(self, key: str, id: str, ttl: float) -> bool:
-        """Moves the end of a hold to `ttl` seconds from now. Says whether there was one."""
-        return self.run(self.core.renew(key, id, given.ms("ttl", ttl, LONGEST_S)))
-
-    def refund(self, key: str, units: int, rules: Rules = ()) -> int:
-        """Gives units back to the states of some rules, or of all; returns the largest number that one state got."""
-        return self.run(self.core.refund(key, units, rules))
-
-    def reset(self, key: str) -> bool:
-        """Forgets what was consumed, and says whether there was anything. Blocks, exemptions and the history stay."""
-        return self.run(self.core.reset(key))
-
-    def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
-        """Denies every check of the key for `seconds`; a pause that lasts longer stays: `RL.PAUSE`. Returns the
-        milliseconds that are left."""
-        return self.run(self.core.pause(key, given.ms("the time of the pause", seconds, LONGEST_S), reason))
-
-    def resume(self, key: str) -> bool:
-        """Ends a pause: `RL.RESUME`. Says whether there was one."""
-        return self.run(self.core.resume(key))
-
-    def plan(self, key: str, policy: str, seconds: float | None = None) -> None:
-        """Binds a policy to the key, for `seconds` or until `unplan`: rules such as `"@plan:free"` then stand for
-        that policy."""
-        self.run(self.core.plan(key, policy, None if seconds is None else given.ms("the time of the plan", seconds)))
-
-    def unplan(self, key: str) -> bool:
-        """Forgets the plan of the key: `RL.UNPLAN`. Says whether there was one."""
-        return self.run(self.core.unplan(key))
-
-    def sync(self, key: str, remaining: int, rule: str) -> int:
-        """Lowers the remaining units of a rule, never raises them: `RL.SYNC`. Returns the units consumed for that."""
-        return self.run(self.core.sync(key, remaining, rule))
-
-    def follow(
-        self, key: str, status: int, headers: Headers, remaining: Mapping[str, str] = MappingProxyType({})
-    ) -> int:
-        """Does what an upstream's answer says: a 429 or 503 pauses the key, and a field that says how many units remain
-        lowers the rule to that number. `remaining` maps each such field to its rule:
-        `{"x-ratelimit-remaining-tokens": "bucket:30000/m"}`.
-
-        A pause lasts as long as `Retry-After` says or, for a 429 without it, until the reset that the answer gives: at
-        most 366 days. Returns the pause's milliseconds, or 0. Fields that make no sense change nothing; an outage
-        raises nothing.
-        """
-        return self.run(self.core.follow(key, status, headers, remaining))
-
-    def call(self, name: str, key: str, *words: str | int) -> Any:
-        """Sends any other command whose first argument is its key, such as `RL.INFO`."""
-        return self.run(self.core.call((name, key, *words)))
+        return Hold(self, key, rules, **how)
 
 
 class AsyncRateLimiter(Common):
@@ -325,80 +269,28 @@ class AsyncRateLimiter(Common):
         """Runs work to its end, even if the task that waits for it is cancelled."""
         return await asyncio.shield(self.begin(work))
 
-    async def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:
-        known = self.core.remembered(key, rules, cost)
-        return known if known else await self.run(self.core.told(self.core.check(key, rules, cost, meta), rules))
-
-    async def peek(self, key: str, rules: Rules, *, cost: Cost = 1) -> Reply:
-        return await self.run(self.core.peek(key, rules, cost))
-
-    async def wait(
-        self, key: str, rules: Rules, timeout: float, *, cost: Cost = 1, meta: str | None = None, **line: Unpack[Line]
-    ) -> Reply:
-        """Waits in line as `RateLimiter.wait` does. A task that is cancelled leaves the line."""
-        return await self.run(self.core.told(self.core.wait(key, rules, Turn(timeout, **line), cost, meta), rules))
+    check = in_loop(Core.check)
+    peek = in_loop(Core.peek)
+    wait = in_loop(Core.wait)
+    check_any = in_loop(Core.check_any)
+    peek_all = in_loop(Core.peek_all)
+    settle = in_loop(Core.settle)
+    renew = in_loop(Core.renew)
+    refund = in_loop(Core.refund)
+    reset = in_loop(Core.reset)
+    pause = in_loop(Core.pause)
+    resume = in_loop(Core.resume)
+    plan = in_loop(Core.plan)
+    unplan = in_loop(Core.unplan)
+    sync = in_loop(Core.sync)
+    follow = in_loop(Core.follow)
+    call = in_loop(Core.call)
 
     async def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
-        return await self.ask_all(self.core.check_all(limits, cost, meta))
+        return await self.ask_all(self.core.check_all(limits, cost=cost, meta=meta))
 
-    async def check_any(
-        self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None, most: bool = False
-    ) -> Report:
-        return await self.run(self.core.check_any(limits, cost, meta, most))
-
-    async def peek_all(self, key: str, rules: Rules) -> Report:
-        return await self.run(self.core.peek_all(key, rules))
-
-    def hold(
-        self,
-        key: str,
-        rules: Rules,
-        *,
-        ttl: float,
-        cost: Cost = 1,
-        refund: bool = False,
-        id: str | None = None,
-        wait: float | None = None,
-        **line: Unpack[Line],
-    ) -> AsyncHold:
-        return AsyncHold(self, key, rules, cost, held_for(ttl, refund, id), Turn(wait, **line))
-
-    async def settle(self, key: str, id: str, *, cost: Cost | None = None, refund: bool = False) -> bool:
-        return await self.run(self.core.settle(key, id, cost, refund))
-
-    async def renew(self, key: str, id: str, ttl: float) -> bool:
-        return await self.run(self.core.renew(key, id, given.ms("ttl", ttl, LONGEST_S)))
-
-    async def refund(self, key: str, units: int, rules: Rules = ()) -> int:
-        return await self.run(self.core.refund(key, units, rules))
-
-    async def reset(self, key: str) -> bool:
-        return await self.run(self.core.reset(key))
-
-    async def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
-        return await self.run(self.core.pause(key, given.ms("the time of the pause", seconds, LONGEST_S), reason))
-
-    async def resume(self, key: str) -> bool:
-        return await self.run(self.core.resume(key))
-
-    async def plan(self, key: str, policy: str, seconds: float | None = None) -> None:
-        await self.run(
-            self.core.plan(key, policy, None if seconds is None else given.ms("the time of the plan", seconds))
-        )
-
-    async def unplan(self, key: str) -> bool:
-        return await self.run(self.core.unplan(key))
-
-    async def sync(self, key: str, remaining: int, rule: str) -> int:
-        return await self.run(self.core.sync(key, remaining, rule))
-
-    async def follow(
-        self, key: str, status: int, headers: Headers, remaining: Mapping[str, str] = MappingProxyType({})
-    ) -> int:
-        return await self.run(self.core.follow(key, status, headers, remaining))
-
-    async def call(self, name: str, key: str, *words: str | int) -> Any:
-        return await self.run(self.core.call((name, key, *words)))
+    def hold(self, key: str, rules: Rules, **how: Unpack[Holding]) -> AsyncHold:
+        return AsyncHold(self, key, rules, **how)
 
 
 #: A limiter in the process connects to nothing.

@@ -77,7 +77,7 @@ class Counting:
         return self._check(key, _window(limit, expiry), amount, lambda reply: reply.allowed)
 
     def get_sliding_window(self, key: str, expiry: int) -> Any:
-        asking = self.limiter.core.peek(self._key(key), _window(MOST, expiry), 1)
+        asking = self.limiter.core.peek(self._key(key), _window(MOST, expiry))
         return self._run(asking, lambda reply: _weighted(reply, expiry))
 
     def clear(self, key: str) -> Any:
@@ -91,13 +91,13 @@ class Counting:
 
     def _answers(self) -> Flow[bool]:
         try:
-            yield from self.limiter.core.call(("RL.PEEK", self._key(""), "1/s"))
+            yield from self.limiter.core.call("RL.PEEK", self._key(""), "1/s")
         except Exception:
             return False
         return True
 
     def _check(self, key: str, rule: str, amount: int, read: Callable[[Reply], Any]) -> Any:
-        return self._run(self.limiter.core.check(self._key(key), rule, amount, None), read)
+        return self._run(self.limiter.core.check(self._key(key), rule, cost=amount), read)
 
     def _run(self, flow: Flow[Any], read: Callable[[Any], Any]) -> Any:
         def reading() -> Flow[Any]:
@@ -111,7 +111,7 @@ class Counting:
         def asking() -> Flow[Any]:
             core: Core = self.limiter.core
             try:
-                counted = _counted((yield from core.call(("RL.INFO", self._key(key)))))
+                counted = _counted((yield from core.call("RL.INFO", self._key(key))))
             except Exception as error:
                 if core.mode == "raise" or not is_outage(error):
                     raise
