@@ -88,23 +88,6 @@ def test_keys_in_different_slots_are_no_outage(cluster: list[Server]) -> None:
         assert not limiter.away
 
 
-def test_keys_are_asked_for_separately_and_a_denial_gives_charges_back(cluster: list[Server]) -> None:
-    limiter = RateLimiter(RedisCluster(host="127.0.0.1", port=cluster[0].port), separately=True)
-    first = limiter.check_all(LIMITS)
-    assert [(rule.key, rule.remaining) for rule in first.rules] == [("ip:203.0.113.9", 4), ("user:42", 1)]
-    assert limiter.check_all(LIMITS).allowed
-    denied = limiter.check_all(LIMITS)
-    assert (denied.verdict, denied.key) == ("limited", "user:42")
-    assert [(rule.key, rule.denies) for rule in denied.rules] == [("ip:203.0.113.9", False), ("user:42", True)]
-    assert limiter.peek("ip:203.0.113.9", "5/m").remaining == 3, "the denied request's units are back"
-    limiter.call("RL.BLOCK", "user:42")
-    assert limiter.check_all(LIMITS).verdict == "blocked"
-    assert limiter.peek("ip:203.0.113.9", "5/m").remaining == 3
-    limiter.call("RL.UNBLOCK", "user:42")
-    with pytest.raises(ValueError, match="range"):
-        limiter.check_all(LIMITS, cost=(1, 5))
-
-
 def outage_amid_keys(server: Server, outage: Any, **options: Any) -> None:
     """The server decides the first of two keys, and is then silent until the check has its answer."""
     limiter, other = server.limiter(outage=outage, **options), server.limiter(**options)

@@ -1,7 +1,6 @@
 """More requests at once than connections: the process's own load, which is no outage."""
 
 import asyncio
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -90,21 +89,6 @@ async def test_few_connections_carry_many_tasks(newest: Server, name: str) -> No
     limiter = AsyncRateLimiter(ASYNC_CLIENTS[name](newest.port), outage="allow", **PATIENT)
     decided_by_the_server(limiter, await in_tasks(limiter, 300))
     await limiter.client.aclose()
-
-
-def test_a_command_waits_for_a_place_as_long_as_queue_timeout(newest: Server) -> None:
-    limiter = RateLimiter.from_url(newest.url, outage="allow", concurrency=1, queue_timeout=0.2, timeout=5)
-    assert limiter.check("k", "5/m").source == "server"
-    with newest.paused():
-        first = threading.Thread(target=limiter.check, args=("k", "5/m"))
-        first.start()
-        time.sleep(0.1)
-        began_s = time.monotonic()
-        with pytest.raises(Saturated, match=r"0\.2 s"):
-            limiter.check("k", "5/m")
-        assert 0.19 < time.monotonic() - began_s < 2
-    first.join()
-    assert (limiter.outages, limiter.away) == (0, False)
 
 
 async def test_without_a_queue_timeout_no_command_waits_for_a_place(newest: Server) -> None:

@@ -70,7 +70,9 @@ class Threads:
         if isinstance(effect, Command):
             return self.run(self.nodes.send(effect))
         if isinstance(effect, Beside):
-            return threading.Thread(target=self.run, args=(effect.flow,), daemon=True).start()
+            with contextlib.suppress(RuntimeError):  # a process that ends starts no threads
+                threading.Thread(target=self.run, args=(effect.flow,), daemon=True).start()
+            return None
         if isinstance(effect, Probe):
             return self.probe(effect.node)
         return pause(effect.s)
