@@ -29,6 +29,7 @@ export class Asking {
   readonly #places: Places;
   readonly #prefix: string;
   readonly #byScript: boolean;
+  readonly #leave = () => this.#places.leave();
 
   constructor(library: Library | undefined, notices: Notices, { timeoutMs = 250, concurrency = 1000, queueTimeoutMs = 5000, engine }: AskingOptions) {
     this.#servers = library ? serversOf(library, timeoutMs, notices.outage.bind(notices)) : NOBODY;
@@ -53,17 +54,23 @@ export class Asking {
     return this.#servers.awayFor(this.#prefixed(key));
   }
 
-  async ask(command: Command, repeatable = REPEATABLE.has(command[0][0]!)): Promise<unknown> {
-    const sent = this.#byScript ? evalsha(command) : command;
-    const queued = this.#places.take();
-    if (queued) await queued;
+  ask(command: Command, repeatable = REPEATABLE.has(command[0][0]!)): Promise<unknown> {
+    if (this.#byScript) return this.#askScript(command, repeatable);
+    const enter = () => {
+      const answer = this.#send(command, repeatable);
+      answer.then(this.#leave, this.#leave);
+      return answer;
+    };
+    return this.#places.take()?.then(enter) ?? enter();
+  }
+
+  async #askScript(command: Command, repeatable: boolean): Promise<unknown> {
+    const sent = evalsha(command);
+    await this.#places.take();
     try {
-      return await this.#send(sent, repeatable);
-    } catch (error) {
-      if (!this.#byScript || !hasForgotten(error)) throw error;
-      return await this.#send(evaluate(sent), repeatable);
+      return await this.#send(sent, repeatable).catch((error: unknown) => (hasForgotten(error) ? this.#send(evaluate(sent), repeatable) : Promise.reject(error)));
     } finally {
-      this.#places.leave();
+      this.#leave();
     }
   }
 
@@ -81,7 +88,7 @@ export class Asking {
   }
 
   #words([head, keys, tail]: Command): Word[] {
-    return [...head, ...(this.#prefix ? keys.map((key) => this.#prefixed(key)) : keys), ...tail];
+    return head.concat((this.#prefix ? keys.map((key) => this.#prefixed(key)) : keys) as string[], tail);
   }
 
   #prefixed(key: Key): Key {
@@ -95,11 +102,5 @@ function serversOf(library: Library, timeoutMs: number, tell: NodeOptions['tell'
   return new Node({ name: library.name, timeoutMs, tell, open: (ms, signal) => library.open(ms, signal) });
 }
 
-const NOBODY: Servers = {
-  away: false,
-  awayFor: () => true,
-  ask: () => Promise.reject(new Error('this limiter asks no server')),
-  wait: () => Promise.reject(new Error('this limiter asks no server')),
-  rest() {},
-  close() {},
-};
+const nothing = () => Promise.reject(new Error('this limiter asks no server'));
+const NOBODY: Servers = { away: false, awayFor: () => true, ask: nothing, wait: nothing, rest() {}, close() {} };

@@ -113,7 +113,7 @@ export function lasts(rules: readonly string[]): boolean {
 
 function aged(reply: Reply, ms: number): Reply {
   const { verdict, limit, remaining, waitMs, resetMs, granted } = reply;
-  return new CheckReply(verdict, [limit, remaining, later(waitMs, ms), later(resetMs, ms)], 'denial', granted);
+  return new CheckReply(verdict, limit, remaining, later(waitMs, ms), later(resetMs, ms), 'denial', granted);
 }
 
 function times({ waitMs, resetMs }: { waitMs: number; resetMs: number }, ms: number) {

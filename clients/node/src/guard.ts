@@ -33,13 +33,8 @@ export interface GuardOptions<Request> {
 }
 
 const FORMS: Readonly<Record<string, Form>> = {
-  key: CALLBACK,
-  prefix: PREFIX,
-  cost: CALLBACK,
-  skip: CALLBACK,
-  count: oneOf('all', 'failed', 'successful'),
-  headers: oneOf('draft-11', 'legacy', 'none'),
-  refuse: CALLBACK,
+  key: CALLBACK, prefix: PREFIX, cost: CALLBACK, skip: CALLBACK, count: oneOf('all', 'failed', 'successful'),
+  headers: oneOf('draft-11', 'legacy', 'none'), refuse: CALLBACK,
 };
 /** A request stays counted if its response takes longer. */
 const RESPONSE_MS = 3_600_000;

@@ -38,17 +38,9 @@ export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptio
 }
 
 const FORMS: Forms<LimiterOptions> = {
-  outage: oneOf('raise', 'allow', 'deny', 'local'),
-  timeoutMs: TIME,
-  queueTimeoutMs: TIME_OR_0,
-  concurrency: integer(1),
-  onOutage: CALLBACK,
-  onMisconfigured: CALLBACK,
-  onDecision: CALLBACK,
-  separately: FLAG,
-  rememberDenials: integer(0),
-  engine: oneOf('module', 'script'),
-  processes: integer(1),
+  outage: oneOf('raise', 'allow', 'deny', 'local'), engine: oneOf('module', 'script'), separately: FLAG,
+  timeoutMs: TIME, queueTimeoutMs: TIME_OR_0, concurrency: integer(1), processes: integer(1), rememberDenials: integer(0),
+  onOutage: CALLBACK, onMisconfigured: CALLBACK, onDecision: CALLBACK,
   policies: ['an object with the rules of each policy', (value) => typeof value === 'object' && value !== null],
 };
 
@@ -181,10 +173,7 @@ export class RateLimiter implements AsyncDisposable {
     const keys = read.map(({ key }) => key);
     const rest = ['ANY', ...(most ? ['MOST'] : []), ...words(options), 'FULL', ...groups(read)];
     const ask = async () => readReport(await this.#asking.ask([['RL.MCHECK', String(keys.length)], keys, rest]));
-    const report = this.#orWithout(ask, (error) => {
-      const found = this.#without(error, [first], options);
-      return { ...found, key: String(first.key), rules: found.rules.map((rule) => ({ ...rule, key: String(first.key) })) };
-    });
+    const report = ask().catch((error: unknown) => withKey(this.#without(error, [first], options), first.key));
     return this.#told(read.flatMap(({ rules }) => rules), report);
   }
 
@@ -192,7 +181,7 @@ export class RateLimiter implements AsyncDisposable {
   async peekAll(key: GivenKey, rules: Rules): Promise<Report> {
     const limit = { key: keyOf(key), rules: list(rules) };
     const ask = async () => readReport(await this.#asking.ask([['RL.PEEK'], [limit.key], ['FULL', ...limit.rules]]));
-    return this.#orWithout(ask, (error) => this.#without(error, [limit], NONE, true));
+    return ask().catch((error: unknown) => this.#without(error, [limit], NONE, true));
   }
 
   /**
@@ -242,10 +231,7 @@ export class RateLimiter implements AsyncDisposable {
 
   /** @internal Takes up to `most` units ahead, or, while the server is away, decides on `units` only. */
   async lease(limit: Read, units: number, most: number, hold: HoldOptions): Promise<Report> {
-    return this.#orWithout(
-      () => this.#checkTogether([limit], { cost: [units, most], hold }),
-      (error) => this.#without(error, [limit], { cost: units }),
-    );
+    return this.#checkTogether([limit], { cost: [units, most], hold }).catch((error: unknown) => this.#without(error, [limit], { cost: units }));
   }
 
   /** Ends a hold, in this process or on the server, wherever it was taken: `RL.SETTLE`; `false` if there was none. */
@@ -287,8 +273,7 @@ export class RateLimiter implements AsyncDisposable {
   async reset(given: GivenKey): Promise<boolean> {
     const key = keyOf(given);
     const here = this.#local.reset(key);
-    const there = readFlag(await this.#orHere(() => this.#free([['RL.RESET'], [key], []]), 0));
-    return here || there;
+    return (this.#asking.asksNobody ? false : readFlag(await this.#free([['RL.RESET'], [key], []]))) || here;
   }
 
   /** Denies every check of the key for `ms`; a pause that lasts longer stays: `RL.PAUSE`. Replies with the milliseconds left. */
@@ -306,8 +291,7 @@ export class RateLimiter implements AsyncDisposable {
   async resume(given: GivenKey): Promise<boolean> {
     const key = keyOf(given);
     const here = this.#local.resume(key);
-    const there = readFlag(await this.#orHere(() => this.#free([['RL.RESUME'], [key], []]), 0));
-    return there || (here && this.#asking.asksNobody);
+    return this.#asking.asksNobody ? here : readFlag(await this.#free([['RL.RESUME'], [key], []]));
   }
 
   /** Binds a policy to the key, for `ms` or until `unplan`: rules such as `'@plan:free'` then stand for that policy. */
@@ -408,12 +392,9 @@ export class RateLimiter implements AsyncDisposable {
     const what = denials ? asked(limits, options.cost ?? 1) : '';
     const denial = denials?.find(now, what);
     if (denial) return denial;
-    const apart = this.#options.separately && limits.length > 1;
-    const ask = () =>
-      this.#byScript ? this.#checkByScript(limits, options)
-      : apart ? this.#checkEach(limits, options)
-      : this.#checkTogether(limits, options);
-    const report = await this.#orWithout(ask, (error) => this.#without(error, limits, options));
+    const apart = this.#byScript || (this.#options.separately && limits.length > 1);
+    const report = await (apart ? this.#checkEach(limits, options) : this.#checkTogether(limits, options))
+      .catch((error: unknown) => this.#without(error, limits, options));
     const shown = this.#byScript ? limits.flatMap(({ rules }) => rules) : report.rules.map(({ rule }) => rule);
     if (denials && report.verdict !== 'allowed' && report.source === 'server' && lasts(shown)) {
       const plans = limits.some(({ rules }) => followAPlan(rules));
@@ -425,32 +406,30 @@ export class RateLimiter implements AsyncDisposable {
   async #wait(limit: Read, timeoutMs: number, options: CheckOptions & Turn, signal: AbortSignal | undefined): Promise<Reply> {
     const { key, rules } = limit;
     const until = performance.now() + timeoutMs;
-    const late = this.#late([key], options.hold);
-    try {
-      for (let leftMs = timeoutMs; ; leftMs = until - performance.now()) {
-        const command: Command = [['RL.WAIT'], [key], [String(Math.ceil(leftMs)), ...words(options), ...rules]];
-        try {
-          return readReply(await this.#asking.wait(command, leftMs + LATE_MS, signal), isRange(options.cost ?? 1));
-        } catch (error) {
-          if (!isUnblocked(error) || performance.now() >= until) throw error;
-        }
+    const ask = async (leftMs: number): Promise<Reply> => {
+      const command: Command = [['RL.WAIT'], [key], [String(Math.ceil(leftMs)), ...words(options), ...rules]];
+      try {
+        return readReply(await this.#asking.wait(command, leftMs + LATE_MS, signal), isRange(options.cost ?? 1));
+      } catch (error) {
+        const nowLeftMs = until - performance.now();
+        if (!isUnblocked(error) || nowLeftMs <= 0) throw error;
+        return ask(nowLeftMs); // back into the line, for the time that is left
       }
-    } catch (error) {
+    };
+    return this.#orGiveBack([key], options.hold, ask(timeoutMs)).catch((error: unknown) => {
       if (signal?.aborted) throw error;
-      late(error);
       return shorten(this.#without(error, [limit], options));
-    }
+    });
   }
 
   async #reply(command: string, limit: Read, options: CheckOptions): Promise<Reply> {
     const { cost = 1, hold } = options;
-    const late = hold && this.#late([limit.key], hold);
     const peek = command === 'RL.PEEK';
+    const tail = options === NONE ? (limit.rules as string[]) : [...words(options), ...limit.rules];
     try {
-      const sent: Command = [[command], [limit.key], options === NONE ? limit.rules as string[] : [...words(options), ...limit.rules]];
-      return readReply(await this.#asking.ask(sent, peek || hold !== undefined), isRange(cost));
+      const asked = this.#asking.ask([[command], [limit.key], tail], peek || hold !== undefined);
+      return readReply(await (hold ? this.#orGiveBack([limit.key], hold, asked) : asked), isRange(cost));
     } catch (error) {
-      late?.(error);
       return shorten(this.#without(error, [limit], options, peek));
     }
   }
@@ -458,84 +437,67 @@ export class RateLimiter implements AsyncDisposable {
   async #checkTogether(limits: readonly Read[], options: CheckOptions): Promise<Report> {
     const keys = limits.map(({ key }) => key);
     const head = keys.length === 1 ? ['RL.CHECK'] : ['RL.MCHECK', String(keys.length)];
-    const late = this.#late(keys, options.hold);
-    try {
-      return readReport(await this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups(limits)]], options.hold !== undefined));
-    } catch (error) {
-      late(error);
-      throw error;
-    }
+    const asked = this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups(limits)]], options.hold !== undefined);
+    return readReport(await this.#orGiveBack(keys, options.hold, asked));
   }
 
+  /** Checks one key after the other. If one denies, the others get back what they gave. */
   async #checkEach(limits: readonly Read[], options: CheckOptions): Promise<Report> {
-    eachKeyOnce(limits); // a second check of a key would repeat the first one's hold, and pass
+    if (new Set(limits.map(({ key }) => nameOf(key))).size < limits.length) {
+      throw new TypeError('a key is given twice, expected each key once'); // its second check would repeat the first one's hold, and pass
+    }
+    if (this.#byScript && isRange(options.cost ?? 1)) throw needsModule('a range of costs');
     const costs = costsApart(options.cost ?? 1, limits);
-    const own = receipt(APART_MS);
-    const held: { key: Key; id: string }[] = [];
-    const undo = () => Promise.all(held.map(({ key, id }) => this.settleWithin(APART_MS, key, id, { refund: true }).catch(() => false)));
+    const check = this.#byScript ? this.#checkByScript.bind(this) : this.#checkHeld.bind(this, receipt(APART_MS), limits.at(-1)!);
+    const backs: (() => Promise<unknown>)[] = [];
+    const undo = () => Promise.all(backs.map((giveBack) => giveBack().catch(() => {}))); // on an error it stays charged
     let all: Report = { ...PASSED, source: 'server' };
     for (const [i, limit] of limits.entries()) {
-      const { key, rules } = limit;
-      // The last key is never given back, and a check with slots has its own hold.
-      const hold = i === limits.length - 1 || rules.some((rule) => rule.startsWith('slots:')) ? undefined : own;
-      const one = await whereRoom(options.hold ? undefined : hold, async (hold = options.hold) => {
-        const report = await this.#checkTogether([limit], { ...options, cost: costs[i]!, ...(hold && { hold }) });
-        if (hold && report.verdict === 'allowed') held.push({ key, id: hold.id });
-        if (hold === own) fit(report.rules.map(({ rule }) => rule), [SLOTS]); // of a policy
-        return report;
-      }).catch(async (error: unknown) => {
+      const one = withKey(await check(limit, { ...options, cost: costs[i]! }, backs).catch(async (error: unknown) => {
         const undone = undo();
         if (!isUndecided(error)) await undone; // a silent server delays no answer
         throw error;
-      });
-      const reports = [...all.rules, ...one.rules.map((rule) => ({ ...rule, key: String(key) }))];
-      if (one.verdict !== 'allowed') {
-        await undo();
-        return { ...one, key: String(key), rules: reports };
-      }
-      all = { ...one, waitMs: Math.max(all.waitMs, one.waitMs), rules: reports };
-    }
-    return all;
-  }
-
-  /** `#checkEach` by the script, which knows no holds: refunds give back the charges. */
-  async #checkByScript(limits: readonly Read[], { cost = 1, ...options }: CheckOptions): Promise<Report> {
-    eachKeyOnce(limits);
-    if (isRange(cost)) throw needsModule('a range of costs');
-    const costs = costsApart(cost, limits);
-    const undo = async (passed: number): Promise<void> => {
-      for (const [i, { key, rules }] of limits.slice(0, passed).entries()) {
-        for (const [units, of] of charges(rules, costs[i]!)) await this.refund(key, units, of).catch(() => 0); // on an error it stays charged
-      }
-    };
-    let all: Report = { ...PASSED, source: 'server' };
-    for (const [i, limit] of limits.entries()) {
-      const one = await this.#askScript(limit, { ...options, cost: costs[i]! }).catch(async (error: unknown) => {
-        const undone = undo(i);
-        if (!isUndecided(error)) await undone; // a silent server delays no answer
-        throw error;
-      });
+      }), limit.key);
       const rules = [...all.rules, ...one.rules];
       if (one.verdict !== 'allowed') {
-        await undo(i);
+        await undo();
         return { ...one, rules };
       }
-      all = { ...one, waitMs: Math.max(all.waitMs, one.waitMs), rules };
+      const { key: _, ...passed } = one;
+      all = { ...passed, waitMs: Math.max(all.waitMs, one.waitMs), rules };
     }
     return all;
   }
 
-  async #askScript(limit: Read, options: CheckOptions & { cost: Cost }): Promise<Report> {
-    const command: Command = [['RL.CHECK'], [limit.key], [...words(options), ...limit.rules]];
-    return reportOf(readReply(await this.#asking.ask(command), false), limit, options.cost);
+  /** Checks with a hold, by which the key can get its units back. The last key needs none, and a check with slots has its own. */
+  async #checkHeld(own: HoldOptions, last: Read, limit: Read, options: CheckOptions, backs: (() => Promise<unknown>)[]): Promise<Report> {
+    const mayHold = !options.hold && limit !== last && !limit.rules.some((rule) => rule.startsWith('slots:'));
+    return whereRoom(mayHold ? own : undefined, async (hold = options.hold) => {
+      const report = await this.#checkTogether([limit], { ...options, ...(hold && { hold }) });
+      if (hold && report.verdict === 'allowed') backs.push(() => this.settleWithin(hold.ttlMs, limit.key, hold.id, { refund: true }));
+      if (hold === own) fit(report.rules.map(({ rule }) => rule), [SLOTS]); // of a policy
+      return report;
+    });
   }
 
-  /** Returns what to do if the check fails: give back the hold, which the server may still take. */
-  #late(keys: readonly Key[], hold: HoldOptions | undefined): (error: unknown) => void {
-    if (!hold || this.#asking.awayFor(keys[0]!)) return () => {};
-    return (error) => {
+  /** The script knows no holds: refunds give back the charges. */
+  async #checkByScript(limit: Read, { cost = 1, ...options }: CheckOptions, backs: (() => Promise<unknown>)[]): Promise<Report> {
+    const command: Command = [['RL.CHECK'], [limit.key], [...words({ ...options, cost }), ...limit.rules]];
+    const report = reportOf(readReply(await this.#asking.ask(command), false), limit, cost);
+    backs.push(async () => {
+      for (const [units, rules] of charges(limit.rules, cost)) await this.refund(limit.key, units, rules);
+    });
+    if (report.verdict !== 'allowed') backs.pop();
+    return report;
+  }
+
+  /** Gives back the hold of a check that failed: the server may take it all the same, unless nothing was sent. */
+  #orGiveBack<T>(keys: readonly Key[], hold: HoldOptions | undefined, asked: Promise<T>): Promise<T> {
+    if (!hold || this.#asking.awayFor(keys[0]!)) return asked;
+    return asked.catch((error: unknown) => {
       if (kindOf(error) === 'outage') for (const key of new Set(keys)) this.#giveBack(key, hold.id, hold.ttlMs);
-    };
+      throw error;
+    });
   }
 
   /** Gives back a hold whose caller has given up, even if the server takes the hold only a moment later. */
@@ -555,19 +517,6 @@ export class RateLimiter implements AsyncDisposable {
     } finally {
       this.#forget(key!);
     }
-  }
-
-  async #orWithout<T>(ask: () => Promise<T>, without: (error: unknown) => T): Promise<T> {
-    try {
-      return await ask();
-    } catch (error) {
-      return without(error);
-    }
-  }
-
-  /** `reply` stands for that of the server if there is none. */
-  #orHere(ask: () => Promise<unknown>, reply: unknown): Promise<unknown> {
-    return this.#asking.asksNobody ? Promise.resolve(reply) : ask();
   }
 
   /** The answer to a check that the server did not decide. */
@@ -605,8 +554,8 @@ export class RateLimiter implements AsyncDisposable {
   }
 }
 
-function eachKeyOnce(limits: readonly Read[]): void {
-  if (new Set(limits.map(({ key }) => nameOf(key))).size < limits.length) throw new TypeError('a key is given twice, expected each key once');
+function withKey(report: Report, key: Key): Report {
+  return { ...report, key: String(key), rules: report.rules.map((rule) => ({ ...rule, key: String(key) })) };
 }
 
 /** Whether a remembered denial may answer: not for a check that may repeat a live hold. */

@@ -80,21 +80,11 @@ export class LocalLimiter {
     }
     const rules = found.map(({ key, rule, counter, own }, i): RuleReport => {
       const [used, left] = [usedOf(now, rule, counter), leftOf(now, rule, counter)];
-      return {
-        rule: rule.text,
-        name: rule.name,
-        ...(limits.length > 1 && { key: String(key) }),
-        cost: unitsOf(own),
-        denies: waits[i] !== 0,
-        shadow: rule.shadow,
-        limit: rule.capacity,
-        quota: rule.quota,
-        periodMs: rule.periodMs,
-        remaining: Math.max(0, Math.floor(left)),
-        waitMs: waits[i]!,
-        nextMs: rule.capacity === 0 ? -1 : used > ERROR ? until(now, rule, counter, Math.floor(left) + 1 - left) : 0,
-        resetMs: used > ERROR ? until(now, rule, counter, used) : 0,
-      };
+      const { text, name, shadow, capacity: limit, quota, periodMs } = rule;
+      const nextMs = limit === 0 ? -1 : used > ERROR ? until(now, rule, counter, Math.floor(left) + 1 - left) : 0;
+      const resetMs = used > ERROR ? until(now, rule, counter, used) : 0;
+      const counted = { cost: unitsOf(own), remaining: Math.max(0, Math.floor(left)), waitMs: waits[i]!, nextMs, resetMs };
+      return { rule: text, name, ...(limits.length > 1 && { key: String(key) }), denies: waits[i] !== 0, shadow, limit, quota, periodMs, ...counted };
     });
     const waiting = rules.filter(({ denies, shadow }) => denies && !shadow).map(({ waitMs }) => waitMs);
     const waitMs = waiting.includes(-1) ? -1 : Math.max(pausedMs, ...waiting);

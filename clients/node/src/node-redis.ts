@@ -80,7 +80,7 @@ function socketOf({ options }: NodeRedisClient): Socket {
 async function someNode(client: NodeRedisCluster, signal: AbortSignal, sockets: Map<string, Socket>): Promise<NodeRedisClient> {
   const found = client.duplicate({}) as NodeRedisCluster;
   let reason: unknown;
-  found.on('error', ((error: unknown) => (reason = error)) as () => void);
+  found.on('error', ((error: unknown) => (reason ??= error)) as () => void);
   const end = () => found.isOpen && found.destroy();
   signal.addEventListener('abort', end);
   try {

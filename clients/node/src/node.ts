@@ -5,7 +5,7 @@
 
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
 
-import type { Connection, Servers, Word } from './library.js';
+import type { Connection, Library, Servers, Word } from './library.js';
 import { codeOf, isReply } from './outage.js';
 
 /** A connection that was idle for this long may have ended: we look before we use it ... */
@@ -50,7 +50,7 @@ export interface NodeOptions {
   /** In errors and events. */
   name: string;
   timeoutMs: number;
-  open(timeoutMs: number, signal: AbortSignal): Promise<Connection>;
+  open: Library['open'];
   /** The node has gone away, or is back. */
   tell(away: boolean, node: string, error: unknown): void;
   /** Called before each probe. */
@@ -58,15 +58,17 @@ export interface NodeOptions {
 }
 
 export class Node implements Servers {
+  readonly name: string;
   readonly #options: NodeOptions;
   readonly #timeoutMs: number;
   readonly #links = new Set<Link>();
   readonly #underWay = new Set<Request>();
   readonly #waiting = new Set<(error: unknown) => void>();
-  readonly #spare: Link[] = [];
+  /** Connections of callers that have waited. */
+  readonly #spare = new Set<Link>();
   #link: Link | undefined;
   #opening: Promise<Link> | undefined;
-  #question: Promise<Link> | undefined;
+  #question: Promise<unknown> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #due = 0;
   #replies = 0;
@@ -80,10 +82,7 @@ export class Node implements Servers {
   constructor(options: NodeOptions) {
     this.#options = options;
     this.#timeoutMs = options.timeoutMs;
-  }
-
-  get name(): string {
-    return this.#options.name;
+    this.name = options.name;
   }
 
   get away(): boolean {
@@ -101,6 +100,7 @@ export class Node implements Servers {
       const request = { words, repeatable, asking, at, before: this.#replies, spared: 0, link: undefined, resolve, reject };
       this.#underWay.add(request);
       if (!this.#timer) this.#lookAfter(this.#timeoutMs / 2);
+      else if (this.#underWay.size === 1) this.#timer.ref();
       const link = this.#link;
       if (link?.alive() && (link.underWay > 0 || at - link.usedAt < IDLE_MS)) this.#send(request, link);
       else void this.#sendLater(request);
@@ -111,32 +111,26 @@ export class Node implements Servers {
     signal?.throwIfAborted();
     if (this.#away || this.#closed) throw this.#error;
     const ended = new AbortController();
-    const leaves = new Promise<never>((_, reject) => {
-      this.#waiting.add(reject);
-      const late = setTimeout(() => reject(new Error(`no reply within ${ms} ms`)), Math.min(ms, 2 ** 31 - 1));
-      const alive = setInterval(() => this.ask(['PING'], '', true).catch(() => {}), ASK_MS).unref();
-      signal?.addEventListener('abort', () => reject(signal.reason), { signal: ended.signal });
-      ended.signal.addEventListener('abort', () => {
-        clearTimeout(late);
-        clearInterval(alive);
-        this.#waiting.delete(reject);
-      });
-    });
-    leaves.catch(() => {});
-    let link: Link | undefined;
+    let leave!: (error: unknown) => void;
+    const left = new Promise<never>((_, reject) => this.#waiting.add((leave = reject)));
+    signal?.addEventListener('abort', () => leave(signal.reason), { signal: ended.signal });
+    sleep(Math.min(ms, 2 ** 31 - 1), undefined, { signal: ended.signal }).then(() => leave(new Error(`no reply within ${ms} ms`)), () => {});
+    const alive = setInterval(() => this.ask(['PING'], '', true).catch(() => {}), ASK_MS).unref();
+    const spare = [...this.#spare].find((link) => this.#spare.delete(link) && link.alive());
+    const opening = spare ? Promise.resolve(spare) : this.#openOrLeave();
     try {
-      do link = this.#spare.pop();
-      while (link && !link.alive());
-      link ??= await Promise.race([this.#open().catch((error: unknown) => Promise.reject(this.#leave(error))), leaves]);
-      const reply = await Promise.race([link.send(words), leaves]);
-      this.#keep(link);
+      const link = await Promise.race([opening, left]);
+      const reply = await Promise.race([link.send(words), left]);
+      this.#spare.add(link);
+      setTimeout(() => this.#spare.delete(link) && this.#end(link), IDLE_MS).unref();
       return reply;
     } catch (error) {
-      if (link) this.#end(link);
-      if (isReply(error)) throw error;
-      throw this.#away && !signal?.aborted ? this.#error : error;
+      opening.then((link) => this.#end(link), () => {});
+      throw error;
     } finally {
       ended.abort();
+      clearInterval(alive);
+      this.#waiting.delete(leave);
     }
   }
 
@@ -148,6 +142,7 @@ export class Node implements Servers {
     this.#closed = true;
     this.#away = false;
     this.#drop(new Error('the limiter is closed'));
+    clearTimeout(this.#timer);
   }
 
   /** The cluster has no such node any more. Requests under way may still be answered. */
@@ -159,18 +154,13 @@ export class Node implements Servers {
     this.rest();
   }
 
-  /** Keeps the connection of a caller that has waited, for a second. */
-  #keep(link: Link): void {
-    this.#spare.push(link);
-    setTimeout(() => {
-      if (this.#spare.includes(link)) this.#spare.splice(this.#spare.indexOf(link), 1);
-      else return;
-      this.#end(link);
-    }, IDLE_MS).unref();
+  /** If no connection can be made, the node goes away, which rejects all that is under way. */
+  #openOrLeave(): Promise<Link> {
+    return this.#open().catch((error: unknown) => Promise.reject((this.#leave(error), error)));
   }
 
   async #sendLater(request: Request): Promise<void> {
-    const link = await this.#ready(request.at).catch((error: unknown) => this.#leave(error));
+    const link = await this.#ready(request.at).catch(() => undefined);
     if (link && this.#underWay.has(request)) this.#send(request, link);
   }
 
@@ -182,27 +172,27 @@ export class Node implements Servers {
       if (link === this.#link && link.alive()) return link;
     }
     if (link && link === this.#link) this.#retire(link);
-    if (this.#link) return this.#link;
-    this.#opening ??= this.#open()
-      .then((opened) => (this.#link ??= opened))
-      .finally(() => (this.#opening = undefined));
-    return this.#opening;
+    this.#opening ??= this.#openOrLeave().then((opened) => (this.#link ??= opened)).finally(() => (this.#opening = undefined));
+    return this.#link ?? this.#opening;
   }
 
   async #open(): Promise<Link> {
     if (this.#closed) throw this.#error;
     const late = new AbortController();
-    const timer = setTimeout(() => late.abort(new Error(`no connection within ${this.#timeoutMs} ms`)), this.#timeoutMs).unref();
-    const aborted = new Promise<never>((_, reject) => late.signal.addEventListener('abort', () => reject(late.signal.reason)));
-    try {
-      const connection = await Promise.race([this.#options.open(this.#timeoutMs, late.signal), aborted]);
-      const link = Object.assign(connection, { usedAt: performance.now(), underWay: 0, answered: false, retired: false });
-      this.#links.add(link);
-      if (this.#closed) this.#end(link);
-      return link;
-    } finally {
-      clearTimeout(timer);
-    }
+    const connection = await this.#inTime('connection', this.#options.open(this.#timeoutMs, late.signal)).catch((error: unknown) => {
+      late.abort();
+      throw error;
+    });
+    const link = Object.assign(connection, { usedAt: performance.now(), underWay: 0, answered: false, retired: false });
+    this.#links.add(link);
+    if (this.#closed) this.#end(link);
+    return link;
+  }
+
+  async #inTime<T>(what: string, promise: Promise<T>, ms = this.#timeoutMs): Promise<T> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error(`no ${what} within ${this.#timeoutMs} ms`)), ms).unref()));
+    return Promise.race([promise, late]).finally(() => clearTimeout(timer));
   }
 
   #send(request: Request, link: Link): void {
@@ -211,53 +201,52 @@ export class Node implements Servers {
     link.usedAt = request.at;
     if (request.asking) link.send(['ASKING']).catch(() => {});
     link.send(request.words).then(
-      (reply) => {
-        this.#arrived(link);
-        if (!this.#underWay.has(request)) return;
-        this.#replies += 1;
-        link.answered = true;
-        this.#done(request);
-        request.resolve(reply);
-      },
-      (error: unknown) => {
-        this.#arrived(link);
-        if (this.#underWay.has(request)) this.#failed(request, link, error);
-      },
+      (reply) => this.#arrived(request, link) && request.resolve(reply),
+      (error: unknown) => (isReply(error) && !TOO_MANY.test(error.message) ? this.#refused(request, link, error) : this.#lost(request, link, error)),
     );
   }
 
-  #failed(request: Request, link: Link, error: unknown): void {
-    if (isReply(error)) {
-      if (TOO_MANY.test(error.message)) return this.#leave(error);
-      this.#replies += 1;
-      link.answered = true;
-      if (DEMOTED.has(codeOf(error)!) && performance.now() - this.#demotedAt >= IDLE_MS) {
-        this.#demotedAt = performance.now();
-        this.#retire(link);
-      }
-    } else {
-      if (!link.answered) return this.#leave(error);
-      this.#retire(link);
-      if (request.repeatable) {
-        request.repeatable = false;
-        return void this.#sendLater(request);
-      }
+  /** A reply: is its request still under way? */
+  #arrived(request: Request, link: Link): boolean {
+    this.#settle(link);
+    if (!this.#underWay.has(request)) return false;
+    this.#replies += 1;
+    link.answered = true;
+    this.#done(request);
+    return true;
+  }
+
+  #refused(request: Request, link: Link, error: Error): void {
+    if (!this.#arrived(request, link)) return;
+    request.reject(error);
+    if (!DEMOTED.has(codeOf(error)!) || performance.now() - this.#demotedAt < IDLE_MS) return;
+    this.#demotedAt = performance.now();
+    this.#retire(link);
+  }
+
+  /** The connection has ended without a reply. */
+  #lost(request: Request, link: Link, error: unknown): void {
+    this.#settle(link);
+    if (!this.#underWay.has(request)) return;
+    if (!link.answered) return this.#leave(error);
+    this.#retire(link);
+    if (request.repeatable) {
+      request.repeatable = false;
+      return void this.#sendLater(request);
     }
     this.#done(request);
     request.reject(error);
   }
 
   /** A command of the connection has its outcome. */
-  #arrived(link: Link): void {
+  #settle(link: Link): void {
     link.underWay -= 1;
     if (link.retired && link.underWay === 0) this.#end(link);
   }
 
   #done(request: Request): void {
     this.#underWay.delete(request);
-    if (this.#underWay.size > 0) return;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    if (this.#underWay.size === 0) this.#timer?.unref();
   }
 
   /** No further request uses the connection. */
@@ -286,7 +275,7 @@ export class Node implements Servers {
       const leftMs = request.at + this.#timeoutMs - now;
       const halfMs = leftMs - this.#timeoutMs / 2;
       if (leftMs > 0) {
-        if (halfMs <= 0 && request.before === this.#replies) this.#questions();
+        if (halfMs <= 0 && request.before === this.#replies) void this.#probe().catch(() => {});
         return this.#lookAfter(halfMs > 0 ? halfMs : leftMs);
       }
       if (wasBusy && request.spared++ < SPARED) return this.#lookAfter(this.#timeoutMs / SPARED);
@@ -299,31 +288,25 @@ export class Node implements Servers {
   }
 
   /** Asks on another connection whether the node is silent. If it is not, further requests use that connection. */
-  #questions(): void {
-    this.#question ??= this.#probe().finally(() => (this.#question = undefined));
-    this.#question.then((link) => this.#away || this.#use(link), () => {});
+  #probe(): Promise<unknown> {
+    this.#question ??= this.#openAndAsk().finally(() => (this.#question = undefined));
+    return this.#question;
   }
 
-  #use(link: Link): void {
-    this.#replies += 1;
-    if (this.#link && this.#link !== link) this.#retire(this.#link);
-    this.#link = link;
-  }
-
-  /** Opens a connection whose first reply comes in time. An error of the server is a reply, too. */
-  async #probe(): Promise<Link> {
+  async #openAndAsk(): Promise<void> {
     const began = performance.now();
     const link = await this.#open();
-    const leftMs = Math.max(1, began + this.#timeoutMs - performance.now());
-    const late = sleep(leftMs, undefined, { ref: false }).then(() => Promise.reject(new Error(`no reply within ${this.#timeoutMs} ms`)));
-    try {
-      await Promise.race([link.send(['PING']).catch((error: unknown) => (isReply(error) && !TOO_MANY.test(error.message) ? undefined : Promise.reject(error))), late]);
-    } catch (error) {
+    const reply = link.send(['PING']).catch((error: unknown) => {
+      if (!isReply(error) || TOO_MANY.test(error.message)) throw error;
+    });
+    await this.#inTime('reply', reply, Math.max(1, began + this.#timeoutMs - performance.now())).catch((error: unknown) => {
       this.#end(link);
       throw error;
-    }
+    });
     link.answered = true;
-    return link;
+    this.#replies += 1;
+    if (this.#link) this.#retire(this.#link);
+    this.#link = link;
   }
 
   /** The node goes away. */
@@ -341,11 +324,11 @@ export class Node implements Servers {
     this.#error = error;
     this.#link = undefined;
     for (const link of this.#links) this.#end(link);
-    this.#spare.length = 0;
-    const [requests, waiting] = [[...this.#underWay], [...this.#waiting]];
+    this.#spare.clear();
+    const requests = [...this.#underWay];
     for (const request of requests) this.#done(request);
-    for (const request of requests) request.reject(error);
-    for (const reject of waiting) reject(error);
+    for (const { reject } of requests) reject(error);
+    for (const reject of this.#waiting) reject(error);
   }
 
   async #comeBack(): Promise<void> {
@@ -356,12 +339,14 @@ export class Node implements Servers {
       last = performance.now();
       await this.#options.beforeProbe?.().catch(() => {});
       if (!this.#away) return;
-      const link = await this.#probe().catch((error: unknown) => void (this.#error = error));
-      if (!link || !this.#away) continue;
-      this.#use(link);
-      this.#away = false;
-      this.#backAt = performance.now();
-      this.#options.tell(false, this.name, this.#error);
+      const failed = await this.#probe().then(() => undefined, (error: unknown) => error);
+      if (!this.#away) return;
+      if (failed) this.#error = failed;
+      else {
+        this.#away = false;
+        this.#backAt = performance.now();
+        this.#options.tell(false, this.name, this.#error);
+      }
     }
   }
 }

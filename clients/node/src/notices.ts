@@ -40,6 +40,17 @@ export interface NoticeOptions {
 }
 
 const MINUTE_MS = 60_000;
+const MOST_TEXTS = 100;
+const logged = new Map<string, number>();
+
+/** Whether a text was not logged in the last minute: a line for each request would fill the log. */
+export function onceAMinute(text: string): boolean {
+  const now = performance.now();
+  if (now < (logged.get(text) ?? -MINUTE_MS) + MINUTE_MS) return false;
+  if (logged.size >= MOST_TEXTS) logged.clear();
+  logged.set(text, now);
+  return true;
+}
 
 /** Tells the application, or the console if there is no listener, about the server. No line on the console has a key or a rule. */
 export class Notices {

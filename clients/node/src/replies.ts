@@ -69,21 +69,12 @@ export interface Report {
 
 /** A reply. It has the field `granted` only if a range was granted. */
 export class CheckReply implements Reply {
-  readonly verdict: Verdict;
-  readonly limit: number;
-  readonly remaining: number;
-  readonly waitMs: number;
-  readonly resetMs: number;
-  readonly source: Source;
   declare readonly granted?: number;
 
-  constructor(verdict: Verdict, [limit, remaining, waitMs, resetMs]: Counted, source: Source, granted?: number) {
-    this.verdict = verdict;
-    this.limit = limit;
-    this.remaining = remaining;
-    this.waitMs = waitMs;
-    this.resetMs = resetMs;
-    this.source = source;
+  constructor(
+    readonly verdict: Verdict, readonly limit: number, readonly remaining: number, readonly waitMs: number, readonly resetMs: number,
+    readonly source: Source, granted?: number,
+  ) {
     if (granted !== undefined) this.granted = granted;
   }
 
@@ -106,13 +97,11 @@ export class UnreadableReply extends Error {
   }
 }
 
-type Counted = [limit: number, remaining: number, waitMs: number, resetMs: number];
-
 /** The server's five integers, or six after a range of costs. */
 export function readReply(sent: unknown, ofRange: boolean): Reply {
   if (!Array.isArray(sent) || sent.length !== (ofRange ? 6 : 5)) throw new UnreadableReply(sent);
-  const [limit, remaining, waitMs, resetMs] = [wholeOf(sent[1], sent), wholeOf(sent[2], sent), wholeOf(sent[3], sent), wholeOf(sent[4], sent)];
-  return new CheckReply(verdictOf(sent[0], sent), [limit, remaining, waitMs, resetMs], 'server', ofRange ? wholeOf(sent[5], sent) : undefined);
+  const whole = (at: number) => wholeOf(sent[at], sent);
+  return new CheckReply(verdictOf(sent[0], sent), whole(1), whole(2), whole(3), whole(4), 'server', ofRange ? whole(5) : undefined);
 }
 
 /** The server's reply to `FULL`. */
@@ -156,7 +145,7 @@ export function shorten(report: Report): Reply {
   const { limit = -1, remaining = -1, resetMs = report.waitMs } = deciding(report) ?? {};
   const { verdict, waitMs, granted, source } = report;
   const none = verdict !== 'allowed' && limit === -1;
-  return new CheckReply(verdict, none ? [0, 0, waitMs, resetMs] : [limit, remaining, waitMs, resetMs], source, granted);
+  return new CheckReply(verdict, none ? 0 : limit, none ? 0 : remaining, waitMs, resetMs, source, granted);
 }
 
 const TEXTS = new Set(['rule', 'name', 'key']);

@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
 
+import { onceAMinute } from './notices.js';
 import { codeOf } from './outage.js';
 import type { HoldOptions } from './request.js';
 
 const FULL = /holds (on .+ rules or more )?in the key already/;
-
-const MINUTE_MS = 60_000;
-/** No warning is logged before this time: a warning for each check of a full key would fill the log. */
-let quietUntil = 0;
 
 /** A hold under a new id, by which a check can be taken back whole. If nobody settles the hold, nothing comes back. */
 export function receipt(ttlMs: number): HoldOptions {
@@ -20,10 +17,8 @@ export async function whereRoom<T>(hold: HoldOptions | undefined, check: (hold?:
     return await check(hold);
   } catch (error) {
     if (!hold || !(error instanceof Error) || codeOf(error) !== 'ERR' || !FULL.test(error.message)) throw error;
-    if (performance.now() >= quietUntil) {
-      quietUntil = performance.now() + MINUTE_MS;
-      console.warn('redis-ratelimit: a key has ratelimit.max-holds holds already, so the charges of further requests cannot be taken back');
-    }
+    const text = 'redis-ratelimit: a key has ratelimit.max-holds holds already, so the charges of further requests cannot be taken back';
+    if (onceAMinute(text)) console.warn(text);
     return check();
   }
 }

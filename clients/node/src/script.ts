@@ -69,26 +69,14 @@ export function scriptKnows(word: string): void {
  * that limit, this takes the one with the shortest period that is not below the reset. `nextMs` is an upper bound: more
  * units may be back sooner.
  */
-export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }: Reply, { key, rules }: Read, cost: Cost): Report {
+export function reportOf({ verdict, waitMs, resetMs, limit, remaining, source }: Reply, { rules }: Read, cost: Cost): Report {
   const denies = verdict !== 'allowed';
   const order = (a: Rule, b: Rule): number => Number(a.periodMs < resetMs) - Number(b.periodMs < resetMs) || a.periodMs - b.periodMs;
   const [rule] = read(rules).filter((rule) => !rule.shadow && capacityOf(rule) === limit).sort(order);
-  const report = (rule: Rule): RuleReport => ({
-    rule: rule.text,
-    name: rule.name,
-    key: String(key),
-    cost: costOf(rule, cost),
-    denies,
-    shadow: false,
-    limit,
-    quota: rule.quota,
-    periodMs: rule.periodMs,
-    remaining,
-    waitMs: denies ? waitMs : 0,
-    nextMs: denies && waitMs >= 0 ? waitMs : resetMs,
-    resetMs,
-  });
-  return { verdict, waitMs, key: String(key), rules: rule ? [report(rule)] : [], source };
+  const [nextMs, ownWaitMs] = [denies && waitMs >= 0 ? waitMs : resetMs, denies ? waitMs : 0];
+  const report = ({ text, name, quota, periodMs }: Rule, units: number): RuleReport =>
+    ({ rule: text, name, cost: units, denies, shadow: false, limit, quota, periodMs, remaining, waitMs: ownWaitMs, nextMs, resetMs });
+  return { verdict, waitMs, rules: rule ? [report(rule, costOf(rule, cost))] : [], source };
 }
 
 /** Maps each cost to the rules that a check has charged that cost. */

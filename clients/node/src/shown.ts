@@ -1,5 +1,6 @@
-import { isOutage, named } from './outage.js';
 import { Saturated } from './errors.js';
+import { onceAMinute } from './notices.js';
+import { isOutage, named } from './outage.js';
 
 /**
  * The part of an error that a framework may show to a client: its status, and nothing of the key, the rules or the
@@ -19,9 +20,6 @@ export class HttpError extends Error {
   }
 }
 
-/** Outages that are logged already: while a limiter does not ask the server, it throws the same last outage for each request. */
-const logged = new WeakSet<object>();
-
 /** `hide` for a store of another library, which answers an outage with status 500. */
 export function hideInStore(error: unknown): never {
   return hide(error, false);
@@ -29,11 +27,8 @@ export function hideInStore(error: unknown): never {
 
 /** Throws what may be shown of an error, and logs the rest. An outage becomes a 503, since nobody could decide. */
 export function hide(error: unknown, undecided = true): never {
-  if (!isOutage(error)) {
-    if (!(error instanceof Saturated)) console.error('redis-ratelimit: a request failed:', error);
-  } else if (!logged.has(error as Error)) {
-    logged.add(error as Error);
-    console.warn(`redis-ratelimit: a request is refused, the server gives no decision: ${named(error)}`);
-  }
+  if (isOutage(error)) {
+    if (onceAMinute(named(error))) console.warn(`redis-ratelimit: a request is refused, the server gives no decision: ${named(error)}`);
+  } else if (!(error instanceof Saturated) && onceAMinute(String(error))) console.error('redis-ratelimit: a request failed:', error);
   throw new HttpError(error, error instanceof Saturated || (undecided && isOutage(error)));
 }

@@ -64,7 +64,7 @@ for (const [library, program] of Object.entries(PROGRAMS)) {
     const dead = await freePort();
     for (const [url, source] of [[`redis://127.0.0.1:${port}`, 'server'], [`redis://127.0.0.1:${dead}`, 'outage']]) {
       for (const end of [close, `await limiter.close(); ${close}`]) {
-        const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program(url, end)], { cwd: import.meta.dirname, timeout: 5000 });
+        const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program(url, end)], { cwd: import.meta.dirname, timeout: 30_000 });
         assert.equal(stdout, `${source}\n`, `${url} ${end}`);
       }
     }

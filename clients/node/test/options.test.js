@@ -58,7 +58,7 @@ for (const [owner, [makers, ...wrong]] of Object.entries(WRONG)) {
 test('wrong options of methods are errors before anything is sent', async () => {
   const library = { name: 'a:1', prefix: '', isCluster: false, onEnd() {}, open: () => assert.fail('something is sent') };
   const bare = new RateLimiter(library);
-  const held = new Hold('id', {}, { settle: () => assert.fail('it is settled') }, 9000, 9000);
+  const held = new Hold('id', {}, { settle: () => assert.fail('it is settled') }, 9_000_000, 9_000_000);
   const limits = [{ key: 'k', rules: '5/m' }];
   const id = { id: 'a', ttlMs: 9000 };
   const turn = [{ flow: 7 }, { weight: 0 }, { weight: 1001 }, { priority: 10 }, { priority: '1' }, { signal: {} }];

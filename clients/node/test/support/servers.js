@@ -49,21 +49,6 @@ export async function startServer(t, name = NAMES.at(-1), options = [], answer =
   return { port, folder, stop, pause, resume };
 }
 
-/** Starts a server that loads its keys for thirty seconds, and serves its clients after each key. */
-export async function startLoading(t, name = NAMES.at(-1)) {
-  const folder = await mkdtemp(join(tmpdir(), 'ratelimit-'));
-  t.after(() => rm(folder, { recursive: true, force: true }));
-  const whole = ['--dir', folder, '--rdbcompression', 'no'];
-  const { port, stop } = await startServer(t, name, whole);
-  const admin = connect(t, port);
-  await admin.mset(Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`key:${i}`, 'x'.repeat(1024)])));
-  await admin.save();
-  admin.disconnect();
-  await stop();
-  const slow = ['--key-load-delay', 10_000, '--loading-process-events-interval-bytes', 1024];
-  return startServer(t, name, ['--dir', folder, ...slow], 'LOADING');
-}
-
 /** A client of ioredis for tests: it fails at once where a client in production may wait. */
 export function connect(t, port, options = {}, Client = Redis) {
   const client = new Client(port, { maxRetriesPerRequest: 0, disconnectTimeout: 0, ...options });
