@@ -46,7 +46,7 @@ def test_a_request_passes_after_its_wait(shared: Driver, dead: str, key: str, ru
         replies = [limiter.check(key, rule) for _ in range(12)]
         reply = replies[-1]
         assert reply["verdict"] == "limited"
-        assert 0 < reply["wait_ms"] <= 1000
+        assert 0 < reply["wait_ms"] <= 2000
         time.sleep(reply["wait_ms"] / 1000 + 0.005)
         assert limiter.check(key, rule)["verdict"] == "allowed"
     never = limiter.check(key, rule, cost=50)
