@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"context"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // denied is the wait that OutageDeny answers.
@@ -56,6 +58,10 @@ func (l *Limiter) decide(ctx context.Context, q *question, options []Option) (Re
 		return Report{}, err
 	}
 	since := clock()
+	if q.ttl > 0 && l.servers != nil {
+		n, err := l.servers.find(ctx, q.key())
+		q.wasAway = err != nil || n.away() != nil
+	}
 	what := l.denials.what(q)
 	report, known := l.denials.find(what)
 	if !known {
@@ -74,34 +80,32 @@ func (l *Limiter) decide(ctx context.Context, q *question, options []Option) (Re
 
 // ask asks the server, or the estimate of a limiter in the process.
 func (l *Limiter) ask(ctx context.Context, q *question) (Report, error) {
-	several := len(q.limits) > 1 && !q.any
-	if l.servers == nil {
-		return l.inProcess(ctx, q)
-	}
-	if several && (l.Separately || l.Engine == Script || len(q.limits) > mostKeys) {
+	isApart := l.o.Separately || l.o.Engine == Script || len(q.limits) > mostKeys
+	switch {
+	case l.servers == nil:
+		return l.estimate.decide(q)
+	case isApart && len(q.limits) > 1 && !q.any:
 		return l.apart(ctx, q)
 	}
 	return l.askOnce(ctx, q)
 }
 
 func (l *Limiter) askOnce(ctx context.Context, q *question) (report Report, err error) {
-	full := q.full && l.Engine == Module
-	var sent any
+	full, read, sent := q.full && l.o.Engine == Module, readShort, any(nil)
+	if full {
+		read = readFull
+	}
 	if q.waits {
 		sent, err = l.inLine(ctx, q, full)
 	} else {
 		sent, err = l.send(ctx, q.key(), q.words(full), q.peeks || q.ttl > 0)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return report, err
-	case full:
-		report, err = readFull(sent, q)
-	default:
-		report, err = readShort(sent, q)
 	}
+	report, err = read(sent, q)
 	if err == nil && q.full && !full {
-		return scriptReport(report.Reply(), q)
+		report = scriptReport(report.Reply(), q)
 	}
 	l.tellWrong(err)
 	return report, err
@@ -117,29 +121,122 @@ func (l *Limiter) without(q *question, err error) (Report, error) {
 	if q.cost.kind == rangeCost {
 		report.Granted = q.cost.most
 	}
-	switch l.Outage {
+	switch l.o.Outage {
+	case OutageRaise:
+		return Report{}, err
 	case OutageLocal:
 		return l.estimate.decide(q)
 	case OutageDeny:
 		report.Verdict, report.Wait, report.Granted = Limited, denied, min(0, report.Granted)
-		return report, nil
-	case OutageAllow:
-		return report, nil
 	}
-	return Report{}, err
+	return report, nil
 }
 
-// inProcess asks the estimate, again after each wait that is short enough.
-func (l *Limiter) inProcess(ctx context.Context, q *question) (Report, error) {
-	until := clock() + q.timeout
-	for {
-		report, err := l.estimate.decide(q)
-		isOver := !q.waits || report.Wait < 0 || clock()+report.Wait > until
-		if err != nil || report.Allowed() || isOver {
-			return report, err
+// The most redirections of one request in a cluster.
+const mostMoves = 3
+
+// The reply to a wait comes at most waitLate later than its deadline. While a caller waits, every waitAsks a request asks
+// whether the server still answers. If it is late, the node goes away, and the wait ends.
+const waitLate, waitAsks = time.Second, 5 * time.Second
+
+// send sends a command to the node of a key, and returns its reply.
+func (l *Limiter) send(ctx context.Context, key string, words []any, repeatable bool) (any, error) {
+	if l.servers == nil {
+		return nil, misuse("%v needs a server, but the limiter is in the process", words[0])
+	}
+	if l.o.Engine == Script {
+		return l.sendScript(ctx, words)
+	}
+	return l.sendTo(ctx, key, words, repeatable)
+}
+
+func (l *Limiter) sendTo(ctx context.Context, key string, words []any, repeatable bool) (any, error) {
+	return l.route(ctx, key, func(e *epoch, asks bool) (any, error) {
+		if err := l.place(ctx, e); err != nil {
+			return nil, err
 		}
-		if err := sleep(ctx, report.Wait); err != nil {
-			return report, err
+		defer func() { <-l.places }()
+		if asks {
+			return e.alone(ctx, l.timeout, []any{"ASKING"}, words)
+		}
+		cmd := redis.NewCmd(ctx, words...)
+		err := e.send(ctx, cmd, repeatable)
+		return cmd.Val(), err
+	})
+}
+
+// route sends something to the node of a key, and follows the redirections of a cluster.
+func (l *Limiter) route(ctx context.Context, key string, send func(e *epoch, asks bool) (any, error)) (sent any, err error) {
+	n, err := l.servers.find(ctx, key)
+	if err == nil {
+		sent, err = send(n.current.Load(), false)
+	}
+	for moves := 0; moves < mostMoves && l.servers.isCluster && says(err, isElsewhere); moves++ {
+		n = l.servers.follow(ctx, n, err)
+		sent, err = send(n.current.Load(), says(err, isAsk))
+	}
+	l.tellWrong(err)
+	return sent, err
+}
+
+// place waits until less than Concurrency requests are under way.
+func (l *Limiter) place(ctx context.Context, e *epoch) error {
+	if err := context.Cause(e.ctx); err != nil {
+		return err
+	}
+	select {
+	case l.places <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(l.o.QueueTimeout)
+	defer timer.Stop()
+	select {
+	case l.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.ctx.Done():
+		return context.Cause(e.ctx)
+	case <-timer.C:
+		return ErrSaturated
+	}
+}
+
+// inLine sends RL.WAIT. A client whose wait the server ends goes back into the line, for the time that is left.
+func (l *Limiter) inLine(ctx context.Context, q *question, full bool) (any, error) {
+	until, again := clock()+q.timeout, *q
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		for sleep(watching, waitAsks) == nil {
+			_, _ = l.sendTo(watching, q.key(), []any{"RL.PEEK", q.key(), "1/s"}, true)
+		}
+	}()
+	for {
+		again.timeout = max(0, until-clock())
+		sent, err := l.route(ctx, q.key(), func(e *epoch, _ bool) (any, error) {
+			return e.alone(ctx, again.timeout+waitLate, []any{"PING"}, again.words(full))
+		})
+		if !says(err, isUnblocked) || clock() >= until {
+			return sent, err
 		}
 	}
+}
+
+// alone sends two commands on a connection for one caller. The first one is bounded as all are, with connecting, the
+// second one by `most`. The connection ends with the context, and when the node goes away.
+func (e *epoch) alone(ctx context.Context, most time.Duration, first, second []any) (sent any, err error) {
+	if err := context.Cause(e.ctx); err != nil {
+		return nil, err
+	}
+	client, done := e.single(ctx)
+	defer done()
+	within := bound(ctx, e.node.l.timeout)
+	if err = client.Do(within, first...).Err(); err == nil {
+		within = bound(ctx, most)
+		sent, err = client.Do(within, second...).Result()
+	}
+	err, _ = e.judge(within, err)
+	return sent, err
 }

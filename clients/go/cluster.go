@@ -3,7 +3,9 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,11 +16,6 @@ import (
 
 const slots = 16384
 
-var (
-	errNoMap  = errors.New("no node of the cluster says which node serves which slot")
-	errNoSlot = errors.New("CLUSTERDOWN: no node serves the key's slot")
-)
-
 // servers are the nodes: one, or those of a cluster, by its map. go-redis can follow MOVED only if it may also send a
 // check again, so the limiter itself reads the map, before each probe and after MOVED.
 type servers struct {
@@ -26,6 +23,7 @@ type servers struct {
 	options   *redis.Options // of every node
 	isCluster bool
 	seeds     []string // addresses to begin with
+	one       *node    // without a cluster
 
 	at      atomic.Pointer[slotMap]
 	reading singleflight.Group
@@ -37,41 +35,31 @@ type slotMap [slots]*node
 
 // find is the node of a key.
 func (s *servers) find(ctx context.Context, key string) (*node, error) {
-	now := s.at.Load()
-	if now == nil {
-		if err := s.read(ctx, nil); err != nil {
-			return nil, err
-		}
-		now = s.at.Load()
+	err := ctx.Err()
+	if s.one != nil {
+		return s.one, err
 	}
-	if !s.isCluster {
-		return now[0], nil
+	if s.at.Load() == nil && err == nil {
+		err = s.read(ctx, nil)
 	}
-	if found := now[slot(key)]; found != nil {
+	if err != nil {
+		return nil, err
+	}
+	if found := s.at.Load()[slot(key)]; found != nil {
 		return found, nil
 	}
-	return nil, &OutageError{Err: errNoSlot}
-}
-
-// begin makes the node of a limiter without a cluster.
-func (s *servers) begin() {
-	s.known = make(map[string]*node)
-	if !s.isCluster {
-		n := newNode(s.l, s.options.Addr)
-		s.known[n.name] = n
-		s.at.Store(&slotMap{n})
-	}
+	return nil, &OutageError{Err: errors.New("CLUSTERDOWN: no node serves the key's slot")}
 }
 
 // follow is the node that MOVED or ASK names.
-func (s *servers) follow(ctx context.Context, from *node, reply error) (*node, error) {
-	if hasCode(reply, "MOVED") {
+func (s *servers) follow(ctx context.Context, from *node, reply error) *node {
+	if !says(reply, isAsk) {
 		_ = s.read(ctx, s.at.Load())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	words := strings.Fields(reply.Error())
-	return s.named(from.name, words[len(words)-1]), nil
+	return s.named(from.name, words[len(words)-1])
 }
 
 // named is the node of an address. An empty host is that of the node that said so. The lock is held.
@@ -83,12 +71,6 @@ func (s *servers) named(from, address string) *node {
 		s.known[address] = newNode(s.l, address)
 	}
 	return s.known[address]
-}
-
-func (s *servers) refresh() {
-	if s.isCluster {
-		_ = s.read(s.l.ctx, s.at.Load())
-	}
 }
 
 // read reads the map, unless it is another one than `seen` by now. All who want it at once read it once.
@@ -110,31 +92,22 @@ func (s *servers) read(ctx context.Context, seen *slotMap) error {
 // ask asks the nodes that answer, one after the other: one that is late goes away. If none of the map answers, it asks
 // at the addresses to begin with.
 func (s *servers) ask() error {
-	err := error(&OutageError{Err: errNoMap})
+	err := error(&OutageError{Err: errors.New("no node of the cluster says which node serves which slot")})
 	for range 2 {
-		s.mu.Lock()
-		asked := make([]*node, 0, len(s.known))
-		for _, n := range s.known {
-			asked = append(asked, n)
+		for _, n := range s.nodes() {
+			cmd := redis.NewClusterSlotsCmd(s.l.ctx, "CLUSTER", "SLOTS")
+			if failed := n.current.Load().send(s.l.ctx, cmd, true); failed != nil {
+				err = failed
+			} else if len(cmd.Val()) > 0 {
+				s.take(n, cmd.Val())
+				return nil
+			}
 		}
+		s.mu.Lock()
 		for _, address := range s.seeds {
 			s.named("", address)
 		}
 		s.mu.Unlock()
-		for _, n := range asked {
-			cmd := redis.NewClusterSlotsCmd(s.l.ctx, "CLUSTER", "SLOTS")
-			failed := n.away()
-			if failed == nil {
-				failed = n.current.Load().send(s.l.ctx, cmd, true)
-			}
-			if failed == nil && len(cmd.Val()) > 0 {
-				s.take(n, cmd.Val())
-				return nil
-			}
-			if failed != nil {
-				err = failed
-			}
-		}
 	}
 	return err
 }
@@ -163,24 +136,11 @@ func (s *servers) take(from *node, found []redis.ClusterSlot) {
 	s.at.Store(now)
 }
 
-// isAway tells whether any node is away.
-func (s *servers) isAway() bool {
+// nodes are those that are known now.
+func (s *servers) nodes() []*node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range s.known {
-		if n.away() != nil {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *servers) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.known {
-		_ = n.current.Load().client.Close()
-	}
+	return slices.Collect(maps.Values(s.known))
 }
 
 // slot is the one of a key: of its part in braces, if it has one.

@@ -2,16 +2,17 @@ package ratelimit
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
 var (
+	// ErrMisuse is in the chain of every error about a wrong value. Nothing was sent or counted.
+	ErrMisuse = errors.New("misuse")
 	// ErrSaturated says that this process asks for more at once than Options.Concurrency allows, so that a request
 	// found no place within Options.QueueTimeout. It is no outage.
 	ErrSaturated = errors.New("saturated: as many requests as Concurrency allows were under way for all of QueueTimeout")
@@ -21,13 +22,15 @@ var (
 	ErrClosed = errors.New("the limiter is closed")
 )
 
+func misuse(format string, given ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrMisuse}, given...)...)
+}
+
 // OutageError says that the server gave no decision: it is away, cannot serve now, or does not limit.
 type OutageError struct {
 	Node   string // the address
 	Err    error  // what happened
 	Advice string // what to do about a server that answers but does not limit
-
-	unsent bool // nothing of the request was sent
 }
 
 func (e *OutageError) Error() string {
@@ -40,106 +43,88 @@ func (e *OutageError) Unwrap() []error { return []error{ErrOutage, e.Err} }
 // IsOutage tells whether an error means that the server gave no decision.
 func IsOutage(err error) bool { return errors.Is(err, ErrOutage) }
 
-// unsent is the error of a request that was not sent because its node is away.
-func unsent(err error) error {
-	if outage, ok := err.(*OutageError); ok {
-		unsent := *outage
-		unsent.unsent = true
-		return &unsent
-	}
-	return err
-}
-
-func isUnsent(err error) bool {
-	var outage *OutageError
-	return errors.Is(err, ErrSaturated) || errors.As(err, &outage) && outage.unsent
-}
-
 // isUndecided tells whether the request was right, but got no decision.
 func isUndecided(err error) bool { return IsOutage(err) || errors.Is(err, ErrSaturated) }
 
-func unlessUndecided(err error) error {
-	if isUndecided(err) {
+// isEnd tells whether a context ended a request.
+func isEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// unless is the error, but none of this kind.
+func unless(is func(error) bool, err error) error {
+	if is(err) {
 		return nil
 	}
 	return err
 }
 
 // DeniedError says that a hold was denied.
-type DeniedError struct {
-	Report Report
-}
+type DeniedError struct{ Report Report }
 
 func (e *DeniedError) Error() string {
-	if e.Report.Wait < 0 {
-		return e.Report.Verdict.String() + ", no wait helps"
-	}
-	return fmt.Sprintf("%v, wait %v", e.Report.Verdict, e.Report.Wait)
+	return fmt.Sprintf("%v, wait %v (below 0: no wait helps)", e.Report.Verdict, e.Report.Wait)
 }
 
-// What to do about a server that does not limit.
 const (
-	adviceModule = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'"
-	advicePass   = "give the client the password"
 	adviceRights = "give the user the rights +@ratelimit ~keys, see SECURITY.md"
-	adviceEval   = "give the user the rights +eval +evalsha +get +set +del +time ~keys, see clients.md"
 	adviceShape  = "ask a server of a version that this package knows, with nothing between that changes its replies"
 )
 
-// Replies of a server that cannot serve now: by code, or by text if they have none.
-var (
-	codes = []string{
-		"LOADING", "BUSY", "OOM", "MISCONF", "NOREPLICAS", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
-		"UNBLOCKED",
-	}
-	texts = []string{maxClients, "internal error", "this replica skipped"}
-)
-
-const maxClients = "max number of clients"
-
-// Commands that this package sends: an application may misspell any other. A missing right to a command that is no
-// check says nothing about checks.
-var (
-	noModule = regexp.MustCompile("(?i)^unknown command ['`]RL\\." +
-		`(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)\b`)
-	notACheck = regexp.MustCompile(`(?i)run the 'rl\.([a-z]+)`)
-	checks    = []string{"check", "mcheck", "peek", "wait"}
-)
+// judgements are of error replies, the first that fits: the server cannot serve now; or it does not limit, and the advice
+// says what to do. A reply that is a fault, or that none fits, is of a wrong request. The commands are those that this
+// package sends: an application may misspell any other. A missing right to a command that is no check says nothing about
+// checks.
+var judgements = []struct {
+	pattern *regexp.Regexp
+	advice  string
+	isFault bool
+}{
+	{regexp.MustCompile(`^(LOADING|BUSY|OOM|MISCONF|NOREPLICAS|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|UNBLOCKED) ` +
+		`|^ERR (max number of clients|internal error|this replica skipped)`), "", false},
+	{regexp.MustCompile(`^(NOAUTH|WRONGPASS) `), "give the client the password", false},
+	{regexp.MustCompile(`^NOPERM .*run the 'eval`),
+		"give the user the rights +eval +evalsha +get +set +del +time ~keys, see clients.md", false},
+	{regexp.MustCompile(`(?i)^NOPERM .*run the 'rl\.(m?check|peek|wait)'`), adviceRights, false},
+	{regexp.MustCompile(`(?i)^NOPERM .*run the 'rl\.`), "", true},
+	{regexp.MustCompile(`^NOPERM `), adviceRights, false},
+	{isElsewhere, "connect to the whole cluster: redis+cluster://, or a redis.ClusterClient", false},
+	{regexp.MustCompile("(?i)^ERR unknown command ['`]RL\\.(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)\\b"),
+		"load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'", false},
+}
 
 // judged says what an error reply means: an OutageError, or the reply itself if only the request is wrong.
 func judged(node string, reply error) error {
-	text := strings.TrimPrefix(reply.Error(), "ERR ")
-	code, _, _ := strings.Cut(text, " ")
-	advice := ""
-	switch {
-	case slices.Contains(codes, code):
-	case slices.ContainsFunc(texts, func(start string) bool { return strings.HasPrefix(text, start) }):
-	case code == "NOAUTH", code == "WRONGPASS":
-		advice = advicePass
-	case code == "NOPERM":
-		named := notACheck.FindStringSubmatch(text)
-		if named != nil && !slices.Contains(checks, strings.ToLower(named[1])) {
-			return reply
+	for _, one := range judgements {
+		if one.pattern.MatchString(reply.Error()) {
+			if one.isFault {
+				return reply
+			}
+			return &OutageError{node, reply, one.advice}
 		}
-		advice = adviceRights
-		if strings.Contains(text, "run the 'eval") {
-			advice = adviceEval
-		}
-	case noModule.MatchString(text):
-		advice = adviceModule
-	case code == "MOVED", code == "ASK":
-		return misuse("%w: a node of a cluster needs a client of the cluster", reply)
-	default:
-		return reply
 	}
-	return &OutageError{Node: node, Err: reply, Advice: advice}
+	return reply
 }
 
-func hasCode(err error, wanted ...string) bool {
+// isReply tells whether an error is a reply of the server.
+func isReply(err error) bool {
 	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
-	}
-	code, _, _ := strings.Cut(reply.Error(), " ")
-	return slices.Contains(wanted, code)
+	return errors.As(err, &reply)
 }
+
+func isNil(err error) bool { return errors.Is(err, redis.Nil) }
+
+// says tells whether an error reply is one of these.
+func says(err error, codes *regexp.Regexp) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && codes.MatchString(reply.Error())
+}
+
+var (
+	isClosedDoor = regexp.MustCompile(`^WRONGPASS |^ERR max number of clients`) // the server lets this client not in
+	isReplica    = regexp.MustCompile(`^(READONLY|MASTERDOWN) `)
+	isElsewhere  = regexp.MustCompile(`^(MOVED|ASK) `)
+	isAsk        = regexp.MustCompile(`^ASK `)
+	isUnblocked  = regexp.MustCompile(`^UNBLOCKED `)
+	isForgotten  = regexp.MustCompile(`^NOSCRIPT `)
+)

@@ -1,18 +1,19 @@
 package ratelimit
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// The most keys of the estimate. The least recently used goes first.
-const mostEstimated = 10_000
-
-// What rounding may add to units.
-const rounding = 1e-6
+// The most keys of the estimate, and what rounding may add to units.
+const mostEstimated, rounding = 10_000, 1e-6
 
 // estimate decides in this process while the server does not. It promises three things for the keys that it still
 // keeps: never more than limit/processes at once (at least 1), never more than twice that in any period, and a wait
@@ -25,7 +26,7 @@ type estimate struct {
 	policies  map[string][]string
 
 	mu   sync.Mutex
-	keys *lru[*counted]
+	keys *recent[*counted]
 }
 
 // counted is what a key has.
@@ -37,7 +38,8 @@ type counted struct {
 
 // counter has the units that count under a rule. They count since the window began, or fall since they were last read.
 type counter struct {
-	rule  *rule
+	*rule
+	of    *counted
 	key   string
 	used  float64
 	since time.Duration
@@ -46,28 +48,25 @@ type counter struct {
 // held is what a hold has taken.
 type held struct {
 	until   time.Duration
-	refund  bool
+	how     *question // how it ends by itself
 	charges []charge
 }
 
 type charge struct {
-	counter *counter
-	units   int64
-	since   time.Duration // of the counter then
+	*counter
+	units int64
+	began time.Duration // when the counter's window began
 }
 
-func newEstimate(processes int, policies map[string][]string) (*estimate, error) {
+func newEstimate(processes int, policies map[string][]string) (e *estimate, wrong error) {
 	for _, texts := range policies {
-		if err := testRules(texts); err != nil {
-			return nil, err
-		}
+		wrong = cmp.Or(wrong, testRules(texts))
 		for _, text := range texts {
-			if _, err := readRule(text); err != nil {
-				return nil, err
-			}
+			_, err := readRule(text)
+			wrong = cmp.Or(wrong, err)
 		}
 	}
-	return &estimate{processes: int64(processes), policies: policies, keys: newLRU(mostEstimated, func(*counted) {})}, nil
+	return &estimate{processes: int64(processes), policies: policies, keys: newRecent[*counted](mostEstimated)}, wrong
 }
 
 // decide decides over all rules of all keys: all consume, or none.
@@ -77,8 +76,12 @@ func (e *estimate) decide(q *question) (Report, error) {
 	now := clock()
 	report := Report{Key: q.key(), Granted: None, Source: Local}
 	var counters []*counter
-	for _, limit := range q.limits {
-		of, _ := e.of(limit.Key, now, true)
+	limits := q.limits
+	if q.any {
+		limits = limits[:1]
+	}
+	for _, limit := range limits {
+		of := e.of(limit.Key, now, true)
 		if of.paused > now {
 			return Report{Verdict: Limited, Wait: of.paused - now, Key: limit.Key, Granted: None, Source: Local}, nil
 		}
@@ -91,14 +94,19 @@ func (e *estimate) decide(q *question) (Report, error) {
 				err = misuse("the rule '%s': slots are held, ask for them with Hold", text)
 			}
 			if err != nil {
-				return Report{}, err
+				return report, err
 			}
 			counters = append(counters, of.counter(limit.Key, one))
 		}
 	}
 	cost := q.cost
-	if cost.kind == rangeCost {
-		cost.least = e.fit(cost, counters, now)
+	if cost.kind == rangeCost { // as much as passes
+		for _, c := range counters {
+			if c.cost < 0 && !c.shadow {
+				cost.most = min(cost.most, e.look(c, 0, now).Remaining)
+			}
+		}
+		cost.least = max(cost.least, cost.most)
 		report.Granted = cost.least
 	}
 	for _, c := range counters {
@@ -108,52 +116,39 @@ func (e *estimate) decide(q *question) (Report, error) {
 		}
 		report.Rules = append(report.Rules, told)
 	}
-	if report.Allowed() && !q.peeks {
-		for at, c := range counters {
-			e.take(c, q, cost.of(c.rule), now)
-			told := e.look(c, 0, now)
-			of := &report.Rules[at]
-			of.Remaining, of.Next, of.Reset = told.Remaining, told.Next, told.Reset
+	for at, c := range counters {
+		if report.Allowed() && !q.peeks {
+			c.take(q, cost.of(c.rule), now)
+			after, told := e.look(c, 0, now), &report.Rules[at]
+			told.Remaining, told.Next, told.Reset = after.Remaining, after.Next, after.Reset
 		}
 	}
 	return report, nil
 }
 
-// fit is the most of a range that passes.
-func (e *estimate) fit(cost cost, counters []*counter, now time.Duration) int64 {
-	granted := cost.most
-	for _, c := range counters {
-		if c.rule.cost < 0 && !c.rule.shadow {
-			granted = min(granted, e.look(c, 0, now).Remaining)
-		}
-	}
-	return max(granted, cost.least)
-}
-
 // look says what a rule decides.
 func (e *estimate) look(c *counter, units int64, now time.Duration) RuleReport {
-	r := c.rule
-	limit, most := e.share(r.limit), e.share(r.most)
-	if r.kind == "leaky" {
+	limit, most := e.share(c.limit), e.share(c.most)
+	if c.kind == "leaky" {
 		most = min(limit, most)
 	}
-	told := RuleReport{Rule: r.text, Name: r.name, Key: c.key, Cost: units, Shadow: r.shadow, Limit: most, Quota: limit, Period: r.period}
 	e.age(c, now)
-	told.Remaining = max(0, int64(float64(most)-c.used+rounding))
 	frees := func(units int64) time.Duration { // when this many units are free
-		switch missing := c.used + float64(units-most); {
+		missing := c.used + float64(units-most)
+		switch {
 		case units == 0 || missing <= rounding:
 			return 0
 		case units > most:
 			return Never
 		case c.isBucket():
-			return time.Duration(math.Ceil(missing * float64(r.period) / float64(limit)))
-		case r.kind == "slots":
-			return e.firstEnd(c, now)
+			return time.Duration(math.Ceil(missing * float64(c.period) / float64(limit)))
+		case c.kind == "slots":
+			return c.of.firstEnd() - now
 		}
-		return c.since + r.period - now
+		return c.since + c.period - now
 	}
-	told.Wait = frees(units)
+	told := RuleReport{Rule: c.text, Name: c.name, Key: c.key, Cost: units, Shadow: c.shadow, Limit: most, Quota: limit,
+		Period: c.period, Remaining: max(0, int64(float64(most)-c.used+rounding)), Wait: frees(units)}
 	told.Denies = told.Wait != 0
 	if c.used > rounding {
 		told.Next, told.Reset = frees(told.Remaining+1), frees(most)
@@ -163,68 +158,58 @@ func (e *estimate) look(c *counter, units int64, now time.Duration) RuleReport {
 
 func (e *estimate) share(limit int64) int64 { return max(min(limit, 1), limit/e.processes) }
 
-func (c *counter) isBucket() bool { return c.rule.kind == "bucket" || c.rule.kind == "leaky" }
+func (r *rule) isBucket() bool { return r.kind == "bucket" || r.kind == "leaky" }
 
 // age lets units fall that no longer count.
 func (e *estimate) age(c *counter, now time.Duration) {
 	if c.isBucket() {
-		c.used = max(0, c.used-float64(now-c.since)*float64(e.share(c.rule.limit))/float64(c.rule.period))
+		c.used = max(0, c.used-float64(now-c.since)*float64(e.share(c.limit))/float64(c.period))
 		c.since = now
-	} else if c.rule.kind != "slots" && now >= c.since+c.rule.period {
+	} else if c.kind != "slots" && now >= c.since+c.period {
 		c.used = 0
 	}
 }
 
-func (e *estimate) take(c *counter, q *question, units int64, now time.Duration) {
+func (c *counter) take(q *question, units int64, now time.Duration) {
 	if c.used == 0 {
 		c.since = now
 	}
 	c.used += float64(units)
-	if of, _ := e.of(c.key, now, false); q.ttl > 0 {
-		if of.holds[q.id] == nil {
-			of.holds[q.id] = &held{until: now + q.ttl, refund: q.refund}
-		}
-		of.holds[q.id].charges = append(of.holds[q.id].charges, charge{c, units, c.since})
+	if q.ttl > 0 {
+		hold := cmp.Or(c.of.holds[q.id], &held{until: now + q.ttl, how: &question{refund: q.refund}})
+		hold.charges = append(hold.charges, charge{c, units, c.since})
+		c.of.holds[q.id] = hold
 	}
 }
 
 // of is what a key has now, without the holds that have ended.
-func (e *estimate) of(key string, now time.Duration, adds bool) (*counted, bool) {
+func (e *estimate) of(key string, now time.Duration, adds bool) *counted {
 	found, known := e.keys.get(key)
 	if !known {
 		found = &counted{counters: make(map[string]*counter), holds: make(map[string]*held)}
-		if adds {
-			e.keys.put(key, found)
-		}
+	}
+	if !known && adds {
+		e.keys.put(key, found)
 	}
 	for id, hold := range found.holds {
 		if hold.until <= now {
-			delete(found.holds, id)
-			e.end(hold, &question{refund: hold.refund}, now)
+			e.end(found, id, hold.how, now)
 		}
 	}
-	return found, known
+	return found
 }
 
 func (c *counted) counter(key string, r *rule) *counter {
-	identity := r.text
-	if r.name != "" {
-		identity = "=" + r.name
-	}
-	if c.counters[identity] == nil {
-		c.counters[identity] = &counter{key: key}
-	}
+	identity := cmp.Or(r.name, r.text)
+	c.counters[identity] = cmp.Or(c.counters[identity], &counter{of: c, key: key})
 	c.counters[identity].rule = r
 	return c.counters[identity]
 }
 
-func (e *estimate) firstEnd(c *counter, now time.Duration) time.Duration {
-	first := Never
-	of, _ := e.of(c.key, now, false)
-	for _, hold := range of.holds {
-		if first < 0 || hold.until-now < first {
-			first = hold.until - now
-		}
+func (c *counted) firstEnd() time.Duration {
+	first := time.Duration(math.MaxInt64)
+	for _, hold := range c.holds {
+		first = min(first, hold.until)
 	}
 	return first
 }
@@ -232,93 +217,269 @@ func (e *estimate) firstEnd(c *counter, now time.Duration) time.Duration {
 // texts are rules, where a policy stands for its rules.
 func (e *estimate) texts(rules []string) (found []string) {
 	for _, text := range rules {
+		texts := []string{text}
 		if policy, named := strings.CutPrefix(text, "@"); named {
-			found = append(found, e.policies[strings.TrimPrefix(policy, "plan:")]...)
-		} else {
-			found = append(found, text)
+			texts = e.policies[strings.TrimPrefix(policy, "plan:")]
 		}
+		found = append(found, texts...)
 	}
 	return found
 }
 
-// end gives back what a hold has charged too much, as far as it still counts, and its slots.
-func (e *estimate) end(hold *held, how *question, now time.Duration) {
-	for _, taken := range hold.charges {
+// end ends a hold. It gives back what the hold has charged too much, as far as that still counts, and its slots.
+func (e *estimate) end(of *counted, id string, how *question, now time.Duration) {
+	for _, taken := range of.holds[id].charges {
 		c, real := taken.counter, taken.units
-		if how.refund || c.rule.kind == "slots" {
+		if how.refund || c.kind == "slots" {
 			real = 0
 		} else if how.cost.kind != noCost {
 			real = how.cost.of(c.rule)
 		}
-		e.age(c, now)
-		if c.isBucket() || c.since == taken.since || c.rule.kind == "slots" {
+		if e.age(c, now); c.isBucket() || c.since == taken.began || c.kind == "slots" {
 			c.used = max(0, c.used+float64(real-taken.units))
 		}
 	}
+	delete(of.holds, id)
+}
+
+// change changes something of a key.
+func (e *estimate) change(key string, adds bool, work func(of *counted, now time.Duration) bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := clock()
+	return work(e.of(key, now, adds), now)
 }
 
 // settle ends a hold, at the real cost of its work. false: there was none.
 func (e *estimate) settle(key, id string, how *question) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	of, _ := e.of(key, clock(), false)
-	hold := of.holds[id]
-	if hold != nil {
-		delete(of.holds, id)
-		e.end(hold, how, clock())
-	}
-	return hold != nil
+	return e.change(key, false, func(of *counted, now time.Duration) bool {
+		found := of.holds[id] != nil
+		if found {
+			e.end(of, id, how, now)
+		}
+		return found
+	})
 }
 
 func (e *estimate) renew(key, id string, ttl time.Duration) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	of, _ := e.of(key, clock(), false)
-	if of.holds[id] != nil {
-		of.holds[id].until = clock() + ttl
-	}
-	return of.holds[id] != nil
-}
-
-// refund gives units back to these rules, or without rules to all.
-func (e *estimate) refund(key string, units int64, rules []string) (most int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	of, _ := e.of(key, clock(), false)
-	for _, c := range of.counters {
-		if len(rules) == 0 || slices.Contains(rules, c.rule.text) {
-			e.age(c, clock())
-			given := min(float64(units), c.used)
-			c.used -= given
-			most = max(most, int64(math.Ceil(given)))
+	return e.change(key, false, func(of *counted, now time.Duration) bool {
+		found := of.holds[id] != nil
+		if found {
+			of.holds[id].until = now + ttl
 		}
-	}
-	return most
+		return found
+	})
 }
 
 // pause denies every check of a key until its end. A longer pause stays.
-func (e *estimate) pause(key string, time time.Duration) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	of, _ := e.of(key, clock(), true)
-	of.paused = max(of.paused, clock()+time)
-	return of.paused - clock()
+func (e *estimate) pause(key string, most time.Duration) (left time.Duration) {
+	e.change(key, true, func(of *counted, now time.Duration) bool {
+		of.paused = max(of.paused, now+most)
+		left = of.paused - now
+		return true
+	})
+	return left
 }
 
-func (e *estimate) resume(key string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	of, _ := e.of(key, clock(), false)
-	was := of.paused > clock()
-	of.paused = 0
-	return was
+// forget ends a pause, or forgets what was counted. false: there was nothing.
+func (e *estimate) forget(key string, isPause bool) bool {
+	return e.change(key, false, func(of *counted, now time.Duration) bool {
+		if isPause {
+			defer func() { of.paused = 0 }()
+			return of.paused > now
+		}
+		defer clear(of.counters)
+		return len(of.counters) > 0
+	})
 }
 
-func (e *estimate) reset(key string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	of, _ := e.of(key, clock(), false)
-	had := len(of.counters) > 0
-	clear(of.counters)
-	return had
+// rule is one that was read. The server has the last word on rules; this is for the estimate and the script.
+type rule struct {
+	text, kind, name  string
+	limit, most, cost int64 // in a period; at once; -1: the cost is that of the request
+	period            time.Duration
+	shadow            bool
+}
+
+var (
+	rulePattern = regexp.MustCompile(`^(?:(log|window|fixed|bucket|leaky|slots):)?(\d{1,10})(?:/(\d{0,10})([a-z]+))?((?:,[^,]+)*)$`)
+	day         = 24 * time.Hour
+	unitTimes   = map[string]time.Duration{
+		"ms": time.Millisecond, "s": time.Second, "sec": time.Second, "second": time.Second,
+		"m": time.Minute, "min": time.Minute, "minute": time.Minute, "h": time.Hour, "hour": time.Hour,
+		"d": day, "day": day, "w": 7 * day, "week": 7 * day, "month": 31 * day,
+	}
+)
+
+func readRule(text string) (*rule, error) {
+	parts := rulePattern.FindStringSubmatch(text)
+	if parts == nil {
+		return nil, unreadableRule(text)
+	}
+	r := &rule{text: text, kind: cmp.Or(parts[1], "log"), name: nameIn(text), cost: -1}
+	number := func(digits string) int64 {
+		found, _ := strconv.ParseInt(digits, 10, 64) // at most ten digits
+		return found
+	}
+	r.limit = number(parts[2])
+	r.most = r.limit
+	if r.kind == "leaky" && r.limit > 0 {
+		r.most = r.limit + 1
+	}
+	for option := range strings.SplitSeq(parts[5], ",") {
+		name, value, _ := strings.Cut(option, "=")
+		switch {
+		case name == "shadow":
+			r.shadow = true
+		case name == "cost":
+			r.cost = number(value)
+		case name == "burst" && r.limit > 0:
+			r.most = number(value)
+		case name == "queue" && r.limit > 0:
+			r.most = number(value) + 1
+		}
+	}
+	unit := cmp.Or(unitTimes[parts[4]], unitTimes[strings.TrimSuffix(parts[4], "s")])
+	count := max(1, number(parts[3]))
+	if (r.kind == "slots") != (unit == 0) || unit > 0 && count > int64(longest/unit) {
+		return nil, unreadableRule(text)
+	}
+	r.period = unit * time.Duration(count)
+	return r, nil
+}
+
+func unreadableRule(text string) error {
+	return misuse("the rule '%s' cannot be read, expected [algorithm:]limit/period[,option...]", text)
+}
+
+// nameIn is what name= gives in a rule's text.
+func nameIn(text string) string {
+	_, after, _ := strings.Cut(text, ",name=")
+	name, _, _ := strings.Cut(after, ",")
+	return name
+}
+
+// brief is how long to remember a denial that may end at any time: a block, a pause, an endless wait, or one under a
+// plan, which the customer may change.
+const brief = time.Second
+
+// denials are those that the limiter remembers until their wait is over. nil remembers nothing.
+type denials struct {
+	mu    sync.Mutex
+	found *recent[denial]
+	keys  *recent[*int] // a denial holds while its key has the token that it had then
+}
+
+type denial struct {
+	report       Report
+	since, until time.Duration
+	token        *int
+}
+
+func newDenials(most int) *denials {
+	if most == 0 {
+		return nil
+	}
+	return &denials{found: newRecent[denial](most), keys: newRecent[*int](most)}
+}
+
+// what is asked. "": nothing that can be remembered, since it may repeat a hold.
+func (d *denials) what(q *question) string {
+	if d == nil || q.ttl > 0 || q.peeks || q.waits || q.any {
+		return ""
+	}
+	var text strings.Builder
+	for _, limit := range q.limits {
+		fmt.Fprintf(&text, "%q%q", limit.Key, limit.Rules)
+	}
+	fmt.Fprint(&text, q.full, q.cost)
+	return text.String()
+}
+
+func (d *denials) find(what string) (Report, bool) {
+	if what == "" {
+		return Report{}, false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, found := d.found.get(what)
+	token, _ := d.keys.get(known.report.Key)
+	return known.report.later(clock() - known.since), found && token == known.token && clock() < known.until
+}
+
+// keep remembers a denial. `since` is when the server was asked: no denial is remembered too long.
+func (d *denials) keep(what string, q *question, report Report, since time.Duration) {
+	if what == "" || report.Allowed() || report.Source != Server || endsEarly(q, report) {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	token, _ := d.keys.get(report.Key)
+	token = cmp.Or(token, new(int))
+	d.keys.put(report.Key, token)
+	d.found.put(what, denial{report, since, since + lasts(q, report), token})
+}
+
+// forget forgets the denials of a key that something frees.
+func (d *denials) forget(key string) {
+	if d != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.keys.drop(key)
+	}
+}
+
+// lasts is for how long a denial is remembered.
+func lasts(q *question, report Report) time.Duration {
+	byRate := slices.ContainsFunc(report.Rules, func(rule RuleReport) bool { return rule.Denies && rule.Wait == report.Wait })
+	if report.short != nil {
+		byRate = report.short.Limit > 0
+	}
+	if report.Wait >= 0 && (report.Wait < brief || report.Verdict == Limited && byRate && !q.hasRule(isPlan)) {
+		return report.Wait
+	}
+	return brief
+}
+
+// endsEarly tells whether a denial may end before its wait is over, or starts anew by being asked for. A report about
+// one key shows the rules of policies; any other reply does not show all.
+func endsEarly(q *question, report Report) bool {
+	early := func(rule string) bool {
+		return isSlots(rule) || strings.HasPrefix(rule, "@") || strings.Contains(rule, "count=all") || strings.Contains(rule, "ban=")
+	}
+	isWhole := len(report.Rules) > 0 && len(q.limits) == 1
+	return !isWhole && q.hasRule(early) ||
+		slices.ContainsFunc(report.Rules, func(rule RuleReport) bool { return early(rule.Rule) })
+}
+
+// recent keeps at most a number of values: those of the older half, least recently used, go at once. It is not safe for
+// concurrent use.
+type recent[V any] struct {
+	half       int
+	young, old map[string]V
+}
+
+func newRecent[V any](most int) *recent[V] {
+	return &recent[V]{max(1, most/2), make(map[string]V), make(map[string]V)}
+}
+
+func (r *recent[V]) get(key string) (V, bool) {
+	value, found := r.young[key]
+	if old, isOld := r.old[key]; isOld && !found {
+		value, found = old, true
+		r.put(key, old)
+	}
+	return value, found
+}
+
+func (r *recent[V]) put(key string, value V) {
+	if len(r.young) >= r.half {
+		r.young, r.old = make(map[string]V), r.young
+	}
+	r.young[key] = value
+}
+
+func (r *recent[V]) drop(key string) {
+	delete(r.young, key)
+	delete(r.old, key)
 }

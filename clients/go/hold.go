@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -24,7 +24,8 @@ type Hold struct {
 	q    *question
 	lost chan struct{}
 	left atomic.Bool
-	stop chan struct{}
+	ctx  context.Context // until it is settled
+	stop context.CancelFunc
 }
 
 // Hold takes a hold, which ends after its ttl if this process dies. With WaitUpTo the caller waits in line, as by Wait.
@@ -46,7 +47,8 @@ func (l *Limiter) Hold(ctx context.Context, key string, rules []string, ttl time
 	if q.waits {
 		since = clock()
 	}
-	h := &Hold{ID: q.id, Report: report, l: l, q: q, lost: make(chan struct{}), stop: make(chan struct{})}
+	h := &Hold{ID: q.id, Report: report, l: l, q: q, lost: make(chan struct{})}
+	h.ctx, h.stop = context.WithCancel(l.ctx)
 	if err := atTurn(ctx, report.Wait); err != nil {
 		_, _ = h.Refund(context.WithoutCancel(ctx))
 		return nil, err
@@ -67,17 +69,11 @@ func atTurn(ctx context.Context, turn time.Duration) error {
 
 // giveUp gives back the holds of a request that got no reply, if the server may have them or get them yet.
 func (l *Limiter) giveUp(q *question, err error) {
-	mayHave := IsOutage(err) && !isUnsent(err) || isEnd(err)
 	for _, limit := range q.limits {
-		if q.ttl > 0 && mayHave && l.Engine == Module {
+		if q.ttl > 0 && !q.wasAway && (IsOutage(err) || isEnd(err)) {
 			l.settler.add(settling{key: limit.Key, id: q.id, how: &question{refund: true}, until: clock() + q.ttl, isLate: true})
 		}
 	}
-}
-
-// isEnd tells whether a context ended a request.
-func isEnd(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // isTaken tells whether there is a hold. A key that is exempt has none.
@@ -93,11 +89,11 @@ func (h *Hold) Settle(ctx context.Context) (bool, error) { return h.end(ctx, &qu
 
 // SettleCost ends the hold, and corrects its charges to the real cost of the work: Cost or Costs.
 func (h *Hold) SettleCost(ctx context.Context, cost Option) (bool, error) {
-	q, err := settlement(h.q.key(), h.ID, []Option{cost})
-	if err != nil {
+	how := &question{limits: h.q.limits}
+	if err := how.with([]Option{cost}); err != nil {
 		return false, err
 	}
-	return h.end(ctx, q)
+	return h.end(ctx, how)
 }
 
 // Refund ends the hold, and gives back all that it has consumed.
@@ -106,14 +102,14 @@ func (h *Hold) Refund(ctx context.Context) (bool, error) { return h.end(ctx, &qu
 // Close settles the hold unless that was done. An outage is no error: see Settle.
 func (h *Hold) Close() error {
 	_, err := h.Settle(context.Background())
-	return unlessUndecided(err)
+	return unless(isUndecided, err)
 }
 
 func (h *Hold) end(ctx context.Context, how *question) (bool, error) {
 	if !h.left.CompareAndSwap(false, true) {
 		return false, nil
 	}
-	close(h.stop)
+	h.stop()
 	if !h.isTaken() {
 		return true, nil
 	}
@@ -131,31 +127,100 @@ func (l *Limiter) endHold(ctx context.Context, key, id string, ttl time.Duration
 
 // keep renews the hold until it is settled or lost.
 func (h *Hold) keep(since time.Duration) {
-	ends := since + h.q.ttl
-	for now := clock(); now < ends; now = clock() {
-		timer := time.NewTimer(min(h.q.ttl/3, ends-now))
-		select {
-		case <-h.stop:
-			timer.Stop()
+	for ends := since + h.q.ttl; clock() < ends; {
+		if sleep(h.ctx, min(h.q.ttl/3, ends-clock())) != nil {
 			return
-		case <-h.l.ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
 		}
 		asked := clock()
-		lives, err := h.l.Renew(h.l.ctx, h.q.key(), h.ID, h.q.ttl)
-		if err == nil && !lives {
+		lives, err := h.l.Renew(h.ctx, h.q.key(), h.ID, h.q.ttl)
+		if lives {
+			ends = asked + h.q.ttl
+		} else if err == nil {
 			break
 		}
-		if err == nil {
-			ends = asked + h.q.ttl
-		}
 	}
-	if !h.left.Load() && h.Report.Deciding() != nil {
+	if h.ctx.Err() == nil && h.Report.Deciding() != nil {
 		close(h.lost)
 	}
 }
 
 // newID is an id that no other request has.
 func newID() string { return rand.Text() }
+
+// The most settlements to try again. The oldest is given up first.
+const mostSettling = 1000
+
+// A command that takes a hold may reach the server this much later than the settlement of the hold.
+const afterwards = time.Second
+
+// settler tries again what an outage kept from being settled, until it is done or the hold's ttl is over.
+type settler struct {
+	l       *Limiter
+	dropped atomic.Uint64
+
+	mu      sync.Mutex
+	waiting []settling
+	runs    bool
+}
+
+// settling is a settlement that was not made.
+type settling struct {
+	key, id      string
+	how          *question
+	isLate       bool // the server may get the hold's own command after this
+	until, after time.Duration
+}
+
+func (s *settler) add(one settling) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, one)
+	if len(s.waiting) > mostSettling {
+		s.drop(s.waiting[0])
+		s.waiting = append(s.waiting[:0], s.waiting[1:]...)
+	}
+	if !s.runs {
+		s.runs = true
+		s.l.background(s.run)
+	}
+}
+
+func (s *settler) drop(one settling) {
+	s.dropped.Add(1)
+	s.l.o.Logger.Warn("a hold is not settled: it ends after its time", "hold", one.id)
+}
+
+func (s *settler) run() {
+	for pause := 50 * time.Millisecond; sleep(s.l.ctx, pause) == nil; pause = min(2*pause, afterwards) {
+		s.mu.Lock()
+		round := s.waiting
+		s.waiting, s.runs = nil, len(round) > 0
+		s.mu.Unlock()
+		if len(round) == 0 {
+			return
+		}
+		for _, one := range round {
+			s.try(one)
+		}
+	}
+}
+
+func (s *settler) try(one settling) {
+	if now := clock(); now < one.after {
+		s.add(one)
+		return
+	} else if now > one.until {
+		s.drop(one)
+		return
+	}
+	settled, err := s.l.settle(s.l.ctx, one.key, one.id, one.how)
+	switch {
+	case err == nil && !settled && one.isLate:
+		one.isLate, one.after = false, clock()+afterwards
+		s.add(one)
+	case isUndecided(err):
+		s.add(one)
+	case err != nil && s.l.ctx.Err() == nil:
+		s.drop(one)
+	}
+}

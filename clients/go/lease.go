@@ -9,10 +9,7 @@ import (
 
 // After a lease that lasts less than leaseShort, the next one asks for twice as many units, and for half as many after
 // one that lasts more than leaseLong, or of which less than half was used.
-const (
-	leaseShort = 50 * time.Millisecond
-	leaseLong  = 200 * time.Millisecond
-)
+const leaseShort, leaseLong = 50 * time.Millisecond, 200 * time.Millisecond
 
 // LeaseOptions are those of a Lease. The zero value has the defaults.
 type LeaseOptions struct {
@@ -35,7 +32,8 @@ type Lease struct {
 	mu    sync.Mutex
 	next  int64 // how many units to ask for
 	open  *leased
-	known leaseDenial
+	known denial
+	least int64 // the cost that was denied
 }
 
 // leased are units of the server.
@@ -43,14 +41,8 @@ type leased struct {
 	id            string
 	granted, left int64
 	since         time.Duration
-	report        Report
+	reply         Reply
 	due           *time.Timer
-}
-
-type leaseDenial struct {
-	report       Report
-	since, until time.Duration
-	least        int64 // the cost that was denied
 }
 
 // NewLease makes a lease of a key's units.
@@ -86,17 +78,8 @@ func (e *Lease) Take(ctx context.Context, units int64) (Reply, error) {
 	return report.Reply(), nil
 }
 
-// GiveBack gives back units that were taken and not used, to the lease that is open now. If none is, they stay charged.
-func (e *Lease) GiveBack(units int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.open != nil && units > 0 {
-		e.open.left = min(e.open.granted, e.open.left+units)
-	}
-}
-
 // Close gives back what is left. After an outage that is tried again in the background until the ttl is over.
-func (e *Lease) Close() error { return unlessUndecided(e.settle(e.end())) }
+func (e *Lease) Close() error { return unless(isUndecided, e.settle(e.end())) }
 
 // find finds an answer without the server.
 func (e *Lease) find(units int64) (Report, bool) {
@@ -105,11 +88,11 @@ func (e *Lease) find(units int64) (Report, bool) {
 	now := clock()
 	if open := e.open; open != nil && now < open.since+e.ttl/2 && units <= open.left {
 		open.left -= units
-		reply := open.report.Reply()
+		reply := open.reply
 		reply.Remaining, reply.Source, reply.Granted = open.left, Leased, None
-		return Report{Key: open.report.Key, Granted: None, Source: Leased, short: &reply}, true
+		return Report{Source: Leased, short: &reply}, true
 	}
-	if units >= e.known.least && now < e.known.until {
+	if units >= e.least && now < e.known.until {
 		return e.known.report.later(now - e.known.since), true
 	}
 	return Report{}, false
@@ -117,13 +100,10 @@ func (e *Lease) find(units int64) (Report, bool) {
 
 // ask settles the lease and takes the next, in one round trip.
 func (e *Lease) ask(ctx context.Context, units int64) (Report, error) {
+	var settled sync.WaitGroup
 	ended := e.end()
-	settled := make(chan struct{})
-	go func() {
-		defer close(settled)
-		_ = e.settle(ended)
-	}()
-	defer func() { <-settled }()
+	settled.Go(func() { _ = e.settle(ended) })
+	defer settled.Wait()
 	most := max(units, e.next, 1)
 	q := &question{limits: e.limits, cost: cost{rangeCost, units, most, nil}, full: true, id: newID(), ttl: e.ttl, refund: true}
 	since := clock()
@@ -134,11 +114,11 @@ func (e *Lease) ask(ctx context.Context, units int64) (Report, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !report.Allowed() && report.Source == Server {
-		e.known = leaseDenial{report, since, since + lasts(q, report), units}
+		e.known, e.least = denial{report, since, since + lasts(q, report), nil}, units
 	} else if report.Allowed() && len(report.Rules) > 0 { // an exempt key has no rules, and no hold
 		granted := max(report.Granted, units)
 		due := time.AfterFunc(e.ttl/2, func() { e.l.background(func() { _ = e.settle(e.end()) }) })
-		e.open = &leased{q.id, granted, granted - units, since, report, due}
+		e.open = &leased{q.id, granted, granted - units, since, report.Reply(), due}
 	}
 	return report, nil
 }
@@ -148,10 +128,9 @@ func (e *Lease) end() *leased {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	open := e.open
-	if open == nil {
+	if e.open = nil; open == nil {
 		return nil
 	}
-	e.open = nil
 	open.due.Stop()
 	lasted, used := clock()-open.since, open.granted-open.left
 	if lasted > leaseLong || used*2 < open.granted {

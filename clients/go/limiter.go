@@ -3,9 +3,11 @@ package ratelimit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,7 +73,7 @@ type Options struct {
 // Limiter has rate limits that the module redis-ratelimit decides, for all processes together. It is safe for
 // concurrent use.
 type Limiter struct {
-	Options
+	o        Options
 	timeout  time.Duration
 	places   chan struct{}
 	servers  *servers // nil: the limiter is in the process
@@ -95,24 +97,22 @@ func New(client redis.UniversalClient, options Options) (*Limiter, error) {
 		return newLimiter(client.Options(), nil, false, options)
 	case *redis.ClusterClient:
 		return newLimiter(ofNodes(client.Options()), client.Options().Addrs, true, options)
-	case *redis.Ring:
-		return nil, misuse("the client is a redis.Ring, whose keys move when a server is away: expected a server, a cluster or sentinels")
 	}
-	return nil, misuse("the client is a %T, expected a *redis.Client or a *redis.ClusterClient", client)
+	return nil, misuse("the client is a %T, expected a *redis.Client or a *redis.ClusterClient: a Ring moves keys", client)
 }
 
 // FromURL connects to redis://, rediss://, unix:// or redis+cluster://, when it is first asked.
 func FromURL(url string, options Options) (*Limiter, error) {
-	if plain := strings.Replace(url, "+cluster", "", 1); plain != url {
-		cluster, err := redis.ParseClusterURL(plain)
-		if err != nil {
-			return nil, misuse("%w", err)
-		}
-		return newLimiter(ofNodes(cluster), cluster.Addrs, true, options)
+	plain, server := strings.Replace(url, "+cluster", "", 1), new(redis.Options)
+	cluster, err := redis.ParseClusterURL(plain)
+	if plain == url {
+		server, err = redis.ParseURL(url)
 	}
-	server, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, misuse("%w", err)
+	}
+	if plain != url {
+		return newLimiter(ofNodes(cluster), cluster.Addrs, true, options)
 	}
 	return newLimiter(server, nil, false, options)
 }
@@ -139,21 +139,33 @@ func newLimiter(server *redis.Options, seeds []string, isCluster bool, options O
 	if err := options.test(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{Options: options, timeout: cmp.Or(options.Timeout, 250*time.Millisecond)}
+	local, err := newEstimate(max(1, options.Processes), options.Policies)
+	if err != nil {
+		return nil, err
+	}
+	l := &Limiter{o: options, estimate: local, denials: newDenials(options.RememberDenials)}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	l.settler.l, l.told.at = l, make(map[string]time.Time)
-	l.QueueTimeout = cmp.Or(options.QueueTimeout, 5*time.Second)
-	l.denials = newDenials(options.RememberDenials)
-	var err error
-	if l.estimate, err = newEstimate(max(1, options.Processes), options.Policies); err != nil || server == nil {
-		return l, err
+	l.timeout = cmp.Or(options.Timeout, 250*time.Millisecond)
+	l.o.QueueTimeout = cmp.Or(options.QueueTimeout, 5*time.Second)
+	l.o.Logger = cmp.Or(options.Logger, slog.Default())
+	if options.OnOutage == nil {
+		l.o.OnOutage = l.logOutage
+	}
+	if options.OnMisconfigured == nil {
+		l.o.OnMisconfigured = l.logMisconfigured
+	}
+	if server == nil {
+		return l, nil
 	}
 	own := *server
-	l.Concurrency = cmp.Or(options.Concurrency, own.PoolSize, 10*runtime.GOMAXPROCS(0))
+	l.o.Concurrency = cmp.Or(options.Concurrency, own.PoolSize, 10*runtime.GOMAXPROCS(0))
 	l.bounds(&own)
-	l.places = make(chan struct{}, l.Concurrency)
-	l.servers = &servers{l: l, options: &own, isCluster: isCluster, seeds: seeds}
-	l.servers.begin()
+	l.places = make(chan struct{}, l.o.Concurrency)
+	l.servers = &servers{l: l, options: &own, isCluster: isCluster, seeds: seeds, known: make(map[string]*node)}
+	if !isCluster {
+		l.servers.one = l.servers.named("", own.Addr)
+	}
 	return l, nil
 }
 
@@ -177,7 +189,9 @@ func (o *Options) test() error {
 }
 
 // Away tells whether a node is away, and so not asked.
-func (l *Limiter) Away() bool { return l.servers != nil && l.servers.isAway() }
+func (l *Limiter) Away() bool {
+	return l.servers != nil && slices.ContainsFunc(l.servers.nodes(), func(n *node) bool { return n.away() != nil })
+}
 
 // Outages is how many checks got no decision from the server.
 func (l *Limiter) Outages() uint64 { return l.outages.Load() }
@@ -190,9 +204,6 @@ func (l *Limiter) Close() error {
 	l.mu.Lock()
 	l.end(ErrClosed)
 	l.mu.Unlock()
-	if l.servers != nil {
-		l.servers.close()
-	}
 	l.work.Wait()
 	return nil
 }
@@ -215,4 +226,81 @@ func sleep(ctx context.Context, most time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// again is how often a misconfiguration is told while it lasts.
+const again = time.Minute
+
+// OutageEvent says that a node went away, so that nothing asks it, or that it is back.
+type OutageEvent struct {
+	Away     bool
+	Node     string // its address
+	Err      error  // what happened when it went away
+	Answered uint64 // how many checks got no decision meanwhile
+}
+
+// MisconfiguredEvent says that the server answers but does not limit.
+type MisconfiguredEvent struct {
+	Err      error // its text may have keys and rules in it
+	Advice   string
+	Answered uint64 // how many checks got no decision because of this since the last event
+}
+
+// DecisionEvent says how a check was answered. It has neither its key nor its cost.
+type DecisionEvent struct {
+	Source  Source
+	Verdict Verdict
+	Rule    string // after a denial the rule that denies, or the only rule: its name, or else its text
+	Took    time.Duration
+}
+
+// told is what was told of misconfigurations.
+type told struct {
+	mu     sync.Mutex
+	at     map[string]time.Time // by the advice
+	untold uint64
+}
+
+// count counts an answer, and says how many there were since the last event, if the next one is due.
+func (t *told) count(advice string) (answered uint64, isDue bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, before := t.at[advice]
+	answered, isDue = t.untold, !before || time.Since(last) >= again
+	t.untold++
+	if isDue {
+		t.at[advice], t.untold = time.Now(), 1
+	}
+	return answered, isDue
+}
+
+func (l *Limiter) logOutage(event OutageEvent) {
+	l.o.Logger.Warn("a node went away, or is back", "away", event.Away, "node", event.Node, "error", event.Err, "answered", event.Answered)
+}
+
+func (l *Limiter) logMisconfigured(event MisconfiguredEvent) {
+	l.o.Logger.Error("the server does not limit", "advice", event.Advice, "answered", event.Answered)
+}
+
+// tellWrong reports an outage that lasts until somebody changes the configuration of the server or the client.
+func (l *Limiter) tellWrong(err error) {
+	var outage *OutageError
+	if !errors.As(err, &outage) || outage.Advice == "" {
+		return
+	}
+	if answered, isDue := l.told.count(outage.Advice); isDue {
+		l.o.OnMisconfigured(MisconfiguredEvent{outage.Err, outage.Advice, answered})
+	}
+}
+
+// decided tells of a decision. After a denial the report may say which rule denies.
+func (l *Limiter) decided(q *question, report Report, since time.Duration) {
+	if l.o.OnDecision == nil || q.peeks {
+		return
+	}
+	names := report.violated()
+	if rules := q.limits[0].Rules; len(q.limits) == 1 && len(rules) == 1 {
+		names = append(names, cmp.Or(nameIn(rules[0]), rules[0]))
+	}
+	l.o.OnDecision(DecisionEvent{report.Source, report.Verdict, append(names, "")[0], clock() - since})
 }

@@ -3,10 +3,17 @@ package ratelimit
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net"
+	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // The pauses between the beginnings of probes of a node that is away, each with up to a quarter of jitter. If it goes
@@ -31,7 +38,7 @@ type node struct {
 	forgotten atomic.Bool // it has left the map of the cluster
 	step      int         // of `pauses`
 	back      time.Time
-	replaced  time.Time // when its connections were last replaced
+	renewed   time.Time
 }
 
 func newNode(l *Limiter, name string) *node {
@@ -43,15 +50,23 @@ func newNode(l *Limiter, name string) *node {
 // away is why the node does not answer. nil: it does.
 func (n *node) away() error { return context.Cause(n.current.Load().ctx) }
 
-// replace closes the connections, at most once a second, so that the next one finds the new primary.
-func (n *node) replace(e *epoch) {
+// renew closes the connections, at most once a second, so that the next one finds the new primary.
+func (n *node) renew(e *epoch) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.current.Load() == e && time.Since(n.replaced) > time.Second {
-		n.replaced = time.Now()
-		n.current.Store(n.begin())
+	if n.current.Load() == e && time.Since(n.renewed) > time.Second {
+		n.renewed = time.Now()
+		n.replace(e, n.begin())
+	}
+}
+
+// replace lets requests go to another client, if there is one. The old one closes when those under way are over.
+func (n *node) replace(e, next *epoch) bool {
+	if next != nil {
+		n.current.Store(next)
 		e.closeLater()
 	}
+	return next != nil
 }
 
 // goAway says that the node gives no answers, and why.
@@ -60,9 +75,8 @@ func (e *epoch) goAway(err error, isSilent bool) error {
 	if !e.leave(outage, isSilent) {
 		return cmp.Or(context.Cause(e.ctx), error(outage))
 	}
-	_ = e.client.Close()
 	before := n.l.outages.Load()
-	n.l.tell(OutageEvent{Away: true, Node: n.name, Err: err})
+	n.l.o.OnOutage(OutageEvent{Away: true, Node: n.name, Err: err})
 	n.l.background(func() {
 		if answers := n.probe(); answers != nil {
 			n.mu.Lock()
@@ -70,7 +84,7 @@ func (e *epoch) goAway(err error, isSilent bool) error {
 			n.current.Store(answers)
 			n.mu.Unlock()
 		}
-		n.l.tell(OutageEvent{Node: n.name, Err: err, Answered: n.l.outages.Load() - before})
+		n.l.o.OnOutage(OutageEvent{Node: n.name, Err: err, Answered: n.l.outages.Load() - before})
 	})
 	return outage
 }
@@ -83,12 +97,8 @@ func (e *epoch) leave(outage error, isSilent bool) bool {
 	if e.ctx.Err() != nil || n.current.Load() != e {
 		return false
 	}
-	if isSilent {
-		if next, err := n.try(lastLook); err == nil {
-			n.current.Store(next)
-			e.closeLater()
-			return false
-		}
+	if isSilent && n.replace(e, n.try(lastLook)) {
+		return false
 	}
 	e.end(outage)
 	if time.Since(n.back) > relapse {
@@ -107,25 +117,270 @@ func (n *node) probe() *epoch {
 			return nil
 		}
 		last = time.Now()
-		if n.l.servers.refresh(); n.forgotten.Load() {
+		if n.l.servers.isCluster {
+			_ = n.l.servers.read(n.l.ctx, n.l.servers.at.Load())
+		}
+		if n.forgotten.Load() {
 			return nil
 		}
-		if answers, err := n.try(n.l.timeout); err == nil {
+		if answers := n.try(n.l.timeout); answers != nil {
 			return answers
 		}
 	}
 }
 
-// try asks on a new connection.
-func (n *node) try(most time.Duration) (*epoch, error) {
+// try asks on a new connection. nil: there is no answer.
+func (n *node) try(most time.Duration) *epoch {
 	e := n.begin()
 	err := e.client.Ping(bound(e.ctx, most)).Err()
-	if isReply(err) && !isClosedDoor(err) {
-		err = nil
+	if err == nil || isReply(err) && !says(err, isClosedDoor) {
+		return e
 	}
-	if err != nil {
-		e.end(err)
-		_ = e.client.Close()
-	}
-	return e, err
+	e.end(err)
+	return nil
 }
+
+// epoch is a client of go-redis from when a node answers to when it goes away.
+type epoch struct {
+	node   *node
+	client *redis.Client
+	ctx    context.Context
+	end    context.CancelCauseFunc
+}
+
+func (n *node) begin() *epoch {
+	e := &epoch{node: n}
+	e.ctx, e.end = context.WithCancelCause(n.l.ctx)
+	e.client = e.connect(n.l.o.Concurrency)
+	context.AfterFunc(e.ctx, func() { _ = e.client.Close() })
+	return e
+}
+
+// connect makes a client, which connects when it is first used.
+func (e *epoch) connect(most int) *redis.Client {
+	options := *e.node.l.servers.options
+	options.PoolSize = most
+	if e.node.l.servers.isCluster {
+		options.Addr = e.node.name
+	}
+	dial := options.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(&options)
+	}
+	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return e.dial(ctx, func(ctx context.Context) (net.Conn, error) { return dial(ctx, network, address) })
+	}
+	return redis.NewClient(&options)
+}
+
+// single makes a client for one caller, which ends with the context, and when the node goes away.
+func (e *epoch) single(ctx context.Context) (*redis.Client, func()) {
+	client := e.connect(1)
+	end := func() { _ = client.Close() }
+	left, gone := context.AfterFunc(ctx, end), context.AfterFunc(e.ctx, end)
+	return client, func() { _, _ = left(), gone(); end() }
+}
+
+// dial bounds a dialer by the time-out, whether or not it obeys its context.
+func (e *epoch) dial(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	late := fmt.Errorf("no connection within %d ms", e.node.l.timeout.Milliseconds())
+	ctx, cancel := context.WithTimeoutCause(ctx, e.node.l.timeout, late)
+	defer context.AfterFunc(e.ctx, cancel)()
+	var made net.Conn
+	var err error
+	dialed := make(chan struct{})
+	go func() {
+		defer close(dialed)
+		if made, err = dial(ctx); ctx.Err() != nil && made != nil {
+			_ = made.Close()
+		}
+	}()
+	select {
+	case <-dialed:
+		defer cancel()
+		if err != nil || ctx.Err() != nil {
+			return nil, &connError{err: cmp.Or(err, late), isNew: true}
+		}
+		return &conn{Conn: made, heard: &e.node.heard, used: clock()}, nil
+	case <-ctx.Done():
+		return nil, &connError{err: context.Cause(ctx), isNew: true}
+	}
+}
+
+// closeLater closes the client when the requests under way are over.
+func (e *epoch) closeLater() {
+	time.AfterFunc(e.node.l.timeout, func() { e.end(ErrClosed) })
+}
+
+// bounded is the context of one request. It has a deadline, which go-redis sets on the connection, but no timer.
+type bounded struct {
+	context.Context
+	since time.Duration
+	until time.Time
+	isOwn bool // the deadline is the caller's
+}
+
+func (b bounded) Deadline() (time.Time, bool) { return b.until, true }
+
+func bound(ctx context.Context, most time.Duration) bounded {
+	now := time.Now()
+	until, isOwn := ctx.Deadline()
+	if isOwn = isOwn && until.Before(now.Add(most)); !isOwn {
+		until = now.Add(most)
+	}
+	return bounded{ctx, now.Sub(start), until, isOwn}
+}
+
+// send sends a command once. It sends it once more, on a connection opened afterwards, if nothing of it was written, or
+// if it may be repeated.
+func (e *epoch) send(ctx context.Context, cmd redis.Cmder, repeatable bool) error {
+	if away := context.Cause(e.ctx); away != nil {
+		return away
+	}
+	within := bound(ctx, e.node.l.timeout)
+	failure, wrote := e.judge(within, e.client.Process(within, cmd))
+	if wrote == nothing || wrote == all && repeatable {
+		single, done := e.single(ctx)
+		defer done()
+		failure, _ = e.judge(within, single.Process(within, cmd))
+	}
+	return failure
+}
+
+// written is what was written of a request that failed because its connection ended. none: it failed otherwise.
+type written uint8
+
+const none, nothing, all written = 0, 1, 2
+
+// judge says what a failure of go-redis means for its request and for the node.
+func (e *epoch) judge(ctx bounded, err error) (error, written) {
+	if err == nil || isNil(err) {
+		return nil, none
+	}
+	late := fmt.Errorf("no reply within %d ms: time-out", e.node.l.timeout.Milliseconds())
+	outage, failed := &OutageError{Node: e.node.name, Err: err}, new(connError)
+	isOfConn := errors.As(err, &failed)
+	isLate := errors.Is(cmp.Or(failed.err, err), os.ErrDeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || isEnd(err)
+	cause := cmp.Or(context.Cause(e.ctx), ctx.Err())
+	switch {
+	case isReply(err):
+		return e.judgeReply(err), none
+	case cause != nil:
+		return cause, none
+	case isLate && ctx.isOwn:
+		return context.DeadlineExceeded, none
+	case isLate && e.node.heard.Load() < int64(ctx.since):
+		return e.goAway(late, true), none
+	case isLate:
+		outage.Err = late
+		return outage, none
+	case errors.Is(err, redis.ErrClosed): // its connections were being replaced
+		return outage, nothing
+	case !isOfConn:
+		outage.Err, outage.Advice = shapeError(err), adviceShape
+		return outage, none
+	case failed.isNew:
+		return e.goAway(failed.err, false), none
+	case failed.wrote:
+		outage.Err = fmt.Errorf("the connection ended before the reply: %w", failed.err)
+		return outage, all
+	}
+	return outage, nothing
+}
+
+func (e *epoch) judgeReply(reply error) error {
+	if says(reply, isClosedDoor) {
+		_ = e.goAway(reply, false)
+	}
+	if says(reply, isReplica) {
+		e.node.renew(e)
+	}
+	if says(reply, isElsewhere) && e.node.l.servers.isCluster {
+		return reply
+	}
+	return judged(e.node.name, reply)
+}
+
+// A connection that has been idle for idleLook is looked at before it is used, and one that has been idle for idleMost is
+// replaced. A reply that came while this process stood still is read although its time is over, by grace.
+const idleLook, idleMost, grace = time.Second, time.Minute, 2 * time.Millisecond
+
+var start = time.Now()
+
+// clock is a time that only goes forward.
+func clock() time.Duration { return time.Since(start) }
+
+// conn is a connection that remembers what go-redis does not say: whether a request was written, and whether a reply has
+// ever come. It tells its node when a reply comes.
+type conn struct {
+	net.Conn
+	heard   *atomic.Int64 // of the node
+	replies int
+	refused error // the first reply, if it was an error: it may be the last one, too
+	pending int   // bytes written since the last reply
+	used    time.Duration
+}
+
+// connError is an error of a connection. It has no Unwrap, because go-redis would unwrap it.
+type connError struct {
+	err   error
+	isNew bool // it could not be made, or no reply had come, or only a refusal
+	wrote bool // of the request
+}
+
+func (e *connError) Error() string { return e.err.Error() }
+
+func (c *conn) failed(err error) error {
+	isRefused := c.replies == 1 && c.refused != nil
+	return &connError{cmp.Or(c.refused, err), c.replies == 0 || isRefused, c.pending > 0}
+}
+
+func (c *conn) Write(sent []byte) (int, error) {
+	n, err := c.Conn.Write(sent)
+	c.pending += n
+	if err != nil {
+		err = c.failed(err)
+	}
+	return n, err
+}
+
+func (c *conn) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.SetReadDeadline(time.Now().Add(grace)) == nil {
+		n, err = c.Conn.Read(into)
+	}
+	if n == 0 {
+		return 0, c.failed(err)
+	}
+	if c.refused = nil; c.replies == 0 && into[0] == '-' {
+		c.refused = errors.New(string(into[1:min(n, 100)]))
+	}
+	c.replies++
+	c.pending, c.used = 0, clock()
+	c.heard.Store(int64(c.used))
+	return n, nil
+}
+
+// SyscallConn is called by go-redis before it uses an idle connection, to see whether it has ended. It cannot see that
+// through TLS, so this looks itself: whatever comes on an idle connection means its end.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if raw, ok := c.Conn.(syscall.Conn); ok {
+		return raw.SyscallConn()
+	}
+	tls, ok := c.Conn.(interface{ NetConn() net.Conn })
+	if !ok || clock()-c.used < idleLook {
+		return unseen{}, nil
+	}
+	_ = tls.NetConn().SetReadDeadline(time.Now().Add(grace))
+	if _, err := tls.NetConn().Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, net.ErrClosed
+	}
+	return unseen{}, tls.NetConn().SetReadDeadline(time.Time{})
+}
+
+// unseen is a connection on which nothing has come.
+type unseen struct{}
+
+func (unseen) Control(func(uintptr)) error    { return nil }
+func (unseen) Read(func(uintptr) bool) error  { return nil }
+func (unseen) Write(func(uintptr) bool) error { return nil }

@@ -9,6 +9,45 @@ import (
 	"time"
 )
 
+// Bounds of the server.
+const mostUnits, longest = 1_000_000_000, 366 * 24 * time.Hour
+
+func testRules(rules []string) error {
+	if len(rules) == 0 || slices.Contains(rules, "") {
+		return misuse("the rules are %q, expected one text or more, such as 5/15m", rules)
+	}
+	return nil
+}
+
+func testLimit(key string, rules []string) error {
+	return cmp.Or(testText("the key", key), testRules(rules))
+}
+
+func testText(what, text string) error {
+	if text == "" {
+		return misuse("%s is empty, expected a text", what)
+	}
+	return nil
+}
+
+func testUnits(what string, units int64) error {
+	if units < 0 || units > mostUnits {
+		return misuse("%s is %d, expected 0 to %d", what, units, mostUnits)
+	}
+	return nil
+}
+
+// testTime refuses a time below 0, or 0 where that means nothing.
+func testTime(what string, time time.Duration, from0 bool) error {
+	if time < 0 || time == 0 && !from0 || time > longest {
+		return misuse("%s is %v, expected more than 0 and at most 366 days", what, time)
+	}
+	return nil
+}
+
+// ms is a time in whole milliseconds, rounded up.
+func ms(t time.Duration) int64 { return int64((t + time.Millisecond - 1) / time.Millisecond) }
+
 // Limit is a key, and the rules that apply to it: one text for each rule, such as "5/15m"; a policy, "@free"; or the
 // policy of the key's plan, "@plan:free".
 type Limit struct {
@@ -54,29 +93,22 @@ func WaitUpTo(timeout time.Duration) Option {
 // Flow is the flow, such as a tenant, in which a wait stands in line, and its weight, 1 to 1000: flows take turns in
 // proportion to their weights.
 func Flow(name string, weight int) Option {
-	return func(q *question) { q.flow = []any{"FLOW", name, "WEIGHT", weight} }
+	return func(q *question) { q.line = append(q.line, "FLOW", name, "WEIGHT", weight) }
 }
 
 // Priority is that of a wait, 0 to 9: higher ones go first.
 func Priority(priority int) Option {
-	return func(q *question) { q.priority = []any{"PRIORITY", priority} }
+	return func(q *question) { q.line = append(q.line, "PRIORITY", priority) }
 }
 
-type costKind uint8
-
-const (
-	noCost costKind = iota // 1
-	plainCost
-	rangeCost
-	namedCost
-)
-
-// cost is what a request costs.
+// cost is what a request costs. Its kinds: 1, a number, a range, by name.
 type cost struct {
-	kind        costKind
+	kind        uint8
 	least, most int64
 	named       map[string]int64
 }
+
+const noCost, plainCost, rangeCost, namedCost uint8 = 0, 1, 2, 3
 
 func (c cost) test() (err error) {
 	for name, units := range c.named {
@@ -111,32 +143,30 @@ func (c cost) of(r *rule) int64 {
 	if named, found := c.named[r.name]; found && r.name != "" {
 		return named
 	}
-	if others, found := c.named[""]; r.cost < 0 && found {
+	others, found := c.named[""]
+	switch {
+	case r.cost >= 0:
+		return r.cost
+	case found:
 		return others
-	}
-	if r.cost < 0 && c.kind != noCost {
+	case c.kind == plainCost || c.kind == rangeCost:
 		return c.least
 	}
-	if r.cost < 0 {
-		return 1
-	}
-	return r.cost
+	return 1
 }
 
-// question is what a check asks the server, or what stands in for it.
+// question is what a check asks the server, or what stands in for it: keys and rules, their cost, a text for the log;
+// whether a report is wanted, nothing is consumed, and one key is enough, and that which has most left; the hold to take,
+// and whether it ends with a refund; how long to wait in line, and where.
 type question struct {
-	limits         []Limit
-	cost           cost
-	meta           string
-	full           bool // a report is wanted
-	peeks          bool
-	any, most      bool
-	id             string
-	ttl            time.Duration // of the hold to take; 0: none
-	refund         bool
-	waits          bool
-	timeout        time.Duration // how long to wait in line
-	flow, priority []any
+	limits                         []Limit
+	cost                           cost
+	meta, id                       string
+	full, peeks, any, most, refund bool
+	ttl, timeout                   time.Duration
+	waits                          bool
+	line                           []any
+	wasAway                        bool // nobody asked the node before
 }
 
 func (q *question) key() string { return q.limits[0].Key }
@@ -152,7 +182,7 @@ func (q *question) with(options []Option) (err error) {
 	for _, limit := range q.limits {
 		err = cmp.Or(err, testLimit(limit.Key, limit.Rules))
 	}
-	if !q.waits && (q.flow != nil || q.priority != nil) {
+	if !q.waits && q.line != nil {
 		err = misuse("only a wait takes a flow or a priority")
 	}
 	return cmp.Or(err, q.cost.test(), testTime("the time to wait", q.timeout, true), testTime("the ttl", q.ttl, true))
@@ -163,8 +193,7 @@ func (q *question) words(full bool) []any {
 	words := make([]any, 0, 8+len(q.limits[0].Rules))
 	switch {
 	case q.waits:
-		words = append(words, "RL.WAIT", q.key(), ms(q.timeout))
-		words = append(append(words, q.flow...), q.priority...)
+		words = append(append(words, "RL.WAIT", q.key(), ms(q.timeout)), q.line...)
 	case q.peeks:
 		words = append(words, "RL.PEEK", q.key())
 	case len(q.limits) == 1 && !q.any:

@@ -2,7 +2,11 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"time"
 )
 
@@ -42,15 +46,14 @@ const (
 	None  int64         = -1
 )
 
-// Reply is what a check replies.
+// Reply is what a check replies: who decided; the most that the deciding rule lets pass at once; the units that it would
+// still allow now; the units granted from a range of costs, else None; when to ask again, or, if the request passes under
+// a leaky rule, when to go on; and when nothing counts any more under the deciding rule.
 type Reply struct {
-	Verdict   Verdict
-	Limit     int64         // the most that the deciding rule lets pass at once
-	Remaining int64         // the units that the deciding rule would still allow now
-	Wait      time.Duration // when to ask again, or, if the request passes under a leaky rule, when to go on
-	Reset     time.Duration // when nothing counts any more under the deciding rule
-	Granted   int64         // the units granted from a range of costs, else None
-	Source    Source
+	Verdict                   Verdict
+	Source                    Source
+	Limit, Remaining, Granted int64
+	Wait, Reset               time.Duration
 }
 
 // Allowed tells whether the request passes.
@@ -70,33 +73,26 @@ func (r Reply) Crossed(fraction float64, cost int64) (bool, error) {
 	return r.Allowed() && r.Limit > 0 && crosses, nil
 }
 
-// Report is a check's reply with the numbers of each rule.
+// Report is a check's reply with the numbers of each rule, and the key that decides. It has no rules if the key is blocked
+// or exempt.
 type Report struct {
 	Verdict Verdict
-	Wait    time.Duration // when to ask again, or, if the request passes under a leaky rule, when to go on
-	Key     string        // the key that decides
-	Granted int64         // the units granted from a range of costs, else None
-	Rules   []RuleReport  // empty if the key is blocked or exempt
 	Source  Source
-
-	short *Reply // of a short reply
+	Key     string
+	Wait    time.Duration
+	Granted int64
+	Rules   []RuleReport
+	short   *Reply // of a short reply
 }
 
-// RuleReport is what one rule decided.
+// RuleReport is what one rule decided: its text, what name= gives, its key; whether it denies, and whether it is on trial,
+// so that it never does; what the request costs it, the most at once, what it allows in a period, and what is left; the
+// period, 0 for slots; when it would let the request pass, when one more unit is left, and when nothing counts any more.
 type RuleReport struct {
-	Rule      string // its text
-	Name      string // what name= gives
-	Key       string
-	Cost      int64
-	Denies    bool
-	Shadow    bool // on trial: it never denies
-	Limit     int64
-	Quota     int64         // what the rule allows in a period
-	Period    time.Duration // 0 for slots, which limit what runs at once
-	Remaining int64
-	Wait      time.Duration // when the rule would let the request pass
-	Next      time.Duration // when one more unit is left
-	Reset     time.Duration // when nothing counts any more
+	Rule, Name, Key               string
+	Denies, Shadow                bool
+	Cost, Limit, Quota, Remaining int64
+	Period, Wait, Next, Reset     time.Duration
 }
 
 // Label is the rule's name, or the text of a rule without one.
@@ -133,12 +129,7 @@ func (r Report) violated() (labels []string) {
 }
 
 // length makes waits comparable: Never is the longest.
-func length(wait time.Duration) time.Duration {
-	if wait < 0 {
-		return math.MaxInt64
-	}
-	return wait
-}
+func length(wait time.Duration) uint64 { return uint64(wait) }
 
 // Reply is the short reply with the same decision.
 func (r Report) Reply() Reply {
@@ -156,23 +147,129 @@ func (r Report) Reply() Reply {
 
 // later is a remembered denial after some time, if nothing has happened.
 func (r Report) later(by time.Duration) Report {
-	fall := func(waits ...*time.Duration) {
-		for _, wait := range waits {
-			if *wait >= 0 {
-				*wait = max(0, *wait-by)
-			}
-		}
+	fall := func(wait time.Duration) time.Duration { return max(min(wait, 0), wait-by) }
+	r.Source, r.Wait, r.Rules = Denial, fall(r.Wait), slices.Clone(r.Rules)
+	for at := range r.Rules {
+		rule := &r.Rules[at]
+		rule.Wait, rule.Next, rule.Reset = fall(rule.Wait), fall(rule.Next), fall(rule.Reset)
 	}
-	r.Source = Denial
-	fall(&r.Wait)
 	if r.short != nil {
 		short := *r.short
-		r.short, short.Source = &short, Denial
-		fall(&short.Wait, &short.Reset)
-	}
-	r.Rules = append([]RuleReport(nil), r.Rules...)
-	for at := range r.Rules {
-		fall(&r.Rules[at].Wait, &r.Rules[at].Next, &r.Rules[at].Reset)
+		short.Source, short.Wait, short.Reset = Denial, fall(short.Wait), fall(short.Reset)
+		r.short = &short
 	}
 	return r
+}
+
+var errShape = errors.New("another shape")
+
+// unreadable is the error about a reply of another shape.
+func unreadable(sent any) error { return &OutageError{Err: shapeError(sent), Advice: adviceShape} }
+
+func shapeError(sent any) error { return fmt.Errorf("unreadable reply: %.100s", fmt.Sprint(sent)) }
+
+// reader reads the parts of a reply. It keeps the first error.
+type reader struct{ err error }
+
+// number reads an integer, or one as decimal text, of at least this.
+func (r *reader) number(sent any, least int64) (found int64) {
+	err := errShape
+	switch sent := sent.(type) {
+	case int64:
+		found, err = sent, nil
+	case string:
+		found, err = strconv.ParseInt(sent, 10, 64)
+	}
+	if err != nil || found < least {
+		r.err = errShape
+	}
+	return found
+}
+
+// time reads milliseconds. The server's -1 is Never.
+func (r *reader) time(sent any) time.Duration { return milliseconds(r.number(sent, -1)) }
+
+func milliseconds(number int64) time.Duration {
+	return max(Never, time.Duration(min(number, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond)
+}
+
+func (r *reader) verdict(sent any) Verdict {
+	found := r.number(sent, 0)
+	if found > int64(Blocked) {
+		r.err, found = errShape, 0
+	}
+	return Verdict(found)
+}
+
+func (r *reader) text(sent any, otherwise string) string {
+	text, ok := sent.(string)
+	if !ok && sent != nil {
+		r.err = errShape
+	}
+	return cmp.Or(text, otherwise)
+}
+
+// fields reads a map, which RESP2 sends as a list.
+func (r *reader) fields(sent any) map[string]any {
+	found := make(map[string]any)
+	list, isList := sent.([]any)
+	both, isMap := sent.(map[any]any)
+	if !isList && !isMap || len(list)%2 != 0 {
+		r.err = errShape
+		return found
+	}
+	for name, value := range both {
+		list = append(list, name, value)
+	}
+	for at := 0; at < len(list); at += 2 {
+		found[fmt.Sprint(list[at])] = list[at+1]
+	}
+	return found
+}
+
+// readShort reads five integers, and a sixth if a range was asked for.
+func readShort(sent any, q *question) (Report, error) {
+	list, _ := sent.([]any)
+	if q.cost.kind != rangeCost {
+		list = append(list[:len(list):len(list)], None)
+	}
+	if len(list) != 6 {
+		return Report{}, unreadable(sent)
+	}
+	var r reader
+	reply := Reply{
+		Verdict: r.verdict(list[0]), Limit: r.number(list[1], -1), Remaining: r.number(list[2], -1),
+		Wait: r.time(list[3]), Reset: r.time(list[4]), Granted: r.number(list[5], -1),
+	}
+	if r.err != nil {
+		return Report{}, unreadable(sent)
+	}
+	return Report{Verdict: reply.Verdict, Wait: reply.Wait, Key: q.key(), Granted: reply.Granted, short: &reply}, nil
+}
+
+// readFull reads the reply to FULL. A reply about one key does not name it.
+func readFull(sent any, q *question) (Report, error) {
+	var r reader
+	all := r.fields(sent)
+	report := Report{Verdict: r.verdict(all["verdict"]), Wait: r.time(all["wait_ms"]), Key: r.text(all["key"], q.key()), Granted: None}
+	if granted, ranged := all["granted"]; ranged {
+		report.Granted = r.number(granted, 0)
+	}
+	rules, isList := all["rules"].([]any)
+	if !isList {
+		r.err = errShape
+	}
+	for _, one := range rules {
+		rule := r.fields(one)
+		report.Rules = append(report.Rules, RuleReport{
+			Rule: r.text(rule["rule"], ""), Name: r.text(rule["name"], ""), Key: r.text(rule["key"], q.key()),
+			Cost: r.number(rule["cost"], 0), Denies: r.number(rule["verdict"], 0) != 0, Shadow: r.number(rule["shadow"], 0) != 0,
+			Limit: r.number(rule["limit"], 0), Quota: r.number(rule["quota"], 0), Remaining: r.number(rule["remaining"], 0),
+			Period: r.time(rule["period_ms"]), Wait: r.time(rule["wait_ms"]), Next: r.time(rule["next_ms"]), Reset: r.time(rule["reset_ms"]),
+		})
+	}
+	if r.err != nil {
+		return Report{}, unreadable(sent)
+	}
+	return report, nil
 }
