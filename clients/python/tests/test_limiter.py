@@ -12,7 +12,7 @@ from redis.retry import Retry
 
 from rl_limits import AsyncRateLimiter, Limit, RateLimiter, Reply
 from rl_limits._commands import Command
-from rl_limits._nodes import Node
+from rl_limits._links import Node
 from servers import Server, until
 
 KINDS = [(2, False), (2, True), (3, False), (3, True)]

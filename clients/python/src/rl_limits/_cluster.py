@@ -11,7 +11,9 @@ from redis.crc import key_slot
 from ._commands import Command
 from ._errors import UnreadableReply, is_late
 from ._events import Events
-from ._nodes import Beside, Exchange, Flow, Link, Lost, Node, Nodes, Wiring
+from ._flows import Beside, Exchange, Flow
+from ._links import Link, Lost, Node, Wiring
+from ._nodes import Nodes
 from ._replies import whole
 
 #: How often a request is sent on to another node.

@@ -20,8 +20,9 @@ from ._commands import Command, Cost, Held, Limit, Line, Question, Rules, Turn, 
 from ._denials import Denials, asked, hashable, key_of, lasts
 from ._errors import LOG, has_too_many_holds, is_outage, is_undecided
 from ._events import DecisionEvent, Events, tell
+from ._flows import Answer, Beside, Flow, Pause
+from ._links import Lost
 from ._local import Estimate
-from ._nodes import Answer, Beside, Flow, Lost, Pause
 from ._options import Settings
 from ._replies import Reply, Report, RuleReport, flag, to_granted, to_reply, to_report, whole
 from ._unsettled import Unsettled

@@ -15,26 +15,9 @@ from ._cluster import Cluster
 from ._commands import Command
 from ._errors import is_answer, is_in_order
 from ._events import Events
-from ._nodes import (
-    ASKING,
-    LOOK_S,
-    PING,
-    Answer,
-    Away,
-    Beside,
-    Effect,
-    Exchange,
-    Flow,
-    Link,
-    Lost,
-    Node,
-    Nodes,
-    Probe,
-    Wiring,
-    lost,
-    lost_connecting,
-    question,
-)
+from ._flows import Answer, Beside, Effect, Exchange, Flow, Probe
+from ._links import ASKING, LOOK_S, PING, Away, Link, Lost, Node, Wiring, lost, lost_connecting, question
+from ._nodes import Nodes
 from ._options import Settings
 from ._threads import ASK_S, saturated
 

@@ -12,26 +12,9 @@ from ._cluster import Cluster
 from ._commands import Command
 from ._errors import Saturated, is_answer, is_in_order
 from ._events import Events
-from ._nodes import (
-    ASKING,
-    LOOK_S,
-    PING,
-    Answer,
-    Away,
-    Beside,
-    Effect,
-    Exchange,
-    Flow,
-    Link,
-    Lost,
-    Node,
-    Nodes,
-    Probe,
-    Wiring,
-    lost,
-    lost_connecting,
-    question,
-)
+from ._flows import Answer, Beside, Effect, Exchange, Flow, Probe
+from ._links import ASKING, LOOK_S, PING, Away, Link, Lost, Node, Wiring, lost, lost_connecting, question
+from ._nodes import Nodes
 from ._options import Settings
 
 #: A wait looks at this interval whether its node went away.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ._commands import Held, Words
 from ._errors import LOG, is_undecided
-from ._nodes import Flow, Pause
+from ._flows import Flow, Pause
 from ._replies import flag
 
 #: The most settlements to keep: a new one evicts the oldest.

@@ -10,7 +10,7 @@ import redis
 import redis.asyncio
 
 from . import _given as given
-from ._nodes import Wiring
+from ._links import Wiring
 from ._options import TIMEOUT_S, Options, UrlOptions, settings
 
 CLUSTER = "redis+cluster://"

@@ -8,24 +8,11 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from . import _given as given
+from . import http
 from ._commands import Cost, Limit, Rules
 from ._replies import Report
 from .address import Networks
-from .http import (
-    PROBLEM_TYPE,
-    UNDECIDED,
-    Count,
-    Headers,
-    check_engine,
-    check_options,
-    check_rules,
-    counts,
-    fields,
-    held_by,
-    problem,
-    status,
-    status_of,
-)
+from .http import Count, Headers
 from .limiter import AsyncRateLimiter
 
 Scope = MutableMapping[str, Any]
@@ -73,10 +60,10 @@ class RateLimitMiddleware:
     ) -> None:
         for name, function in (("key", key), ("cost", cost), ("skip", skip), ("refuse", refuse)):
             given.function(name, function)
-        check_options(count, headers)
+        http.check_options(count, headers)
         if not callable(limits):
-            check_rules("limits", limits, count)
-        check_engine(limiter.core, count, limits)
+            http.check_rules("limits", limits, count)
+        http.check_engine(limiter.core, count, limits)
         networks = Networks(prefix)
         self.app = app
         self.limiter = limiter
@@ -86,24 +73,24 @@ class RateLimitMiddleware:
         self.skip = skip
         self.count = count
         self.headers = headers
-        self.refuse = refuse or (lambda scope, report: _problem(report, status(report)))
+        self.refuse = refuse or (lambda scope, report: _problem(report, http.status(report)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = scope["type"] in ("http", "websocket") and not self.skip(scope)
         wanted = await limits_of(self.limits, self.key, scope) if limited else ()
         if not wanted:
             return await self.app(scope, receive, send)
-        core, held = self.limiter.core, held_by(self.count)
+        core, held = self.limiter.core, http.held_by(self.count)
         keys = [limit.key for limit in wanted]
         asking = core.check_held(wanted, self.cost(scope), held)
         try:
             report = await (self.limiter.take(asking, keys, held.id) if held else self.limiter.ask_all(asking))
         except Exception as error:
-            failed = status_of(core, error)
-            told = fields(UNDECIDED) if failed == 503 else {}
-            return await _problem(UNDECIDED, failed)(scope, receive, Answer(scope, send, told))
+            failed = http.status_of(core, error)
+            told = http.fields(http.UNDECIDED) if failed == 503 else {}
+            return await _problem(http.UNDECIDED, failed)(scope, receive, Answer(scope, send, told))
         scope.setdefault("state", {})["rate_limit"] = report
-        told = fields(report, self.headers)
+        told = http.fields(report, self.headers)
         if not report.allowed:
             return await self.refuse(scope, report)(scope, receive, Answer(scope, send, told))
 
@@ -111,7 +98,7 @@ class RateLimitMiddleware:
 
         def settle(status: int) -> None:
             if held:
-                ended = core.end_all(keys, held, refund=not counts(self.count, status))
+                ended = core.end_all(keys, held, refund=not http.counts(self.count, status))
                 settling.append(self.limiter.begin(self.limiter.run(ended)))
 
         answer = Answer(scope, send, told, settle)
@@ -186,8 +173,8 @@ class Answer:
 
 def _problem(report: Report, status: int) -> App:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-        body = json.dumps(problem(report, status)).encode()
-        headers = [(b"content-type", PROBLEM_TYPE.encode()), (b"content-length", str(len(body)).encode())]
+        body = json.dumps(http.problem(report, status)).encode()
+        headers = [(b"content-type", http.PROBLEM_TYPE.encode()), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

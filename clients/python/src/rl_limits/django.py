@@ -29,22 +29,10 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.module_loading import import_string
 
 from . import _given as given
+from . import http
 from ._commands import Held, Limit
 from ._replies import Report
 from .address import Networks
-from .http import (
-    PROBLEM_TYPE,
-    UNDECIDED,
-    check_engine,
-    check_options,
-    check_rules,
-    counts,
-    fields,
-    held_by,
-    problem,
-    status,
-    status_of,
-)
 from .limiter import RateLimiter
 
 SETTINGS = ("URL", "OPTIONS", "LIMITER", "LIMITS", "KEY", "PREFIX", "SKIP", "COUNT", "HEADERS", "REFUSE")
@@ -60,29 +48,29 @@ class RateLimitMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
         self.skip = named_function("SKIP") or (lambda request: False)
-        self.refuse = named_function("REFUSE") or (lambda request, report: _refuse(report, status(report)))
+        self.refuse = named_function("REFUSE") or (lambda request, report: _refuse(report, http.status(report)))
         self.count = optional("COUNT", "all")
         self.headers = optional("HEADERS", "draft-11")
         with configuration():
-            check_options(self.count, self.headers)
+            http.check_options(self.count, self.headers)
         self.limits = limits_of(setting("LIMITS"), self.count)
         self.limiter = limiter()
         with configuration():
-            check_engine(self.limiter.core, self.count, self.limits)
+            http.check_engine(self.limiter.core, self.count, self.limits)
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         wanted = () if self.skip(request) else self.limits(request)
         if not wanted:
             return self.get_response(request)
-        held = held_by(self.count)
+        held = http.held_by(self.count)
         try:
             report = self.limiter.run(self.limiter.core.check_held(wanted, 1, held))
         except Exception as error:
-            failed = status_of(self.limiter.core, error)
-            return with_fields(_refuse(UNDECIDED, failed), fields(UNDECIDED) if failed == 503 else {})
+            failed = http.status_of(self.limiter.core, error)
+            return with_fields(_refuse(http.UNDECIDED, failed), http.fields(http.UNDECIDED) if failed == 503 else {})
         request.rate_limit = report
         response = self._answer(request, report, wanted, held) if report.allowed else self.refuse(request, report)
-        return with_fields(response, fields(report, self.headers))
+        return with_fields(response, http.fields(report, self.headers))
 
     def _answer(self, request: HttpRequest, report: Report, wanted: Sequence[Limit], held: Held | None) -> HttpResponse:
         status = 500
@@ -93,7 +81,7 @@ class RateLimitMiddleware:
             return response
         finally:
             if held:
-                refund = not counts(self.count, status)
+                refund = not http.counts(self.count, status)
                 self.limiter.run(self.limiter.core.end_all([limit.key for limit in wanted], held, refund=refund))
 
 
@@ -104,7 +92,7 @@ def limits_of(limits: Any, count: Any) -> Callable[[HttpRequest], Sequence[Limit
         found: Callable[[HttpRequest], Sequence[Limit]] = named_function("LIMITS")
         return found
     with configuration():
-        check_rules("LIMITS", limits, count)
+        http.check_rules("LIMITS", limits, count)
         limiter().core.test_rules(limits)
     counted = networks()
     key = named_function("KEY") or (lambda request: f"ip:{counted(request.META.get('REMOTE_ADDR'))}")
@@ -118,7 +106,7 @@ def with_fields(response: HttpResponse, told: dict[str, str]) -> HttpResponse:
 
 
 def _refuse(report: Report, status: int) -> HttpResponse:
-    return JsonResponse(problem(report, status), status=status, content_type=PROBLEM_TYPE)
+    return JsonResponse(http.problem(report, status), status=status, content_type=http.PROBLEM_TYPE)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from . import _given as given
 from ._commands import LONGEST_S, Cost, Held, Holding, Line, Rules, Turn, to_ms
 from ._core import AsyncRunner, Runner
 from ._errors import is_undecided
-from ._nodes import Flow
+from ._flows import Flow
 from ._replies import Report
 
 

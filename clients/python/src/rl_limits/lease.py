@@ -20,9 +20,9 @@ from ._commands import LONGEST_S, Held, Rules, follow_a_plan, to_ms
 from ._core import AsyncRunner, Runner
 from ._denials import lasts_ms
 from ._errors import is_undecided
+from ._flows import Answer, Flow
 from ._fork import watch
 from ._loops import PerLoop
-from ._nodes import Answer, Flow
 from ._replies import Reply, Report
 
 #: A lease that lasts less than SHORT_S is too small, one that lasts more than LONG_S too large.

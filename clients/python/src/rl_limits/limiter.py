@@ -13,9 +13,11 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self, Unpack
 from . import _given as given
 from ._commands import Cost, Holding, Limit, Rules
 from ._core import Core
+from ._flows import Answer, Flow
 from ._fork import watch
+from ._links import Wiring
 from ._loops import Loop, PerLoop
-from ._nodes import Answer, Flow, Nodes, Wiring
+from ._nodes import Nodes
 from ._options import TIMEOUT_S, Options, Settings, UrlOptions, settings
 from ._replies import Report
 from ._threads import Threads

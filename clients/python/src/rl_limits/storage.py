@@ -22,7 +22,7 @@ from limits.storage.base import TimestampedSlidingWindow
 
 from ._core import Core
 from ._errors import is_outage
-from ._nodes import Flow
+from ._flows import Flow
 from ._options import UrlOptions
 from ._replies import Reply, Report, record
 from .limiter import AsyncRateLimiter, RateLimiter
