@@ -36,7 +36,6 @@ export class Asking {
     this.#places = new Places(concurrency, queueTimeoutMs);
     this.#prefix = library?.prefix ?? '';
     this.#byScript = engine === 'script';
-    library?.onEnd(() => this.#servers.rest());
   }
 
   /** Whether there is no server: this process decides. */
@@ -103,4 +102,4 @@ function serversOf(library: Library, timeoutMs: number, tell: NodeOptions['tell'
 }
 
 const nothing = () => Promise.reject(new Error('this limiter asks no server'));
-const NOBODY: Servers = { away: false, awayFor: () => true, ask: nothing, wait: nothing, rest() {}, close() {} };
+const NOBODY: Servers = { away: false, awayFor: () => true, ask: nothing, wait: nothing, close() {} };

@@ -42,17 +42,15 @@ export class Cluster implements Servers {
     return this.#follow(key, (node) => node.wait(words, key, ms, signal));
   }
 
-  rest(): void {
-    for (const node of [this.#seed, ...this.#nodes.values()]) node.rest();
-  }
-
   close(): void {
     for (const node of [this.#seed, ...this.#nodes.values()]) node.close();
   }
 
   async #follow(key: Word, ask: (node: Node, asking: boolean) => Promise<unknown>): Promise<unknown> {
     const slot = slotOf(key);
-    let node = this.#owners[slot] ?? (await this.#owner(slot));
+    if (!this.#owners[slot]) await this.#askMap();
+    let node = this.#owners[slot];
+    if (!node) throw new Error('no node of the cluster serves the key');
     let asking = false;
     for (let hops = 0; ; hops++) {
       try {
@@ -61,18 +59,11 @@ export class Cluster implements Servers {
         const [, code, moved, host, port] = (isReply(error) && REDIRECTED.exec(error.message)) || [];
         if (isReply(error) && (code === 'MOVED' || codeOf(error) === 'READONLY')) void this.#askMap().catch(() => {});
         if (!code || hops === MOST_HOPS) throw error;
-        node = this.#node({ host: host || addressOf(node.name).host, port: Number(port) });
+        node = this.#node({ host: host || hostOf(node), port: Number(port) });
         asking = code === 'ASK';
         if (!asking) this.#owners[Number(moved)] = node;
       }
     }
-  }
-
-  async #owner(slot: number): Promise<Node> {
-    await this.#askMap();
-    const node = this.#owners[slot];
-    if (!node) throw new Error('no node of the cluster serves the key');
-    return node;
   }
 
   /** Asks a node that answers for the map, and forgets the nodes that left it. */
@@ -89,7 +80,7 @@ export class Cluster implements Servers {
     this.#owners.length = 0;
     const named = new Set<Node>();
     for (const [first, last, [host, port]] of map) {
-      const node = this.#node({ host: host || addressOf(asked.name).host, port: Number(port) });
+      const node = this.#node({ host: host || hostOf(asked), port: Number(port) });
       named.add(node);
       for (let slot = Number(first); slot <= Number(last); slot++) this.#owners[slot] = node;
     }
@@ -112,9 +103,8 @@ export class Cluster implements Servers {
   }
 }
 
-function addressOf(name: string): Address {
-  const [, host, port] = /^(.*):(\d+)$/.exec(name) ?? [];
-  return { host: host ?? name, port: Number(port) };
+function hostOf({ name }: Node): string {
+  return name.replace(/:\d+$/, '');
 }
 
 /** The slot of a key: the CRC16 (XMODEM) of its hash tag, or else of the whole key. */

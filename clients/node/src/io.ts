@@ -20,7 +20,7 @@ interface Client {
   stream?: { unref(): unknown };
   connect(): Promise<unknown>;
   disconnect(): void;
-  on(event: 'error' | 'end', listener: (error: Error) => void): unknown;
+  on(event: 'error', listener: (error: Error) => void): unknown;
   call(...words: unknown[]): Promise<unknown>;
   nodes?(role: 'all'): Client[];
   duplicate(...options: unknown[]): Client;
@@ -42,14 +42,14 @@ export function libraryOf(given: unknown): Library {
     name: isCluster ? 'the cluster' : options.sentinels ? `${options.name}` : (options.path ?? `${options.host}:${options.port}`),
     prefix: options.keyPrefix ?? options.redisOptions?.keyPrefix ?? '',
     isCluster,
-    onEnd: (listener) => void client.on('end', listener),
     open: async (ms, signal, address) => {
       if (client.status === 'end') throw new Error('the client is closed');
       if (isCluster && (template === client || !address)) template = await someNode(client, ms, signal);
       const alone = template.duplicate({ ...ALONE, connectTimeout: ms, ...(address && mapped(options.natMap, address)) });
       await connect(alone, signal);
       alone.stream?.unref();
-      return { send: (words) => alone.call(...words), alive: () => alone.status === 'ready', close: () => alone.disconnect() };
+      const alive = () => alone.status === 'ready' && client.status !== 'end';
+      return { send: (words) => alone.call(...words), alive, close: () => alone.disconnect() };
     },
   };
 }

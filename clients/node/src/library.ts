@@ -36,8 +36,6 @@ export interface Library {
    * application has closed the client.
    */
   open(timeoutMs: number, signal: AbortSignal, address?: Address): Promise<Connection>;
-  /** Calls the listener when the application closes the client. */
-  onEnd(listener: () => void): void;
 }
 
 /** The nodes that answer: one server, or the primaries of a cluster. */
@@ -48,7 +46,5 @@ export interface Servers {
   ask(words: readonly Word[], key: Word, repeatable: boolean): Promise<unknown>;
   /** Sends a command that the server answers when it wants to, for at most `ms`, on a connection for this call. */
   wait(words: readonly Word[], key: Word, ms: number, signal?: AbortSignal): Promise<unknown>;
-  /** Ends the connections; the next command opens another. */
-  rest(): void;
   close(): void;
 }

@@ -374,9 +374,12 @@ export class RateLimiter implements AsyncDisposable {
     return answer;
   }
 
-  async #check(limit: Read, options: CheckOptions): Promise<Reply> {
-    const denials = this.#denials;
-    if (!denials || !remembers(options.hold)) return this.#reply('RL.CHECK', limit, options);
+  #check(limit: Read, options: CheckOptions): Promise<Reply> {
+    const denials = remembers(options.hold) ? this.#denials : undefined;
+    return denials ? this.#checkUnlessDenied(denials, limit, options) : this.#reply('RL.CHECK', limit, options);
+  }
+
+  async #checkUnlessDenied(denials: ReturnType<typeof denialsOfChecks>, limit: Read, options: CheckOptions): Promise<Reply> {
     const now = performance.now();
     const what = asked([limit], options.cost ?? 1);
     const denial = denials.find(now, what);

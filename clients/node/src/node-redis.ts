@@ -5,7 +5,7 @@ interface Client {
   readonly isOpen: boolean;
   connect(): Promise<unknown>;
   destroy(): void;
-  on(event: 'error' | 'connect' | 'end' | 'disconnect', listener: () => void): unknown;
+  on(event: 'error', listener: () => void): unknown;
   duplicate(options: object): unknown;
 }
 
@@ -25,7 +25,7 @@ export interface NodeRedisCluster extends Client {
 
 /**
  * A limiter on connections of its own, with the options of a client, or cluster client, of node-redis. The client itself need not be
- * connected; when it is closed, so are the limiter's connections.
+ * connected; when it is closed, the limiter asks no more.
  */
 export function nodeRedis(client: NodeRedisClient | NodeRedisCluster, options?: LimiterOptions): RateLimiter {
   return new RateLimiter(libraryOf(client), options);
@@ -41,9 +41,8 @@ const UNTIMED = { timeout: undefined };
 function libraryOf(client: NodeRedisClient | NodeRedisCluster): Library {
   const isCluster = 'masters' in client;
   const { host = 'localhost', port = 6379, path } = isCluster ? {} : socketOf(client);
-  let ended = false;
-  client.on('connect', () => (ended = false));
-  client.on(isCluster ? 'disconnect' : 'end', () => (ended = true));
+  let opened = false;
+  const ended = () => (opened ||= client.isOpen) && !client.isOpen;
   let template = isCluster ? undefined : client;
   /** How to reach each node, as the client's `nodeAddressMap` says. */
   const sockets = new Map<string, Socket>();
@@ -51,9 +50,8 @@ function libraryOf(client: NodeRedisClient | NodeRedisCluster): Library {
     name: isCluster ? 'the cluster' : (path ?? `${host}:${port}`),
     prefix: '',
     isCluster,
-    onEnd: (listener) => void client.on(isCluster ? 'disconnect' : 'end', listener),
     open: async (ms, signal, address) => {
-      if (ended) throw new Error('the client is closed');
+      if (ended()) throw new Error('the client is closed');
       const name = address && `${address.host}:${address.port}`;
       if ('masters' in client && !(name && sockets.has(name))) template = await someNode(client, signal, sockets).catch((error: unknown) => template ?? Promise.reject(error));
       const reach = { ...socketOf(template!), ...(name && (sockets.get(name) ?? address)) };
@@ -65,7 +63,7 @@ function libraryOf(client: NodeRedisClient | NodeRedisCluster): Library {
       await alone.connect();
       return {
         send: (words) => alone.sendCommand(words as string[], UNTIMED),
-        alive: () => alone.isReady,
+        alive: () => alone.isReady && !ended(),
         close: () => alone.isOpen && alone.destroy(),
       };
     },

@@ -134,6 +134,7 @@ export class Node implements Servers {
     }
   }
 
+  /** Ends the connections once nothing is under way; the next command opens another. */
   rest(): void {
     for (const link of this.#links) this.#retire(link);
   }

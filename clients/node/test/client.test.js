@@ -39,7 +39,7 @@ const PROGRAMS = {
     import { ioredis } from 'redis-ratelimit/ioredis';
     const redis = new Redis('${url}');
     redis.on('error', () => {});
-    const limiter = ioredis(redis, { outage: 'allow', onOutage: () => {} });
+    const limiter = ioredis(redis, { outage: 'allow', timeoutMs: 10_000, onOutage: () => {} });
     const { source } = await limiter.check('k', '9/h');
     await new Promise((pass) => setTimeout(pass, 100));
     ${end};
@@ -50,7 +50,7 @@ const PROGRAMS = {
     const redis = createClient({ url: '${url}' });
     redis.on('error', () => {});
     redis.connect().catch(() => {});
-    const limiter = nodeRedis(redis, { outage: 'allow', onOutage: () => {} });
+    const limiter = nodeRedis(redis, { outage: 'allow', timeoutMs: 10_000, onOutage: () => {} });
     const { source } = await limiter.check('k', '9/h');
     await new Promise((pass) => setTimeout(pass, 100));
     ${end};
@@ -71,15 +71,16 @@ for (const [library, program] of Object.entries(PROGRAMS)) {
   });
 }
 
-test('the connections of a limiter end with its client', async (t) => {
+test('a limiter whose client is closed asks no more', async (t) => {
   const { port } = await startServer(t);
   const admin = connect(t, port);
   const client = connect(t, port);
-  const limiter = ioredis(client, { outage: 'allow', onOutage: () => {} });
+  const limiter = ioredis(client, { outage: 'allow', timeoutMs: 10_000, onOutage: () => {} });
   assert.equal((await limiter.check('k', '9/h')).source, 'server');
   client.disconnect();
-  await until(async () => /connected_clients:1\r/.test(await admin.info('clients')));
+  await until(() => client.status === 'end');
   assert.equal((await limiter.check('k', '9/h')).source, 'outage');
+  await until(async () => /connected_clients:1\r/.test(await admin.info('clients')));
 });
 
 test('a limiter in the process asks no server', async () => {

@@ -147,3 +147,11 @@ test('requests that do not count get their units back after the response', async
     assert.equal(await left(count), '8,7,8');
   }
 });
+
+test('a middleware lets exactly the limit of a burst pass', async (t) => {
+  const { port } = await startServer(t);
+  const limiter = ioredis(connect(t, port), { outage: 'allow', timeoutMs: 5000, queueTimeoutMs: 60_000 });
+  const get = await serve(t, express().get('/', rateLimit(limiter, '50/h'), here));
+  const statuses = await Promise.all(Array.from({ length: 600 }, async () => (await get('/')).status));
+  assert.deepEqual([200, 429].map((wanted) => statuses.filter((status) => status === wanted).length), [50, 550]);
+});

@@ -1,12 +1,11 @@
-// Holds, waits, costs by name, remembered denials and leases, on real servers.
+// Holds, waits, costs by name and leases, on real servers.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 
 import { Cluster } from 'ioredis';
 import { createCluster } from 'redis';
-import { Denied, Hold, Lease } from 'redis-ratelimit';
+import { Lease } from 'redis-ratelimit';
 
 import { RateLimiter } from '../dist/limiter.js';
 import { startCluster } from './support/cluster.js';
@@ -42,27 +41,6 @@ onEachServer(test, 'costs by name are corrected when a hold is settled', async (
     assert.equal(await limiter.settle(`${key}:range`, range.id, { cost: 4 }), true);
     assert.deepEqual([await limiter.renew(key, 'unknown', 1000), await limiter.settle(key, 'unknown')], [false, false]);
   }
-});
-
-onEachServer(test, 'a hold renews itself, is settled at the end of its block, and says when it is lost', async (t, name) => {
-  const { port } = await startServer(t, name);
-  const admin = connect(t, port);
-  const renewed = async () => Number(/holds_renewed:(\d+)/.exec(await admin.info('ratelimit'))[1]);
-  await Promise.all((await limiters(t, port)).map(async (limiter, i) => {
-    const key = `jobs:${i}`;
-    const take = () => limiter.hold(key, 'slots:1', { ttlMs: 2000 });
-    const hold = await take();
-    await until(async () => (await renewed()) >= 8); // both holds, for longer than their `ttlMs`
-    assert.equal(hold.lost.aborted, false);
-    await assert.rejects(take(), (error) => error instanceof Denied && error.reply.verdict === 'limited' && /^limited(, wait \d+ ms)?$/.test(error.message));
-    await hold[Symbol.asyncDispose]();
-    const next = await take(); // its slot is free
-    assert.equal(next.lost.aborted, false);
-    await limiter.reset(key);
-    await until(() => next.lost.aborted);
-    await next[Symbol.asyncDispose]();
-    await (await take()).settle();
-  }));
 });
 
 test('an unblocked client waits again', async (t) => {
@@ -101,7 +79,7 @@ test('callers wait in a cluster, whose keys have the keyPrefix of the client', a
 test('a denial that is decided before units come back is forgotten', async () => {
   const replies = [];
   const connection = { send: () => new Promise((resolve) => replies.push(resolve)), alive: () => true, close() {} };
-  const library = { name: 'a:1', prefix: '', isCluster: false, onEnd() {}, open: async () => connection };
+  const library = { name: 'a:1', prefix: '', isCluster: false, open: async () => connection };
   const limiter = new RateLimiter(library, { rememberDenials: 9, timeoutMs: 60_000 });
   const frees = [
     () => limiter.settle('k', 'id', { refund: true }), () => limiter.settle('k', 'id', { cost: 1 }),
@@ -144,24 +122,4 @@ onEachServer(test, 'units under shadow rules are leased and settled, and an exem
   await admin.call('RL.UNEXEMPT', 'friend');
   assert.equal((await exempt.take()).verdict, 'limited', 'the lease took nothing ahead');
   await exempt.close();
-});
-
-onEachServer(test, 'units of a leaky rule say how long to wait', async (t, name) => {
-  const { port } = await startServer(t, name);
-  const lease = new Lease(ioredis(connect(t, port)), 'k', 'leaky:1/h,queue=9', { most: 1 });
-  const waits = [await lease.take(), await lease.take()].map(({ waitMs }) => waitMs);
-  assert.ok(waits[0] === 0 && waits[1] > 3_500_000, waits.join());
-  await lease.close();
-});
-
-test('a lease remembers a block for a second', async (t) => {
-  const redis = connect(t, (await startServer(t)).port);
-  const lease = new Lease(ioredis(redis), 'k', '10/h');
-  await redis.call('RL.BLOCK', 'k', 'EX', '3600');
-  assert.equal((await lease.take()).verdict, 'blocked');
-  const again = await lease.take();
-  assert.deepEqual([again.verdict, again.source], ['blocked', 'denial']);
-  await redis.call('RL.UNBLOCK', 'k');
-  while ((await lease.take()).verdict !== 'allowed') await sleep(50);
-  await lease.close();
 });

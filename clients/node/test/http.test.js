@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { fields, network, problem, status } from 'redis-ratelimit';
 
 import { readReport } from '../dist/replies.js';
+import { fieldsOf } from '../dist/upstream.js';
 import { ioredis } from './support/limiters.js';
 import { connect, startServer } from './support/servers.js';
 
@@ -81,4 +82,12 @@ test('an address is counted by its network if it is of IPv6, as in every languag
   for (const { given, prefix, network: counted } of cases) assert.equal(network(given, prefix), counted, `${given}/${prefix}`);
   assert.equal(network(undefined), 'unknown');
   for (const prefix of [-1, 129, 56.5, NaN, '64', null]) assert.throws(() => network('::1', prefix), TypeError, String(prefix));
+});
+
+test('headers of any client are read', () => {
+  const both = [['ratelimit', '"a";r=9, "b";r=7']];
+  const headers = new Headers([['RateLimit', '"a";r=9'], ['ratelimit', '"b";r=7']]);
+  for (const given of [headers, { RateLimit: ['"a";r=9', '"b";r=7'] }, new Map([['RateLimit', '"a";r=9'], ['ratelimit', '"b";r=7']]), { forEach: (see) => headers.forEach(see) }]) {
+    assert.deepEqual([...fieldsOf(given)], both);
+  }
 });

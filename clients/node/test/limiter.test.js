@@ -116,15 +116,6 @@ onEachServer(test, 'errors of the server reject the promise', async (t, name) =>
   }
 });
 
-onEachServer(test, 'ioredis puts its keyPrefix before every key', async (t, name) => {
-  const { port } = await startServer(t, name);
-  const admin = connect(t, port);
-  const limiter = ioredis(connect(t, port, { keyPrefix: 'app:' }));
-  await limiter.check('one', '5/h');
-  await limiter.checkAll([{ key: 'two', rules: '5/h' }, { key: 'three', rules: '5/h' }]);
-  assert.deepEqual((await admin.keys('*')).sort(), ['app:one', 'app:three', 'app:two']);
-});
-
 onEachServer(test, 'rights to the commands and their keys are enough, without a right to run scripts', async (t, name) => {
   const { port } = await startServer(t, name);
   const admin = connect(t, port);

@@ -1,15 +1,12 @@
 // Servers that answer and do not limit: without the module, or refusing the client.
 
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
-import { resolve } from 'node:path';
 import { test } from 'node:test';
 
 import rateLimitPlugin from '@fastify/rate-limit';
 import express from 'express';
 import { rateLimit as expressRateLimit } from 'express-rate-limit';
 import Fastify from 'fastify';
-import { isOutage } from 'redis-ratelimit';
 import { rateLimit } from 'redis-ratelimit/express';
 import { RateLimitStore } from 'redis-ratelimit/express-rate-limit';
 import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
@@ -17,7 +14,6 @@ import { rateLimitStore } from 'redis-ratelimit/fastify-rate-limit';
 import { ioredis } from 'redis-ratelimit/ioredis';
 
 import { Notices } from '../dist/notices.js';
-import { adviceOn, kindOf } from '../dist/outage.js';
 import { connect, serve, startServer, until } from './support/servers.js';
 
 test('without listeners the console shows an outage, and no line has a key or a rule', async (t) => {
@@ -54,16 +50,6 @@ test('a listener that rejects ends no process', async (t) => {
   notices.misconfigured(0, new Error('NOAUTH Authentication required.'));
   await until(() => logged.mock.callCount() === 2);
   assert.match(logged.mock.calls[0].arguments.join(' '), /a listener failed: Error: a listener at fault/);
-});
-
-test('errors are judged alike in every language', async () => {
-  const { cases } = JSON.parse(await readFile(resolve(import.meta.dirname, '../../cases/errors.json'), 'utf8'));
-  for (const { reply, is, advice } of cases) {
-    const error = new Error(reply);
-    assert.equal(kindOf(error), is === 'fault' ? 'mistake' : is, reply);
-    assert.equal(isOutage(error), is !== 'fault', reply);
-    if (advice) assert.equal(adviceOn(error), advice, reply);
-  }
 });
 
 test('no client of a site sees a key, a rule, or what the server says', async (t) => {

@@ -56,7 +56,7 @@ for (const [owner, [makers, ...wrong]] of Object.entries(WRONG)) {
 }
 
 test('wrong options of methods are errors before anything is sent', async () => {
-  const library = { name: 'a:1', prefix: '', isCluster: false, onEnd() {}, open: () => assert.fail('something is sent') };
+  const library = { name: 'a:1', prefix: '', isCluster: false, open: () => assert.fail('something is sent') };
   const bare = new RateLimiter(library);
   const held = new Hold('id', {}, { settle: () => assert.fail('it is settled') }, 9_000_000, 9_000_000);
   const limits = [{ key: 'k', rules: '5/m' }];

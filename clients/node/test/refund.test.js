@@ -14,8 +14,8 @@ import Fastify from 'fastify';
 import { rateLimit } from 'redis-ratelimit/express';
 import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
 
-import { ioredis, nodeRedis } from './support/limiters.js';
-import { connect, connectNodeRedis, onEachServer, serve, startServer, until } from './support/servers.js';
+import { ioredis } from './support/limiters.js';
+import { connect, serve, startServer, until } from './support/servers.js';
 
 async function counted(admin, name) {
   return Number(new RegExp(`${name}:(\\d+)`).exec(await admin.info('ratelimit'))[1]);
@@ -120,43 +120,6 @@ async function* part() {
   yield 'part';
   await new Promise(() => {});
 }
-
-test('requests that do not count get their units back also while the process decides alone', async (t) => {
-  t.mock.method(console, 'warn', () => {});
-  const server = await startServer(t);
-  const limiter = ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 100 });
-  const app = express().get('/:status', rateLimit(limiter, () => ({ key: 'k', rules: '2/h' }), { count: 'failed' }), (req, res) => {
-    res.sendStatus(Number(req.params.status));
-  });
-  const get = await serve(t, app);
-  await server.stop();
-  const statuses = [];
-  for (const status of [200, 200, 200, 401, 200, 401, 200, 401]) {
-    statuses.push((await get(`/${status}`)).status);
-    if (status === 200 && statuses.at(-1) === 200) await until(async () => (await limiter.peek('k', '2/h')).remaining > 0);
-  }
-  assert.deepEqual(statuses, [200, 200, 200, 401, 200, 401, 429, 429]);
-});
-
-onEachServer(test, 'keys that are asked separately give back their own charge', async (t, name) => {
-  const { port } = await startServer(t, name);
-  const admin = connect(t, port);
-  for (const [i, limiter] of [ioredis(connect(t, port), { separately: true }), nodeRedis(await connectNodeRedis(t, port), { separately: true })].entries()) {
-    const [a, b] = [{ key: `a:${i}`, rules: ['9/h', 'bucket:9/h,cost=2'] }, { key: `b:${i}`, rules: '1/h' }];
-    const left = async () => (await limiter.peekAll(a.key, a.rules)).rules.map(({ remaining }) => remaining);
-    assert.equal((await limiter.checkAll([a, b])).verdict, 'allowed');
-    assert.deepEqual(await left(), [8, 7]);
-    const [, ttl] = /ttl_ms"?[,:]? ?(\d+)/.exec(JSON.stringify(await admin.call('RL.INFO', a.key))) ?? [];
-    assert.ok(ttl === undefined || Number(ttl) <= 10_000, `a hold of ${ttl} ms`);
-    const settled = await counted(admin, 'holds_settled');
-    assert.equal((await limiter.checkAll([a, b])).verdict, 'limited');
-    assert.deepEqual(await left(), [8, 7], 'a denial gives charges back');
-    assert.equal(await counted(admin, 'holds_settled'), settled + 1, 'by its hold');
-    await assert.rejects(limiter.checkAll([{ key: 'c', rules: 'slots:4' }, b]), /slots are held/);
-    await assert.rejects(limiter.checkAll([a, { key: 'd', rules: '5/x' }]), /5\/x/);
-    assert.deepEqual(await left(), [8, 7], 'an error gives charges back');
-  }
-});
 
 test('clients without an address share a key, which is logged once', async (t) => {
   t.mock.method(console, 'warn', () => {});
