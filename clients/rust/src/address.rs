@@ -15,7 +15,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// assert_eq!(network_of("2001:db8:1:2:3:4:5:6".parse()?, 64), "2001:db8:1:2::/64");
 /// # Ok::<_, std::net::AddrParseError>(())
 /// ```
-#[must_use]
 pub fn network_of(address: IpAddr, prefix: u8) -> String {
     let address = match address {
         IpAddr::V4(address) => return address.to_string(),
@@ -46,7 +45,6 @@ pub fn network_of(address: IpAddr, prefix: u8) -> String {
 /// assert_eq!(network("2001:db8:1:2::1", 56), "2001:db8:1::/56");
 /// assert_eq!(network("", 64), "unknown");
 /// ```
-#[must_use]
 pub fn network(given: &str, prefix: u8) -> String {
     match address_in(given) {
         Some(address) => network_of(address, prefix),

@@ -63,7 +63,7 @@ impl Asker {
         asking: impl Future<Output = RedisResult<A>>,
     ) -> RedisResult<A> {
         if let Servers::None = self.servers {
-            return self.locally(check, command);
+            return self.locally(command);
         }
         let is_sent = self.sends(check);
         asking.await.or_else(|error| {
@@ -138,7 +138,7 @@ impl Asker {
     pub async fn send(&self, request: Request<'_>) -> RedisResult<Value> {
         let Request { command, key, .. } = request;
         if let Servers::None = self.servers {
-            return self.local.answer(command);
+            return self.local.answer(command).map(Value::Int);
         }
         let by_script = self
             .script
@@ -176,10 +176,7 @@ impl Asker {
     pub async fn at(&self, source: Source, command: &Cmd, key: &[u8]) -> RedisResult<bool> {
         match source {
             Source::Server | Source::Lease => self.flag(command, key).await,
-            Source::Local => {
-                let value = self.local.answer(command)?;
-                flag(&value).ok_or_else(|| unreadable(&value))
-            }
+            Source::Local => self.local.answer(command).map(|done| done == 1),
             Source::Outage | Source::Denial => Ok(true),
         }
     }
@@ -199,15 +196,13 @@ impl Asker {
             Outage::Raise => Err(error),
             Outage::Allow => Ok(A::of(undecided(check, Verdict::Allowed, Duration::ZERO))),
             Outage::Deny => Ok(A::of(undecided(check, Verdict::Limited, DENIED))),
-            Outage::Local => self.locally(check, command),
+            Outage::Local => self.locally(command),
         }
     }
 
     /// The answer of the limiter in the process.
-    pub fn locally<A: Answer>(&self, check: &Check, command: &Cmd) -> RedisResult<A> {
-        let value = self.local.answer(command)?;
-        let answer = A::of_reply(&value, check).ok_or_else(|| unreadable(&value))?;
-        Ok(answer.by(Source::Local))
+    pub fn locally<A: Answer>(&self, command: &Cmd) -> RedisResult<A> {
+        self.local.decide(command).map(A::of)
     }
 
     /// Waits for a decision, and tells the application of it.

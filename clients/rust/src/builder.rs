@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -248,7 +248,7 @@ impl Builder {
             ),
             Whom::Nobody => Servers::None,
         };
-        let remembers = self.remembered > 0;
+        let remembered = NonZeroUsize::new(self.remembered);
         Ok(RateLimiter::of(Asker {
             servers,
             local: Local::new(processes, &self.policies)?,
@@ -260,8 +260,8 @@ impl Builder {
             script: (self.engine == Engine::Script).then(Script::new),
             events,
             cleans_up: CleanUps::new(),
-            replies: remembers.then(|| Denials::new(self.remembered)),
-            reports: remembers.then(|| Denials::new(self.remembered)),
+            replies: remembered.map(Denials::new),
+            reports: remembered.map(Denials::new),
         }))
     }
 }

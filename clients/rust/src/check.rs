@@ -81,6 +81,7 @@ pub(crate) struct Limit {
 ///
 /// A pair of key and rules becomes a check. A key must have at least one byte, and at least one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Check {
     pub(crate) limits: Vec<Limit>,
     pub(crate) cost: Cost,
@@ -116,28 +117,24 @@ impl Check {
     }
 
     /// Another key that must let the request pass too.
-    #[must_use]
     pub fn and(mut self, key: impl Into<Vec<u8>>, rules: impl Into<Rules>) -> Self {
         self.limits.push(Limit { key: key.into(), rules: rules.into() });
         self
     }
 
     /// What the request costs.
-    #[must_use]
     pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
         self.cost = cost.into();
         self
     }
 
     /// A text for `RL.LOG`, such as who asks.
-    #[must_use]
     pub fn meta(mut self, text: impl Into<String>) -> Self {
         self.meta = Some(text.into());
         self
     }
 
     /// The id of the hold to take: new for each request, or that of a request that is sent again.
-    #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -145,21 +142,18 @@ impl Check {
 
     /// Takes a hold with this id that lasts for `ttl`.
     /// [`RateLimiter::hold`](crate::RateLimiter::hold) also renews and ends it.
-    #[must_use]
     pub fn with_hold(mut self, id: impl Into<String>, ttl: Duration) -> Self {
         self.hold = Some(ttl);
         self.id(id)
     }
 
     /// Gives all units back if the hold ends without being settled.
-    #[must_use]
     pub fn refunding(mut self) -> Self {
         self.refund = true;
         self
     }
 
     /// Lets [`RateLimiter::hold`](crate::RateLimiter::hold) wait in line, for at most `timeout`.
-    #[must_use]
     pub fn wait(mut self, timeout: Duration) -> Self {
         self.wait = Some(timeout);
         self
@@ -167,14 +161,12 @@ impl Check {
 
     /// The flow, such as a tenant, in which a wait stands in line, and its weight, 1 to 1000: flows take
     /// turns in proportion to their weights.
-    #[must_use]
     pub fn flow(mut self, name: impl Into<String>, weight: u16) -> Self {
         self.flow = Some((name.into(), weight));
         self
     }
 
     /// The priority of a wait, 0 to 9: higher ones go first.
-    #[must_use]
     pub fn priority(mut self, priority: u8) -> Self {
         self.priority = priority;
         self
@@ -182,7 +174,6 @@ impl Check {
 
     /// Lets [`RateLimiter::check_any`](crate::RateLimiter::check_any) take the key that has the most left
     /// afterwards.
-    #[must_use]
     pub fn most(mut self) -> Self {
         self.most = true;
         self

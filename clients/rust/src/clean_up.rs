@@ -1,10 +1,10 @@
 //! Work that goes on when the future that began it is dropped, and settlements that are tried again.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::RedisResult;
@@ -26,8 +26,7 @@ const LAST: Duration = Duration::from_millis(900);
 pub struct CleanUps {
     places: Arc<Semaphore>,
     /// What ends each settlement that met an outage, the oldest first.
-    kept: Mutex<BTreeMap<u64, Arc<Notify>>>,
-    numbers: AtomicU64,
+    kept: Mutex<VecDeque<Weak<Notify>>>,
     given_up: AtomicU64,
     is_closed: AtomicBool,
     /// The runtime in which the limiter was made or first used.
@@ -39,7 +38,6 @@ impl CleanUps {
         let cleans_up = Self {
             places: Arc::new(Semaphore::new(MOST as usize)),
             kept: Mutex::default(),
-            numbers: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             runtime: OnceLock::new(),
@@ -78,21 +76,22 @@ impl CleanUps {
         async move { joined(begun.ok_or_else(saturated)?).await }
     }
 
-    /// Keeps a settlement that is tried again, if need be in place of the oldest.
-    pub fn keep(&self) -> Kept<'_> {
-        let (number, ends) =
-            (self.numbers.fetch_add(1, Ordering::Relaxed), Arc::new(Notify::new()));
-        let mut kept = self.kept();
-        if kept.len() >= MOST_KEPT
-            && let Some((_, oldest)) = kept.pop_first()
-        {
-            oldest.notify_one();
-        }
+    /// Keeps a settlement that is tried again, if need be in place of the oldest. Returns what is
+    /// notified when it ends.
+    pub fn keep(&self) -> Arc<Notify> {
+        let ends = Arc::new(Notify::new());
         if self.is_closed.load(Ordering::Relaxed) {
             ends.notify_one();
         }
-        kept.insert(number, Arc::clone(&ends));
-        Kept { cleans_up: self, number, ends }
+        let mut kept = self.kept();
+        if kept.len() >= MOST_KEPT {
+            kept.retain(|other| other.strong_count() > 0);
+        }
+        if kept.len() >= MOST_KEPT {
+            end(kept.pop_front());
+        }
+        kept.push_back(Arc::downgrade(&ends));
+        ends
     }
 
     pub fn give_up(&self, id: &str) {
@@ -109,26 +108,16 @@ impl CleanUps {
     pub async fn close(&self) {
         let _ = timeout(LAST, self.places.acquire_many(MOST)).await;
         self.is_closed.store(true, Ordering::Relaxed);
-        self.kept().values().for_each(|ends| ends.notify_one());
+        end(self.kept().drain(..));
     }
 
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Notify>>> {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<Weak<Notify>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A settlement that is tried again.
-pub struct Kept<'a> {
-    cleans_up: &'a CleanUps,
-    number: u64,
-    /// Notified when it is given up.
-    pub ends: Arc<Notify>,
-}
-
-impl Drop for Kept<'_> {
-    fn drop(&mut self) {
-        self.cleans_up.kept().remove(&self.number);
-    }
+fn end(kept: impl IntoIterator<Item = Weak<Notify>>) {
+    kept.into_iter().filter_map(|ends| ends.upgrade()).for_each(|ends| ends.notify_one());
 }
 
 pub async fn joined<T>(task: JoinHandle<RedisResult<T>>) -> RedisResult<T> {

@@ -1,5 +1,6 @@
 //! Reports outages and misconfigurations to the application's listeners, or else to its log.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,10 +65,8 @@ pub struct Events {
     answered: AtomicU64,
     /// The number of requests left undecided by a misconfiguration since the last report of one.
     untold: AtomicU64,
-    /// When each misconfiguration was last reported.
-    told: Mutex<Vec<(Misconfiguration, Instant)>>,
-    /// When the log was last warned of too many holds.
-    warned: Mutex<Option<Instant>>,
+    /// When each misconfiguration, or else too many holds, was last reported.
+    told: Mutex<HashMap<Option<Misconfiguration>, Instant>>,
 }
 
 impl Events {
@@ -86,7 +85,7 @@ impl Events {
     /// Reports an error that the server replied, if it is a misconfiguration.
     pub fn replied(&self, now: Instant, error: &RedisError) {
         let Some(misconfiguration) = Misconfiguration::of(error) else { return };
-        if !self.is_due(now, misconfiguration) {
+        if !self.is_due(now, Some(misconfiguration)) {
             return;
         }
         let (error, advice) = (error.clone(), misconfiguration.advice());
@@ -100,24 +99,21 @@ impl Events {
 
     /// A request got no hold, because its key has too many.
     pub fn lacked_a_hold(&self, now: Instant) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.is_none_or(|at| now.saturating_duration_since(at) >= AGAIN) {
-            *warned = Some(now);
+        if self.is_due(now, None) {
             tracing::warn!(
                 "a key has too many holds, see max-holds: a request cannot be given back"
             );
         }
     }
 
-    fn is_due(&self, now: Instant, misconfiguration: Misconfiguration) -> bool {
+    fn is_due(&self, now: Instant, what: Option<Misconfiguration>) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < AGAIN;
-        if told.iter().any(|&(kind, at)| kind == misconfiguration && is_recent(at)) {
-            return false;
+        let last = told.get(&what).map(|at| now.saturating_duration_since(*at));
+        let is_due = last.is_none_or(|ago| ago >= AGAIN);
+        if is_due {
+            told.insert(what, now);
         }
-        told.retain(|(kind, _)| *kind != misconfiguration);
-        told.push((misconfiguration, now));
-        true
+        is_due
     }
 
     /// A node has gone away, or is back.

@@ -96,19 +96,16 @@ impl RateLimiter {
 
 impl Hold {
     /// The id, by which the server knows the hold.
-    #[must_use]
     pub fn id(&self) -> &str {
         &self.receipt.place.id
     }
 
     /// The answer of the check that took the hold.
-    #[must_use]
     pub const fn reply(&self) -> &Reply {
         &self.reply
     }
 
     /// Whether the hold has ended before it was settled: others may have its units now.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()
     }

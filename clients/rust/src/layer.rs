@@ -59,6 +59,7 @@ where
 }
 
 /// Wraps services so that the limiter decides which requests reach them.
+#[must_use]
 pub struct RateLimitLayer<T, F = Problem> {
     pub(crate) limits: Arc<Limits<T, F>>,
 }
@@ -90,7 +91,6 @@ impl<T> RateLimitLayer<T> {
 
 impl<T: Clone, F: Clone> RateLimitLayer<T, F> {
     /// Which fields tell clients their limits: those of draft 11 by default.
-    #[must_use]
     pub fn headers(self, headers: Headers) -> Self {
         Self::of(Limits { headers, ..self.limits() })
     }

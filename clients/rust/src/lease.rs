@@ -1,13 +1,12 @@
 //! Leases: for a key that is asked more often than one server can decide.
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 
 use ratelimit_core::MAX_PERIOD;
 use redis::RedisResult;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
@@ -57,7 +56,6 @@ impl Taken {
         Self { verdict: Verdict::Allowed, wait: Some(Duration::ZERO), source: Source::Lease };
 
     /// Whether the units were taken.
-    #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.verdict == Verdict::Allowed
     }
@@ -78,8 +76,8 @@ struct Shared {
     ttl: Duration,
     most: u64,
     state: Mutex<State>,
-    /// A request for a lease has been answered.
-    answered: Notify,
+    /// One caller asks for a lease, and the others wait for that.
+    asking: Arc<AsyncMutex<()>>,
 }
 
 #[derive(Default)]
@@ -89,7 +87,6 @@ struct State {
     open: Option<Open>,
     /// When a denial ends, the least cost that it denies, and its verdict.
     denied: Option<(Instant, u64, Verdict)>,
-    asking: bool,
 }
 
 struct Open {
@@ -98,14 +95,6 @@ struct Open {
     left: u64,
     since: Instant,
     settling: AbortHandle,
-}
-
-enum Found {
-    Answer(Taken),
-    /// Another caller asks.
-    Wait,
-    /// This caller must ask.
-    Nothing,
 }
 
 impl Lease {
@@ -143,8 +132,8 @@ impl Lease {
             let given = format!("the ttl is {ttl:?} and most is {most}");
             return Err(misuse(format!("{given}, expected at most 366 days and at least 1")));
         }
-        let (state, answered) = (Mutex::default(), Notify::new());
-        Ok(Self(Arc::new(Shared { limiter, one, key, rules, ttl, most, state, answered })))
+        let (state, asking) = (Mutex::default(), Arc::default());
+        Ok(Self(Arc::new(Shared { limiter, one, key, rules, ttl, most, state, asking })))
     }
 
     /// Takes units, out of the lease if it has them.
@@ -158,23 +147,17 @@ impl Lease {
     }
 
     async fn taken(&self, units: u64) -> RedisResult<Taken> {
-        loop {
-            if let Found::Answer(taken) = self.0.find(units, false) {
-                return Ok(taken);
-            }
-            let mut answered = pin!(self.0.answered.notified());
-            answered.as_mut().enable();
-            match self.0.find(units, true) {
-                Found::Answer(taken) => return Ok(taken),
-                Found::Wait => answered.await,
-                Found::Nothing => {
-                    let (answer, asked) = oneshot::channel();
-                    // A task, so that dropping this future loses no lease.
-                    tokio::spawn(Arc::clone(&self.0).ask(units, answer));
-                    return asked.await.unwrap_or_else(|error| Err(io::Error::other(error).into()));
-                }
-            }
+        if let Some(taken) = self.0.find(units) {
+            return Ok(taken);
         }
+        let only = Arc::clone(&self.0.asking).lock_owned().await;
+        if let Some(taken) = self.0.find(units) {
+            return Ok(taken);
+        }
+        let (answer, asked) = oneshot::channel();
+        // A task, so that dropping this future loses no lease.
+        tokio::spawn(Arc::clone(&self.0).ask(units, answer, only));
+        asked.await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
     }
 
     /// Gives back units that were taken and not used, to the lease that is open now. If none is
@@ -212,32 +195,29 @@ impl fmt::Debug for Lease {
 }
 
 impl Shared {
-    /// Looks for an answer without the server. A caller that `asks` and finds nothing must ask the
-    /// server.
-    fn find(&self, units: u64, asks: bool) -> Found {
+    /// An answer without the server.
+    fn find(&self, units: u64) -> Option<Taken> {
         let (mut state, now) = (self.state(), Instant::now());
         if let Some(open) = &mut state.open
             && let Some(left) = open.left.checked_sub(units)
             && now.saturating_duration_since(open.since) < self.ttl
         {
             open.left = left;
-            return Found::Answer(Taken::NOW);
+            return Some(Taken::NOW);
         }
-        match state.denied {
-            Some((until, least, verdict)) if units >= least && now < until => {
-                let wait = Some(until.saturating_duration_since(now));
-                Found::Answer(Taken { verdict, wait, source: Source::Denial })
-            }
-            _ if state.asking => Found::Wait,
-            _ => {
-                state.asking = asks;
-                Found::Nothing
-            }
-        }
+        let (until, least, verdict) = state.denied?;
+        let wait = Some(until.saturating_duration_since(now));
+        let taken = Taken { verdict, wait, source: Source::Denial };
+        (units >= least && now < until).then_some(taken)
     }
 
     /// Settles this lease and takes the next, in one round trip.
-    async fn ask(self: Arc<Self>, units: u64, answer: oneshot::Sender<RedisResult<Taken>>) {
+    async fn ask(
+        self: Arc<Self>,
+        units: u64,
+        answer: oneshot::Sender<RedisResult<Taken>>,
+        _only: OwnedMutexGuard<()>,
+    ) {
         let ended = self.end();
         let most = units.max(self.state().ask).max(1);
         let (id, one) = (new_id(), self.one.clone().cost(units));
@@ -250,15 +230,13 @@ impl Shared {
         if unheard {
             self.give_back(units);
         }
-        self.state().asking = false;
-        self.answered.notify_waiters();
     }
 
     /// Asks for a lease. While the server is away, the limiter answers the check of `one` instead.
     async fn lease(&self, leased: Check, one: &Check) -> RedisResult<Report> {
         let (asker, command) = (self.limiter.asker(), one.command(true));
         if let Servers::None = asker.servers {
-            return asker.locally(one, &command);
+            return asker.locally(&command);
         }
         let is_sent = asker.sends(&leased);
         let asked = asker.ask_check(&leased, &leased.command(true)).await;

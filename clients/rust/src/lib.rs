@@ -14,7 +14,6 @@
 
 mod address;
 mod asker;
-mod bounded;
 mod builder;
 mod by_address;
 mod by_script;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, RedisResult, Value};
+use redis::{Cmd, FromRedisValue, RedisResult};
 use tokio::time::Instant;
 
 use crate::asker::Asker;
@@ -41,19 +41,16 @@ impl RateLimiter {
     }
 
     /// Whether a server is away, or in a cluster any node.
-    #[must_use]
     pub fn away(&self) -> bool {
         self.0.servers.nodes().iter().any(|node| node.is_away())
     }
 
     /// How many requests got no decision from the server.
-    #[must_use]
     pub fn outages(&self) -> u64 {
         self.0.events.answered()
     }
 
     /// How many holds were not settled, because an outage outlasted them or too many waited.
-    #[must_use]
     pub fn given_up(&self) -> u64 {
         self.0.cleans_up.given_up()
     }
@@ -255,7 +252,7 @@ impl RateLimiter {
     /// [`Outage::Local`](crate::Outage::Local), or to the server.
     async fn where_held(&self, command: &Cmd, key: &[u8]) -> RedisResult<bool> {
         // The server reports what is wrong with the command.
-        let is_here = self.0.local.answer(command).is_ok_and(|reply| reply == Value::Int(1));
+        let is_here = self.0.local.answer(command) == Ok(1);
         if is_here { Ok(true) } else { self.0.flag(command, key).await }
     }
 

@@ -6,26 +6,27 @@
 //! processes.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ratelimit_core::check::{Bounds, Budget, Decision, Field, KeyCheck, check_keys};
-use ratelimit_core::key::{Check, Limiter, hold_end_us};
+use lru::LruCache;
+use ratelimit_core::check::{Bounds, Budget, Decision, KeyCheck, check_keys};
+use ratelimit_core::key::{self, Check, Limiter, hold_end_us};
 use ratelimit_core::rule::looks_like_rule;
 use ratelimit_core::{Rule, RuleError};
 use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
-use redis::{Arg, Cmd, RedisResult, Value};
+use redis::{Arg, Cmd, RedisResult};
 
-use crate::bounded::Bounded;
+use crate::reply::{Report, RuleReport, Source, Verdict};
 use crate::rules::{self, Rules, refused};
 
-const MOST_KEYS: usize = 10_000;
+const MOST_KEYS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// The module's defaults.
 const BOUNDS: Bounds = Bounds { max_states: 256, max_holds: 10_000 };
 
-type Keys = Bounded<Vec<u8>, Limiter>;
+type Keys = LruCache<Vec<u8>, Limiter>;
 
 #[derive(Debug)]
 pub struct Local {
@@ -42,25 +43,26 @@ impl Local {
             Ok((name.clone(), rules.texts().iter().map(rule).collect::<RedisResult<_>>()?))
         };
         let policies = policies.iter().map(read).collect::<RedisResult<_>>()?;
-        Ok(Self { processes, policies, keys: Mutex::new(Bounded::new(MOST_KEYS)) })
+        Ok(Self { processes, policies, keys: Mutex::new(LruCache::new(MOST_KEYS)) })
     }
 
-    /// The reply that a server would give if only this process used it.
-    pub fn answer(&self, command: &Cmd) -> RedisResult<Value> {
-        let words = command.args_iter().map(|word| match word {
-            Arg::Simple(bytes) => bytes,
-            _ => &[],
-        });
-        self.answer_at(&words.collect::<Vec<_>>(), now_us())
-    }
-
-    fn answer_at(&self, words: &[&[u8]], now_us: u64) -> RedisResult<Value> {
-        match words {
+    /// The decision that a server would make if only this process used it.
+    pub fn decide(&self, command: &Cmd) -> RedisResult<Report> {
+        let now_us = now_us();
+        match &words(command)[..] {
             [b"RL.CHECK", key, check @ ..] => {
                 self.check(&[&[b"1", *key][..], check].concat(), false, now_us)
             }
             [b"RL.MCHECK", check @ ..] => self.check(check, true, now_us),
             [b"RL.PEEK", key, peek @ ..] => self.peek(key, peek, now_us),
+            _ => Err(refused("no check of the limiter in the process")),
+        }
+    }
+
+    /// The reply of a server to any other command.
+    pub fn answer(&self, command: &Cmd) -> RedisResult<i64> {
+        let now_us = now_us();
+        match &words(command)[..] {
             [b"RL.SETTLE", key, settlement @ ..] => self.change(key, |limiter| {
                 let request = parse::settle(bytes(settlement), &Limits::ANY).map_err(refused)?;
                 let how = request.settled.with(&request.named);
@@ -95,7 +97,7 @@ impl Local {
     }
 
     /// Answers an `RL.MCHECK`. The reply names the keys if there may be `several`.
-    fn check(&self, args: &[&[u8]], several: bool, now_us: u64) -> RedisResult<Value> {
+    fn check(&self, args: &[&[u8]], several: bool, now_us: u64) -> RedisResult<Report> {
         let (mut resolver, mut rules) = (self.resolver(), Vec::new());
         let request = parse::mcheck(bytes(args), &Limits::ANY_CHECK, &mut resolver, &mut rules);
         let request = request.map_err(refused)?;
@@ -108,7 +110,7 @@ impl Local {
         };
 
         let mut keys = self.keys();
-        let found = names.clone().map(|name| (*name, keys.take(*name).unwrap_or_default()));
+        let found = names.clone().map(|name| (*name, keys.pop(*name).unwrap_or_default()));
         let mut found = found.collect::<Vec<_>>();
         let limiters = found.iter_mut().map(|(_, limiter)| limiter).enumerate();
         let checks = limiters.map(|(place, limiter)| KeyCheck::new(limiter, check_of(place)));
@@ -121,18 +123,16 @@ impl Local {
                 limiter: key.limiter(),
             });
             let shown = shown.collect::<Vec<_>>();
-            checks.first().map_or(Value::Nil, |first| {
-                let summary = first.outcome().summary;
-                reply(request.check.full, summary, &mut decisions, &shown, decider)
-            })
+            let summary = checks.first().map(|first| first.outcome().summary);
+            summary.map(|summary| report(summary, &mut decisions, &shown, decider))
         });
         for (name, limiter) in found {
             keep(&mut keys, name, limiter);
         }
-        answer.map_err(refused)
+        answer.map_err(refused)?.ok_or_else(|| refused("no key"))
     }
 
-    fn peek(&self, key: &[u8], args: &[&[u8]], now_us: u64) -> RedisResult<Value> {
+    fn peek(&self, key: &[u8], args: &[&[u8]], now_us: u64) -> RedisResult<Report> {
         let (mut resolver, mut rules) = (self.resolver(), Vec::new());
         let limits = Limits::ANY_CHECK;
         let request = match parse::peek(bytes(args), &limits, &mut resolver, &mut rules) {
@@ -146,25 +146,25 @@ impl Local {
         let options = request.options_at(now_us);
         let mut check =
             Check { rules: &rules, cost: request.cost, now_us, options: options.as_ref() };
-        let (keys, new, mut decisions) = (self.keys(), Limiter::default(), Vec::new());
+        let (mut keys, new, mut decisions) = (self.keys(), Limiter::default(), Vec::new());
         let limiter = keys.get(key).unwrap_or(&new).as_of(now_us);
         let outcome = limiter.peek(&check, &mut decisions);
         check.cost = outcome.cost;
         let all = 0..decisions.len();
         let shown = Shown { name: None, check, decisions: all, limiter: &limiter };
-        Ok(reply(request.full, outcome.summary, &mut decisions, &[shown], None))
+        Ok(report(outcome.summary, &mut decisions, &[shown], None))
     }
 
     fn change(
         &self,
         key: &[u8],
         change: impl FnOnce(&mut Limiter) -> RedisResult<i64>,
-    ) -> RedisResult<Value> {
+    ) -> RedisResult<i64> {
         let mut keys = self.keys();
-        let mut limiter = keys.take(key).unwrap_or_default();
+        let mut limiter = keys.pop(key).unwrap_or_default();
         let changed = change(&mut limiter);
         keep(&mut keys, key, limiter);
-        changed.map(Value::Int)
+        changed
     }
 
     const fn resolver(&self) -> Resolver<'_> {
@@ -217,59 +217,58 @@ struct Shown<'a> {
     limiter: &'a Limiter,
 }
 
-/// The reply, as the server writes it.
-fn reply(
-    full: bool,
+/// The report, as the server would send it.
+fn report(
     summary: Decision,
     decisions: &mut [Decision],
     keys: &[Shown<'_>],
     decider: Option<usize>,
-) -> Value {
-    let Decision { verdict, limit, remaining, wait_ms, reset_ms } = summary;
-    let granted = keys.first().and_then(|key| key.check.granted(verdict)).map(i64::from);
-    if !full {
-        let numbers = [verdict.code(), limit, remaining, wait_ms, reset_ms];
-        return Value::Array(numbers.into_iter().chain(granted).map(Value::Int).collect());
-    }
+) -> Report {
+    let granted = keys.first().and_then(|key| key.check.granted(summary.verdict)).map(u64::from);
     let rules = keys.iter().flat_map(|key| rules_of(key, decisions)).collect();
-    let several = keys.first().and_then(|key| key.name);
-    let decider = decider.and_then(|place| keys.get(place)?.name);
-    let fields = [
-        Some(("verdict", Value::Int(verdict.code()))),
-        Some(("wait_ms", Value::Int(wait_ms))),
-        granted.map(|granted| ("granted", Value::Int(granted))),
-        several.map(|_| ("key", decider.map_or(Value::Nil, text))),
-        Some(("rules", Value::Array(rules))),
-    ];
-    map(fields.into_iter().flatten())
+    let verdict = match summary.verdict {
+        key::Verdict::Allowed => Verdict::Allowed,
+        key::Verdict::Limited => Verdict::Limited,
+        key::Verdict::Blocked => Verdict::Blocked,
+    };
+    let key = decider.and_then(|place| keys.get(place)?.name).map(<[u8]>::to_vec);
+    Report { verdict, wait: time(summary.wait_ms), key, granted, rules, source: Source::Local }
 }
 
-fn rules_of(key: &Shown<'_>, decisions: &mut [Decision]) -> Vec<Value> {
+fn rules_of(key: &Shown<'_>, decisions: &mut [Decision]) -> Vec<RuleReport> {
     let Shown { name, check, limiter, .. } = key;
     let budget = &Budget::of_command();
     let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();
     limiter.fill_resets(check, decisions, budget);
-    let rules = limiter.rule_reports(check, decisions, budget).map(|rule| {
-        let key = name.map(|key| ("key", text(key)));
-        map(key.into_iter().chain(rule.fields().map(|(name, field)| (name, value(field)))))
+    let rules = limiter.rule_reports(check, decisions, budget).map(|report| RuleReport {
+        rule: report.rule.to_string(),
+        name: report.rule.name().map(|name| name.as_str().to_string()),
+        key: name.map(<[u8]>::to_vec),
+        cost: report.cost.into(),
+        denies: report.decision.verdict != key::Verdict::Allowed,
+        shadow: report.rule.is_shadow(),
+        limit: report.decision.limit.try_into().unwrap_or_default(),
+        quota: report.rule.limit().into(),
+        period: time(report.period_ms).unwrap_or_default(),
+        remaining: report.decision.remaining.try_into().unwrap_or_default(),
+        wait: time(report.decision.wait_ms),
+        next: time(report.next_ms),
+        reset: time(report.decision.reset_ms),
     });
     rules.collect()
 }
 
-fn map<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
-    Value::Map(fields.into_iter().map(|(name, value)| (text(name.as_bytes()), value)).collect())
+/// -1 is never.
+fn time(ms: i64) -> Option<Duration> {
+    ms.try_into().ok().map(Duration::from_millis)
 }
 
-fn value(field: Field<'_>) -> Value {
-    match field {
-        Field::Text(words) => text(words.as_bytes()),
-        Field::Integer(number) => Value::Int(number),
-        Field::Null => Value::Nil,
-    }
-}
-
-fn text(bytes: &[u8]) -> Value {
-    Value::BulkString(bytes.to_vec())
+fn words(command: &Cmd) -> Vec<&[u8]> {
+    let words = command.args_iter().map(|word| match word {
+        Arg::Simple(bytes) => bytes,
+        _ => &[],
+    });
+    words.collect()
 }
 
 fn bytes<'a>(args: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> + Clone {
@@ -284,23 +283,22 @@ fn now_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::{Reply, Report};
-    use redis::FromRedisValue;
+    use crate::reply::Reply;
 
     fn local(processes: u32) -> Local {
         let policies = HashMap::from([("free".to_string(), Rules::from("8/m"))]);
         Local::new(NonZeroU32::new(processes).unwrap(), &policies).unwrap()
     }
 
-    fn send(local: &Local, line: &str) -> RedisResult<Value> {
+    fn command(line: &str) -> Cmd {
         let mut words = line.split(' ');
         let mut command = redis::cmd(words.next().unwrap());
         command.arg(words.collect::<Vec<_>>());
-        local.answer(&command)
+        command
     }
 
     fn reply(local: &Local, line: &str) -> Reply {
-        Reply::from_redis_value(send(local, line).unwrap()).unwrap()
+        local.decide(&command(line)).unwrap().reply()
     }
 
     #[test]
@@ -315,7 +313,7 @@ mod tests {
         for unlimited in ["RL.CHECK p @x", "RL.PEEK p @plan:x", "RL.CHECK p COST in=7 @x"] {
             assert_eq!(reply(&local, unlimited).limit, None, "{unlimited}");
         }
-        assert_eq!(send(&local, "RL.REFUND a 1 8/m"), Ok(Value::Int(1)));
+        assert_eq!(local.answer(&command("RL.REFUND a 1 8/m")), Ok(1));
         assert!(reply(&local, "RL.CHECK a 8/m").is_allowed());
     }
 
@@ -324,7 +322,7 @@ mod tests {
         let local = local(1);
         assert!(reply(&local, "RL.CHECK b 1/m").is_allowed());
         let ask = "RL.MCHECK 2 a b COST y=3 FULL 5/m,name=x NEXT 1/m window:9/h,name=y";
-        let report = Report::from_redis_value(send(&local, ask).unwrap()).unwrap();
+        let report = local.decide(&command(ask)).unwrap();
         assert_eq!((report.is_allowed(), report.key), (false, Some(b"b".to_vec())));
         let rules = report.rules.iter();
         let rules = rules.map(|rule| (rule.label(), rule.cost, rule.denies, rule.remaining));
@@ -340,7 +338,7 @@ mod tests {
             ("RL.CHECK a slots:1", "\"ERR\": rule 'slots:1': slots are held, give HOLD"),
             ("RL.PEEK a", "\"ERR\": wrong number of arguments"),
         ] {
-            let given = send(&local, line).unwrap_err();
+            let given = local.decide(&command(line)).unwrap_err();
             assert!(given.to_string().starts_with(error), "{given}");
             assert!(!crate::outage::is_outage(&given));
         }

@@ -34,7 +34,7 @@ pub fn is_unblocked(error: &RedisError) -> bool {
 
 /// What is missing if a server answers but does not limit. This lasts until somebody changes the
 /// configuration of the server or of the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Misconfiguration {
     Module,
     Password,
@@ -122,7 +122,6 @@ impl Misconfiguration {
 /// now, or it does not limit (it lacks the module, or the client lacks the password or the rights
 /// to checks). These are no outages: an error of a wrong request (`CROSSSLOT`, `WRONGTYPE`, a wrong
 /// rule, ...), a missing right to another command, a limiter that [is saturated](is_saturated).
-#[must_use]
 pub fn is_outage(error: &RedisError) -> bool {
     Misconfiguration::of(error).is_some() || is_away(error)
 }
@@ -156,7 +155,6 @@ const SATURATED: &str = "SATURATED";
 /// Whether this process asks more than [`Builder::concurrency`](crate::Builder::concurrency) lets it, so
 /// that a command found no place within [`Builder::queue_timeout`](crate::Builder::queue_timeout). That
 /// is never an outage.
-#[must_use]
 pub fn is_saturated(error: &RedisError) -> bool {
     error.code() == Some(SATURATED)
 }

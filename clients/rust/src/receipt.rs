@@ -103,7 +103,7 @@ impl Place {
             }
             let kept = kept.get_or_insert_with(|| cleans_up.keep());
             let is_given_up = tokio::select! {
-                () = kept.ends.notified() => true,
+                () = kept.notified() => true,
                 () = sleep(pause) => is_outage && began.elapsed() >= self.ttl,
             };
             if is_given_up {

@@ -22,7 +22,6 @@ pub enum Refusal {
 impl Refusal {
     /// 429 if a rule denies, 403 if the key is blocked, 503 if nobody could decide, 500 if the request
     /// for a decision was wrong.
-    #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Denied(Report { source: Source::Outage, .. }) => StatusCode::SERVICE_UNAVAILABLE,

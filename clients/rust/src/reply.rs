@@ -104,7 +104,6 @@ pub struct RuleReport {
 
 impl RuleReport {
     /// The name, or the text of a rule without one.
-    #[must_use]
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.rule)
     }
@@ -112,7 +111,6 @@ impl RuleReport {
 
 impl Reply {
     /// Whether the request passes.
-    #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.verdict == Verdict::Allowed
     }
@@ -149,14 +147,12 @@ impl Reply {
 
 impl Report {
     /// Whether the request passes.
-    #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.verdict == Verdict::Allowed
     }
 
     /// The rule that decides: if the check was denied, the one with the longest wait, else the one
     /// with the least left for its cost.
-    #[must_use]
     pub fn deciding(&self) -> Option<&RuleReport> {
         let denied = !self.is_allowed();
         let rules = self.rules.iter().filter(|rule| !rule.shadow && (rule.denies || !denied));
@@ -175,7 +171,6 @@ impl Report {
     }
 
     /// The short reply with the same decision.
-    #[must_use]
     pub fn reply(&self) -> Reply {
         let rule = self.deciding();
         let none = (!self.is_allowed()).then_some(0);

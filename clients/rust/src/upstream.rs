@@ -9,7 +9,7 @@ use redis::RedisResult;
 use crate::check::ms;
 use crate::limiter::RateLimiter;
 use crate::outage::{Outage, is_outage};
-use crate::value::{self, unreadable};
+use crate::value;
 
 impl RateLimiter {
     /// Denies every check of the key for this time; a pause that lasts longer stays: `RL.PAUSE`. Replies
@@ -34,8 +34,7 @@ impl RateLimiter {
         let (asker, local) = (self.asker(), self.asker().local.answer(&command));
         let left = match asker.number(&command, key).await {
             Err(error) if is_outage(&error) && asker.outage == Outage::Local => {
-                let value = local?;
-                value::whole(&value).ok_or_else(|| unreadable(&value))
+                Ok(local?.try_into().unwrap_or_default())
             }
             left => left,
         };

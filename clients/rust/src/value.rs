@@ -17,7 +17,6 @@ const SHOWN: usize = 100;
 
 /// Whether an error says that the caller gave a wrong value, such as an empty key. Nothing was sent or
 /// counted then, and it is never an outage.
-#[must_use]
 pub fn is_misuse(error: &RedisError) -> bool {
     error.code() == Some(MISUSE)
 }

@@ -49,7 +49,7 @@ impl RateLimiter {
 async fn here(asker: &Arc<Asker>, check: &Check, timeout: Duration) -> RedisResult<Reply> {
     let start = Instant::now();
     loop {
-        let reply: Reply = asker.locally(check, &check.command(false))?;
+        let reply: Reply = asker.locally(&check.command(false))?;
         let left = timeout.saturating_sub(start.elapsed());
         match reply.wait {
             Some(wait) if !reply.is_allowed() && wait <= left => sleep(wait).await,

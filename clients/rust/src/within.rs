@@ -4,17 +4,19 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const PARTS: u32 = 10;
+/// The shortest part: long enough to read what has come.
+const LEAST: Duration = Duration::from_millis(1);
 
-/// The output, if it comes within this time. A stretch in which this process itself did not run counts
-/// as at most a tenth of the time: an answer that has come meanwhile is read before time is up.
+/// The output, if it comes within this time. It is awaited in parts, so that time in which this process
+/// itself did not run is not the server's: an answer that has come meanwhile is read before time is up.
 pub async fn within<T>(time: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    let part = time.checked_div(PARTS).unwrap_or_default();
-    for _ in 0..PARTS {
-        if let Ok(output) = timeout(part, work.as_mut()).await {
+    let (mut work, began) = (pin!(work), Instant::now());
+    for parts in (1..=PARTS).rev() {
+        let part = time.saturating_sub(began.elapsed()).checked_div(parts).unwrap_or_default();
+        if let Ok(output) = timeout(part.max(LEAST), work.as_mut()).await {
             return Some(output);
         }
     }
@@ -25,7 +27,7 @@ pub async fn within<T>(time: Duration, work: impl Future<Output = T>) -> Option<
 mod tests {
     use super::*;
     use std::thread;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     #[tokio::test]
     async fn endless_work_takes_all_of_the_time() {
