@@ -48,7 +48,7 @@ class Counter:
             self.used = max(0.0, self.used - drained)
             self.used = self.used if self.used > ERROR else 0
             self.at_ms = now_ms
-        elif rule.period_ms and now_ms >= self.at_ms + rule.period_ms:
+        elif rule.period_ms and (not self.used or now_ms >= self.at_ms + rule.period_ms):
             self.used, self.at_ms = 0, now_ms
 
 

@@ -21,6 +21,8 @@ from ._options import Settings
 SLICE_S = 0.25
 #: After this time in line, the node is asked something else, because a server that is gone does not say so.
 ASK_S = 5.0
+TIMEOUTS = ("socket_timeout", "socket_connect_timeout")
+PROBE_S = 1.0
 
 
 class Threads:
@@ -30,6 +32,8 @@ class Threads:
         self.nodes: Nodes = (Nodes if wiring.seeds is None else Cluster)(wiring, events, _close)
         self._places = threading.Semaphore(chosen.concurrency)
         self._queue_timeout = chosen.queue_timeout
+        #: The time-outs of a probe that the application's client lacks: else a silent server would keep it for ever.
+        self._bounds = {name: PROBE_S for name in TIMEOUTS if not wiring.options.get(name)}
 
     def run(self, flow: Flow[Answer], pause: Callable[[float], object] = time.sleep) -> Answer:
         try:
@@ -77,7 +81,8 @@ class Threads:
             self._places.release()
 
     def probe(self, node: Node) -> None:
-        link = _open(node)
+        link = _open(node, **self._bounds)
+        link.epoch = -1 if self._bounds else link.epoch  # such a connection is not kept
         try:
             _ask(node, link, PING)
         except Lost:
@@ -133,9 +138,9 @@ def saturated(queue_timeout: float) -> Saturated:
     return Saturated(f"no place for a command became free within {queue_timeout:g} s")
 
 
-def _open(node: Node) -> Link:
+def _open(node: Node, **more: Any) -> Link:
     began_s = time.monotonic()
-    link = Link(node.connection(), node.epoch)
+    link = Link(node.connection(**more), node.epoch)
     try:
         link.connection.connect()
     except Exception as error:
