@@ -12,11 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import servers
 
-HERE = servers.ROOT / "clients/conformance/drivers"
+#: planted.py tests another tree than this one.
+TREE = Path(os.environ.get("CONFORMANCE_TREE", servers.ROOT))
+HERE = TREE / "clients/conformance/drivers"
+RUST = "target/planted" if TREE != servers.ROOT else "target/clients-rust"
 #: How long any call may take.
 LATE_S = 30.0
 
@@ -34,7 +38,7 @@ STACKS = {
     "python-asyncio": Stack([sys.executable, "-B", str(HERE / "python_async.py")], PYTHON),
     "node-ioredis": Stack(["node", str(HERE / "node.mjs"), "ioredis"], NODE),
     "node-redis": Stack(["node", str(HERE / "node.mjs"), "node-redis"], NODE),
-    "rust": Stack([str(servers.ROOT / "target/clients-rust/debug/conformance-rust")], {"Misuse"}),
+    "rust": Stack([str(servers.ROOT / RUST / "debug/conformance-rust")], {"Misuse"}),
     "go": Stack([str(servers.ROOT / "target/conformance/go")], {"Misuse"}),
 }
 #: The drivers to test: all, or those that DRIVERS names.

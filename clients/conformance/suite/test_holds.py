@@ -51,7 +51,7 @@ def test_a_hold_that_somebody_settles_is_lost(limiter: Limiter, server: servers.
 
 def test_a_hold_that_cannot_be_renewed_is_lost_at_its_end(driver: Driver, proxy: Proxy, key: str) -> None:
     limiter = driver.limiter(proxy.url)
-    enter(limiter, "a", key, "slots:1", ttl_ms=2000)
+    enter(limiter, "a", key, "slots:1", ttl_ms=4000)
     with proxy.refused():
         time.sleep(1)
         assert limiter("lost", hold="a") is False
