@@ -55,7 +55,7 @@ func ReportOf(ctx context.Context) (Report, bool) {
 
 // Middleware limits the requests of any router that takes a func(http.Handler) http.Handler.
 func (l *Limiter) Middleware(options HTTP) (func(http.Handler) http.Handler, error) {
-	if (options.Limits == nil) == (options.Rules == nil) {
+	if (options.Limits == nil) == (len(options.Rules) == 0) {
 		return nil, misuse("the middleware has both or none of Rules and Limits, expected one")
 	}
 	var wrong error

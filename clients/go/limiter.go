@@ -284,6 +284,9 @@ func (l *Limiter) logMisconfigured(event MisconfiguredEvent) {
 
 // tellWrong reports an outage that lasts until somebody changes the configuration of the server or the client.
 func (l *Limiter) tellWrong(err error) {
+	if err == nil {
+		return
+	}
 	var outage *OutageError
 	if !errors.As(err, &outage) || outage.Advice == "" {
 		return

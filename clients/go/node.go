@@ -78,12 +78,14 @@ func (e *epoch) goAway(err error, isSilent bool) error {
 	before := n.l.outages.Load()
 	n.l.o.OnOutage(OutageEvent{Away: true, Node: n.name, Err: err})
 	n.l.background(func() {
-		if answers := n.probe(); answers != nil {
-			n.mu.Lock()
-			n.back = time.Now()
-			n.current.Store(answers)
-			n.mu.Unlock()
+		answers := n.probe()
+		if answers == nil && !n.forgotten.Load() { // the limiter is closed
+			return
 		}
+		n.mu.Lock()
+		n.back = time.Now()
+		n.current.Store(cmp.Or(answers, e))
+		n.mu.Unlock()
 		n.l.o.OnOutage(OutageEvent{Node: n.name, Err: err, Answered: n.l.outages.Load() - before})
 	})
 	return outage

@@ -123,6 +123,8 @@ func (c cost) test() (err error) {
 // append adds the options COST to the words of a command.
 func (c cost) append(words []any) []any {
 	switch c.kind {
+	case noCost:
+		return words
 	case plainCost:
 		return append(words, "COST", c.least)
 	case rangeCost:

@@ -230,16 +230,16 @@ func (r *reader) fields(sent any) map[string]any {
 // readShort reads five integers, and a sixth if a range was asked for.
 func readShort(sent any, q *question) (Report, error) {
 	list, _ := sent.([]any)
-	if q.cost.kind != rangeCost {
-		list = append(list[:len(list):len(list)], None)
-	}
-	if len(list) != 6 {
+	if len(list) < 5 || len(list) > 6 || (len(list) == 6) != (q.cost.kind == rangeCost) {
 		return Report{}, unreadable(sent)
 	}
 	var r reader
 	reply := Reply{
 		Verdict: r.verdict(list[0]), Limit: r.number(list[1], -1), Remaining: r.number(list[2], -1),
-		Wait: r.time(list[3]), Reset: r.time(list[4]), Granted: r.number(list[5], -1),
+		Wait: r.time(list[3]), Reset: r.time(list[4]), Granted: None,
+	}
+	if len(list) == 6 {
+		reply.Granted = r.number(list[5], 0)
 	}
 	if r.err != nil {
 		return Report{}, unreadable(sent)
