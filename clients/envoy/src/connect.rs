@@ -12,15 +12,12 @@ use crate::options::{Options, Redis};
 
 pub fn limiter(options: &Options) -> Result<RateLimiter> {
     let Options { redis, answers, files, .. } = options;
-    let builder = if redis.is_cluster { cluster(redis)? } else { single(redis)? };
+    let single = || Ok(RateLimiter::server(client(&redis.redis_url, redis)?));
+    let builder: Result<_> = if redis.is_cluster { cluster(redis) } else { single() };
     let timeout = redis.redis_timeout;
-    let builder = builder.outage(answers.outage).processes(answers.replicas).engine(files.engine);
+    let builder = builder?.outage(answers.outage).processes(answers.replicas).engine(files.engine);
     let builder = builder.remember_denials(answers.remembered_denials);
     Ok(builder.timeout(timeout).queue_timeout(timeout).build()?)
-}
-
-fn single(redis: &Redis) -> Result<Builder> {
-    Ok(RateLimiter::server(client(&redis.redis_url, redis)?))
 }
 
 fn cluster(redis: &Redis) -> Result<Builder> {

@@ -51,7 +51,7 @@ pub async fn serve(options: Options) -> Result<()> {
     };
     let service = RateLimitServer::new(Service {
         config,
-        decider: Decider::new(limiter, asks),
+        decider: Decider::new(limiter.clone(), asks),
         prefix,
         fields: answers.limit_response_headers_enabled.then_some(fields),
         shadow: answers.shadow,
@@ -89,7 +89,7 @@ pub async fn serve(options: Options) -> Result<()> {
         web??;
     }
     // The leases were dropped, and now settle at what they used.
-    tokio::time::sleep(redis.redis_timeout.saturating_mul(2)).await;
+    limiter.close().await;
     Ok(())
 }
 

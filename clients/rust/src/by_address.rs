@@ -13,7 +13,7 @@ use crate::layer::{Limits, RateLimitLayer, Target};
 use crate::limiter::RateLimiter;
 use crate::rules::Rules;
 use crate::script;
-use crate::value::{self, misuse};
+use crate::value::misuse;
 
 /// Limits each client's network by rules; [`RateLimitLayer::by_address`] makes it.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl RateLimitLayer<ByAddress> {
     /// A rule that cannot be read, or one of `slots`, which only a [hold](RateLimiter::hold) takes.
     pub fn by_address(limiter: RateLimiter, rules: impl Into<Rules>) -> RedisResult<Self> {
         let rules = rules.into();
-        value::rules(&rules)?;
+        rules.refuse_none()?;
         rules.validate()?;
         Rules::refuse_slots(rules.texts().iter().map(String::as_str))?;
         if limiter.asker().script.is_some() {

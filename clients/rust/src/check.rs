@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, RedisResult};
 
 use crate::rules::Rules;
-use crate::value::misuse;
+use crate::value::{self, misuse};
 
 /// What a request costs: `3`; as much of a range as passes, `1..=100`; or units for the rules with
 /// these names, `[("in", 3000), ("out", 1000)]`, where `""` stands for all others.
@@ -41,6 +41,18 @@ impl<S: Into<String>, const N: usize> From<[(S, u64); N]> for Cost {
 }
 
 impl Cost {
+    /// An error if it has too many units.
+    pub(crate) fn validate(&self) -> RedisResult<()> {
+        match self {
+            Self::Units(all) => value::units(*all),
+            Self::Range(least, most) => {
+                value::expect(least <= most, || format!("the cost is {least}..{most}"))?;
+                value::units(*most)
+            }
+            Self::Named(costs) => costs.iter().try_for_each(|(_, named)| value::units(*named)),
+        }
+    }
+
     pub(crate) const fn is_range(&self) -> bool {
         matches!(self, Self::Range(..))
     }
@@ -177,6 +189,23 @@ impl Check {
     pub fn most(mut self) -> Self {
         self.most = true;
         self
+    }
+
+    /// An error if any value is wrong.
+    pub(crate) fn validate(&self) -> RedisResult<()> {
+        for limit in &self.limits {
+            value::key(&limit.key)?;
+            limit.rules.refuse_none()?;
+        }
+        self.cost.validate()?;
+        self.hold.map_or(Ok(()), |ttl| value::time("the ttl", ttl))
+    }
+
+    /// An error if any value is wrong, or if this waits.
+    pub(crate) fn validate_alone(&self) -> RedisResult<()> {
+        let waits = self.flow.is_some() || self.priority > 0;
+        value::expect(!waits, || "only a wait takes a flow or a priority".to_string())?;
+        self.validate()
     }
 
     pub(crate) fn giving_back(self) -> Self {

@@ -22,6 +22,7 @@ mod clean_up;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod connection;
+mod deciding;
 mod denials;
 mod events;
 mod fields;

@@ -230,7 +230,7 @@ impl RateLimiter {
         let key = key.as_ref();
         value::key(key)?;
         if let Settlement::Cost(cost) = &settlement {
-            value::cost(cost)?;
+            cost.validate()?;
         }
         let _freeing = self.0.freeing(key);
         self.where_held(&settle_command(key, id, &settlement), key).await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ratelimit_core::Rule;
 use redis::{RedisError, RedisResult, make_extension_error};
 
-use crate::value::misuse;
+use crate::value::{expect, misuse};
 
 /// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]`, the policy `"@free"`, or `"@plan:free"`:
 /// the policy of the key's plan, or `free` without a plan. A clone is cheap.
@@ -26,6 +26,12 @@ impl Rules {
     /// Whether there are rules of `slots`, which only the application's own hold can free.
     pub(crate) fn have_slots(&self) -> bool {
         self.0.iter().any(|text| text.starts_with("slots:"))
+    }
+
+    /// An error if there is no rule.
+    pub(crate) fn refuse_none(&self) -> RedisResult<()> {
+        let is_right = !self.0.is_empty() && self.0.iter().all(|text| !text.is_empty());
+        expect(is_right, || format!("the rules are {:?}, expected at least one", self.0))
     }
 
     /// An error if rules have slots, for callers that take no hold.

@@ -115,7 +115,7 @@ fn failed<R>(refuse: &impl Refuse<R>, limiter: &RateLimiter, error: RedisError) 
     } else if !is_outage(&error) {
         tracing::error!(%error, "a request cannot be checked");
     } else if !limiter.away() {
-        // The limiter logs that it stops asking, but not each request after that.
+        // The limiter logs that the server is away, but not each request after that.
         tracing::warn!(code = error.code(), "a request is refused: the server gives no decision");
     }
     let is_undecided = is_saturated(&error) || is_outage(&error);

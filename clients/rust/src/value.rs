@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, RedisError, RedisResult, Value, make_extension_error};
 
-use crate::check::{Check, Cost};
-use crate::rules::Rules;
-
 /// Codes that no server replies.
 const MISUSE: &str = "MISUSE";
 const UNREADABLE: &str = "UNREADABLE";
@@ -25,7 +22,7 @@ pub fn misuse(why: impl Into<String>) -> RedisError {
     make_extension_error(MISUSE.to_string(), Some(why.into()))
 }
 
-fn expect(is_right: bool, why: impl FnOnce() -> String) -> RedisResult<()> {
+pub fn expect(is_right: bool, why: impl FnOnce() -> String) -> RedisResult<()> {
     if is_right { Ok(()) } else { Err(misuse(why())) }
 }
 
@@ -33,48 +30,13 @@ pub fn key(key: &[u8]) -> RedisResult<()> {
     expect(!key.is_empty(), || "the key is empty".to_string())
 }
 
-pub fn rules(rules: &Rules) -> RedisResult<()> {
-    let is_right = !rules.texts().is_empty() && rules.texts().iter().all(|text| !text.is_empty());
-    expect(is_right, || format!("the rules are {:?}, expected at least one", rules.texts()))
-}
-
 pub fn units(units: u64) -> RedisResult<()> {
     expect(units <= MOST_UNITS, || format!("{units} units, expected at most {MOST_UNITS}"))
-}
-
-pub fn cost(cost: &Cost) -> RedisResult<()> {
-    match cost {
-        Cost::Units(all) => units(*all),
-        Cost::Range(least, most) => {
-            expect(least <= most, || format!("the cost is {least}..{most}, expected least..most"))?;
-            units(*most)
-        }
-        Cost::Named(costs) => costs.iter().try_for_each(|(_, named)| units(*named)),
-    }
 }
 
 /// A time that means nothing if it is zero.
 pub fn time(what: &str, time: Duration) -> RedisResult<()> {
     expect(!time.is_zero(), || format!("{what} is 0, expected more"))
-}
-
-impl Check {
-    /// An error if any value is wrong.
-    pub(crate) fn validate(&self) -> RedisResult<()> {
-        for limit in &self.limits {
-            key(&limit.key)?;
-            rules(&limit.rules)?;
-        }
-        cost(&self.cost)?;
-        self.hold.map_or(Ok(()), |ttl| time("the ttl", ttl))
-    }
-
-    /// An error if any value is wrong, or if this waits.
-    pub(crate) fn validate_alone(&self) -> RedisResult<()> {
-        let waits = self.flow.is_some() || self.priority > 0;
-        expect(!waits, || "only a wait takes a flow or a priority".to_string())?;
-        self.validate()
-    }
 }
 
 /// The error of a reply that does not have the shape of its command's replies.

@@ -23,15 +23,6 @@ async fn slot(limiter: &RateLimiter, ttl: Duration) -> Result<Hold, HoldError> {
 }
 
 #[tokio::test]
-async fn a_settled_hold_is_never_lost() {
-    let server = Server::start("redis-7.0");
-    let hold = slot(&server.limiter(), Duration::from_secs(2)).await.expect("it is free");
-    let lost = hold.lost();
-    hold.settle().await.expect("it runs");
-    assert!(tokio::time::timeout(Duration::from_millis(2500), lost).await.is_err());
-}
-
-#[tokio::test]
 async fn an_exempt_key_has_no_hold_to_lose() {
     let server = Server::start("redis-7.0");
     server.send("RL.EXEMPT s");
@@ -41,45 +32,11 @@ async fn an_exempt_key_has_no_hold_to_lose() {
     assert_eq!(hold.settle().await, Ok(true));
 }
 
-#[tokio::test]
-async fn a_dropped_request_loses_no_hold() {
-    let server = Server::start("valkey-8.1");
-    let limiter = server.limiter();
-    let rule = "bucket:9/d";
-    limiter.peek(("a", rule)).await.expect("it connects");
-    server.freeze(true);
-    let asking = limiter.hold(Check::new("a", rule).cost(5), MINUTE);
-    assert!(tokio::time::timeout(Duration::from_millis(50), asking).await.is_err());
-    server.freeze(false);
-    until("all comes back", async || left(&limiter, "a", rule).await == 9).await;
-}
-
 const SLOTS: &str = "slots:100";
 
 async fn are_free(server: &Server) {
     let limiter = server.limiter();
     until("all slots are free", async || left(&limiter, "s", SLOTS).await == 100).await;
-}
-
-#[tokio::test]
-async fn holds_that_are_cancelled_twenty_at_once_are_settled() {
-    let server = Server::start("redis-7.0");
-    let limiter = server.limiter();
-    let mut tasks = (0..100)
-        .map(|_| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move {
-                let hold = limiter.hold(("s", SLOTS), MINUTE).await.expect("it is free");
-                hold.lost().await;
-            })
-        })
-        .collect::<Vec<_>>();
-    until("all are taken", async || left(&limiter, "s", SLOTS).await == 0).await;
-    while !tasks.is_empty() {
-        tasks.drain(..20).for_each(|task| task.abort());
-        tokio::task::yield_now().await;
-    }
-    are_free(&server).await;
 }
 
 #[tokio::test]
@@ -101,27 +58,6 @@ async fn holds_that_are_cancelled_while_they_are_taken_are_given_back() {
     server.freeze(false);
     until("they were taken", async || server.calls("rl.check") >= 50).await;
     are_free(&server).await;
-}
-
-/// By then the limiter has stopped asking, so its settlements wait for the server.
-#[tokio::test]
-async fn holds_without_an_answer_are_given_back_when_the_server_is_back() {
-    let server = Server::start("valkey-9.1");
-    for outage in [Outage::Raise, Outage::Local] {
-        let limiter = server.builder().timeout(Duration::from_millis(300)).outage(outage);
-        let limiter = limiter.build().expect("options");
-        until("it connects", async || limiter.peek(("s", SLOTS)).await.is_ok()).await;
-        let before = server.calls("rl.check");
-        server.freeze(true);
-        let hold = || limiter.hold(("s", SLOTS), MINUTE);
-        let holds = tokio::join!(hold(), hold(), hold(), hold());
-        assert!(limiter.away() && holds.0.is_ok() == (outage == Outage::Local));
-        // The first attempts to settle fail; a longer pause does no harm.
-        tokio::time::sleep(Duration::from_millis(2500)).await;
-        server.freeze(false);
-        until("they were taken", async || server.calls("rl.check") >= before + 4).await;
-        are_free(&server).await;
-    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_redis_ratelimit::redis::RedisResult;
-use tower_redis_ratelimit::{Lease, LeaseOptions, Outage, RateLimiter, Rules, Source};
+use tower_redis_ratelimit::{Lease, LeaseOptions, RateLimiter, Rules, Source};
 
 use crate::support::server::Server;
 use crate::support::until;
@@ -64,22 +64,6 @@ async fn a_lease_is_settled_even_if_nobody_waits_for_that() {
     for key in ["dropped outside of the runtime", "given up"] {
         until(key, async || left(key).await == Some(80)).await;
     }
-}
-
-#[tokio::test]
-async fn a_lease_whose_answer_comes_too_late_is_given_back() {
-    let server = Server::start("redis-7.0");
-    let limiter = server.builder().timeout(Duration::from_secs(1)).outage(Outage::Allow);
-    let limiter = limiter.build().expect("options");
-    let left = async || limiter.peek(("k", "bucket:100/d")).await.expect("it runs").remaining;
-    assert_eq!(left().await, Some(100));
-    let lease = within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(600), 50);
-    server.freeze(true);
-    let taken = lease.as_ref().expect("options").take(30).await.expect("it passes");
-    assert_eq!(taken.source, Source::Outage);
-    server.freeze(false);
-    until("it was taken", async || server.calls("rl.check") == 1).await;
-    until("it is given back", async || left().await == Some(100)).await;
 }
 
 #[tokio::test]

@@ -134,22 +134,6 @@ async fn a_cluster_decides_on_the_node_of_each_key() {
     assert_eq!(cluster.redirections(), 0, "the client knows the node of RL.MCHECK");
 }
 
-#[tokio::test]
-async fn wrong_options_are_errors_at_construction() {
-    let server = Server::start("redis-7.0");
-    let of = || server.builder();
-    for (builder, expected) in [
-        (of().processes(0), "processes is 0"),
-        (of().timeout(Duration::ZERO), "timeout is 0"),
-        (of().concurrency(0), "concurrency is 0"),
-        (of().concurrency(usize::MAX), "too high"),
-        (of().policies([("free", "5/x")]), "the period 'x' has no known unit"),
-    ] {
-        let error = builder.build().expect_err(expected);
-        assert!(error.to_string().contains(expected), "{error}");
-    }
-}
-
 /// The check has the only place, so that what frees the key is sent after the denial is remembered.
 #[tokio::test]
 async fn a_denial_that_is_decided_before_units_come_back_is_forgotten() {

@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Request;
-use axum::{Router, routing::get};
-use tokio::task::JoinSet;
 use tower_redis_ratelimit::{Check, Outage, RateLimiter, is_outage, is_saturated, redis};
-use tower_service::Service;
 
 use crate::support::app::{App, limits};
 use crate::support::log::Log;
@@ -15,24 +10,6 @@ use crate::support::server::Server;
 use crate::support::until;
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-#[tokio::test]
-async fn the_server_decides_all_requests_of_an_application() {
-    let server = Server::start("redis-7.0");
-    let limiter = server.builder().queue_timeout(MINUTE).outage(Outage::Allow);
-    let limits = limits(limiter.build().expect("options"), &["50/h"]);
-    let app = Router::new().route("/", get(|| async { "here" })).layer(limits);
-    let mut tasks = JoinSet::new();
-    for _ in 0..600 {
-        let mut app = app.clone();
-        let request =
-            Request::builder().header("x-key", "a").body(Body::empty()).expect("a request");
-        tasks.spawn(async move { app.call(request).await.expect("an answer").status().as_u16() });
-    }
-    let statuses = tasks.join_all().await;
-    let of = |status| statuses.iter().filter(|found| **found == status).count();
-    assert_eq!((of(200), of(429)), (50, 550));
-}
 
 /// A command that takes this number of seconds, during which the server answers others.
 async fn take_s(limiter: &RateLimiter, seconds: u32) -> redis::RedisResult<redis::Value> {

@@ -98,18 +98,6 @@ async fn a_check_that_is_dropped_between_its_keys_gives_charges_back() {
 }
 
 #[tokio::test]
-async fn a_peek_by_the_script_reports_on_the_rule_that_decides() {
-    let server = plain("redis-6.2");
-    let limiter = by_script(&server);
-    let check = || Check::new("a", ["fixed:3/d", "fixed:9/h"]);
-    limiter.check_all(check()).await.expect("a reply");
-    let report = limiter.peek_all(check().cost(3)).await.expect("a reply");
-    let [rule] = &report.rules[..] else { panic!("{report:?}") };
-    assert!(!report.is_allowed() && rule.denies);
-    assert_eq!((&*rule.rule, rule.limit, rule.remaining), ("fixed:3/d", 3, 2));
-}
-
-#[tokio::test]
 async fn the_layer_limits_on_servers_without_the_module() {
     for name in ALL {
         let server = plain(name);
@@ -127,22 +115,4 @@ async fn the_layer_limits_on_servers_without_the_module() {
         assert!(denied.fields["retry-after"].starts_with("86"), "{denied:?}");
         assert!(denied.body.ends_with(r#""violated-policies": ["day"]}"#), "{denied:?}");
     }
-}
-
-#[tokio::test]
-async fn a_check_goes_to_the_node_of_its_key() {
-    let cluster = Cluster::without_module("valkey-9.1");
-    let limiter = RateLimiter::cluster(cluster.clients()).timeout(Duration::from_secs(10));
-    let limiter = limiter.engine(Engine::Script).build().expect("options");
-    for user in 0..30 {
-        let reply = limiter.check((format!("user:{user}"), "2/d")).await.expect("a reply");
-        assert_eq!(reply.remaining, Some(1));
-    }
-    let check = || Check::new("ip", "5/d").and("name", "2/d");
-    for allowed in [true, true, false] {
-        assert_eq!(limiter.check_all(check()).await.expect("a reply").is_allowed(), allowed);
-    }
-    assert_eq!(limiter.peek(("ip", "5/d")).await.expect("a reply").remaining, Some(3));
-    assert!(cluster.keys().into_iter().all(|keys| keys > 0), "{:?}", cluster.keys());
-    assert_eq!(cluster.redirections(), 0);
 }
