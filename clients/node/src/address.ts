@@ -20,32 +20,19 @@ export function network(given?: string | null, prefix = 64): string {
   const address = inBrackets ?? ipv4 ?? given;
   if (isIPv4(address)) return address;
   if (!isIPv6(address)) return given;
-  const parts = partsOf(address.replace(/%.*/, ''));
+  const parts = partsOf(shortest(address.replace(/%.*/, '')));
   if (OF_IPV4.includes(parts.slice(0, 6).join())) return parts.slice(6).flatMap((part) => [part >> 8, part & 255]).join('.');
   const kept = parts.map((part, i) => part & (0xffff << Math.min(16, Math.max(0, 16 * (i + 1) - prefix))));
-  return `${shortest(kept)}/${prefix}`;
+  return `${shortest(kept.map((part) => part.toString(16)).join(':'))}/${prefix}`;
 }
 
-/** The eight parts of an address. */
+/** The eight parts of an address in its shortest form. */
 function partsOf(address: string): number[] {
-  const [left = [], right] = address.split('::').map(partsIn);
-  return right ? [...left, ...Array<number>(8 - left.length - right.length).fill(0), ...right] : left;
+  const [left = [], right = []] = address.split('::').map((side) => (side ? side.split(':').map((part) => parseInt(part, 16)) : []));
+  return [...left, ...Array<number>(8 - left.length - right.length).fill(0), ...right];
 }
 
-/** The last part may be written as an IPv4 address, which stands for two parts. */
-function partsIn(text: string): number[] {
-  if (!text) return [];
-  return text.split(':').flatMap((part) => {
-    if (!part.includes('.')) return parseInt(part, 16);
-    const [a, b, c, d] = part.split('.').map(Number) as [number, number, number, number];
-    return [a * 256 + b, c * 256 + d];
-  });
-}
-
-/** As RFC 5952 writes an address: `::` replaces the first longest run of two or more zeros. */
-function shortest(parts: number[]): string {
-  const text = parts.map((part) => part.toString(16)).join(':');
-  const runs = text.match(/\b0(?::0)+\b/g) ?? [];
-  const longest = runs.reduce((most, run) => (run.length > most.length ? run : most), '');
-  return longest ? text.replace(new RegExp(`:?\\b${longest}\\b:?`), '::') : text;
+/** As RFC 5952 writes an address, which is how a URL has it. */
+function shortest(address: string): string {
+  return new URL(`http://[${address}]`).hostname.slice(1, -1);
 }

@@ -35,7 +35,7 @@ export class Cluster implements Servers {
   }
 
   ask(words: readonly Word[], key: Word, repeatable: boolean): Promise<unknown> {
-    return this.#follow(key, (node, asking) => node.ask(words, key, repeatable, asking));
+    return this.#follow(key, (node) => node.ask(words, key, repeatable));
   }
 
   wait(words: readonly Word[], key: Word, ms: number, signal?: AbortSignal): Promise<unknown> {
@@ -46,22 +46,21 @@ export class Cluster implements Servers {
     for (const node of [this.#seed, ...this.#nodes.values()]) node.close();
   }
 
-  async #follow(key: Word, ask: (node: Node, asking: boolean) => Promise<unknown>): Promise<unknown> {
+  async #follow(key: Word, ask: (node: Node) => Promise<unknown>): Promise<unknown> {
     const slot = slotOf(key);
     if (!this.#owners[slot]) await this.#askMap();
     let node = this.#owners[slot];
     if (!node) throw new Error('no node of the cluster serves the key');
-    let asking = false;
     for (let hops = 0; ; hops++) {
       try {
-        return await ask(node, asking);
+        return await ask(node);
       } catch (error) {
         const [, code, moved, host, port] = (isReply(error) && REDIRECTED.exec(error.message)) || [];
         if (isReply(error) && (code === 'MOVED' || codeOf(error) === 'READONLY')) void this.#askMap().catch(() => {});
         if (!code || hops === MOST_HOPS) throw error;
         node = this.#node({ host: host || hostOf(node), port: Number(port) });
-        asking = code === 'ASK';
-        if (!asking) this.#owners[Number(moved)] = node;
+        if (code === 'MOVED') this.#owners[Number(moved)] = node;
+        else node.ask(['ASKING'], '', false).catch(() => {}); // on the connection of the next command
       }
     }
   }

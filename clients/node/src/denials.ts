@@ -1,6 +1,6 @@
-import { CheckReply, type Reply, type Report, type RuleReport } from './replies.js';
 import { nameOf } from './library.js';
-import type { Cost, Read } from './request.js';
+import { CheckReply, type Reply, type Report, type RuleReport } from './replies.js';
+import { type Cost, followAPlan, type Read } from './request.js';
 
 /**
  * How long to remember a denial that may end at any time: a block, a pause, a wait of -1, or one under a plan, which the
@@ -18,42 +18,46 @@ interface Denied {
   rules?: readonly RuleReport[];
 }
 
-interface Denial<Answer> {
+interface Denial {
   key: string;
   since: number;
   until: number;
-  answer: Answer;
+  answer: Reply | Report;
 }
 
-/** Denials, each until its wait is over, by what was asked. All times are milliseconds of one clock that never goes back. */
-class Denials<Answer extends Denied> {
+/** Denials, each until its wait is over, by what was asked. */
+export class Denials {
   readonly #size: number;
-  readonly #age: (answer: Answer, ms: number) => Answer;
-  readonly #found = new Map<string, Denial<Answer>>();
+  readonly #found = new Map<string, Denial>();
   /** What was asked of each key that denies. */
   readonly #ofKey = new Map<string, Set<string>>();
 
-  constructor(size: number, age: (answer: Answer, ms: number) => Answer) {
+  constructor(size: number) {
     this.#size = size;
-    this.#age = age;
   }
 
-  /** The remembered denial of an equal check, with the wait that is left, or nothing once the wait is over. */
-  find(now: number, what: string): Answer | undefined {
+  /** Answers an equal check with the denial of an earlier one, or asks. `shape` tells replies from reports. */
+  async answer<Answer extends Reply | Report>(shape: string, limits: readonly Read[], cost: Cost, ask: () => Promise<Answer>): Promise<Answer> {
+    const now = performance.now(); // the server decides after that, so no denial is remembered too long
+    const what = asked(shape, limits, cost);
     const denial = this.#found.get(what);
-    if (!denial) return undefined;
-    if (now < denial.until) return this.#age(denial.answer, now - denial.since);
+    if (denial && now < denial.until) return aged(denial.answer, now - denial.since) as Answer;
     this.#drop(what);
-    return undefined;
+    const answer = await ask();
+    if (answer.verdict === 'allowed' || answer.source !== 'server') return answer;
+    const given = limits.flatMap(({ rules }) => rules);
+    const rules = 'rules' in answer ? [...answer.rules.map(({ rule }) => rule), ...given.filter((text) => !text.startsWith('@'))] : given;
+    const key = ('key' in answer && answer.key) || nameOf(limits[0]!.key);
+    if (!rules.some((rule) => NEVER.test(rule))) this.#keep(what, { key, since: now, until: now + lastsMs(answer, followAPlan(given)), answer });
+    return answer;
   }
 
-  /** `key` denies. `since` is when the server was asked. It decided after that, so no denial is remembered too long. */
-  keep(since: number, what: string, key: string, answer: Answer, followsAPlan = false): void {
+  #keep(what: string, denial: Denial): void {
     this.#drop(what);
-    this.#found.set(what, { key, since, until: since + lastsMs(answer, followsAPlan), answer });
-    this.#ofKey.set(key, (this.#ofKey.get(key) ?? new Set()).add(what));
+    this.#found.set(what, denial);
+    this.#ofKey.set(denial.key, (this.#ofKey.get(denial.key) ?? new Set()).add(what));
     for (const [oldest, { until }] of this.#found) {
-      if (this.#found.size <= this.#size && until > since) break;
+      if (this.#found.size <= this.#size && until > denial.since) break;
       this.#drop(oldest);
     }
   }
@@ -73,8 +77,8 @@ class Denials<Answer extends Denied> {
 }
 
 /** What a check asks, as a text: equal checks have equal texts. */
-export function asked(limits: readonly Read[], cost: Cost): string {
-  let text = typeof cost === 'number' ? `${cost}` : JSON.stringify(cost);
+function asked(shape: string, limits: readonly Read[], cost: Cost): string {
+  let text = `${shape} ${typeof cost === 'number' ? cost : JSON.stringify(cost)}`;
   for (const { key, rules } of limits) text += ` ${nameOf(key).length} ${nameOf(key)} ${rules.join(' ')}`;
   return text;
 }
@@ -91,33 +95,11 @@ function byRule({ limit, rules = [], waitMs }: Denied): boolean {
   return limit === undefined ? rules.some((rule) => rule.denies && rule.waitMs === waitMs) : limit > 0;
 }
 
-/** Denials of one key, with short replies. */
-export function denialsOfChecks(size: number): Denials<Reply> {
-  return new Denials(size, aged);
-}
-
-/** Denials of checks with reports. */
-export function denialsOfReports(size: number): Denials<Report> {
-  return new Denials(size, (report, ms) => ({
-    ...report,
-    waitMs: later(report.waitMs, ms),
-    rules: report.rules.map((rule) => ({ ...rule, ...times(rule, ms), nextMs: later(rule.nextMs, ms) })),
-    source: 'denial',
-  }));
-}
-
-/** Whether a denial by these rules may be remembered. */
-export function lasts(rules: readonly string[]): boolean {
-  return !rules.some((rule) => NEVER.test(rule));
-}
-
-function aged(reply: Reply, ms: number): Reply {
-  const { verdict, limit, remaining, waitMs, resetMs, granted } = reply;
-  return new CheckReply(verdict, limit, remaining, later(waitMs, ms), later(resetMs, ms), 'denial', granted);
-}
-
-function times({ waitMs, resetMs }: { waitMs: number; resetMs: number }, ms: number) {
-  return { waitMs: later(waitMs, ms), resetMs: later(resetMs, ms) };
+function aged(answer: Reply | Report, ms: number): Reply | Report {
+  const waitMs = later(answer.waitMs, ms);
+  if (!('rules' in answer)) return new CheckReply(answer.verdict, answer.limit, answer.remaining, waitMs, later(answer.resetMs, ms), 'denial', answer.granted);
+  const rules = answer.rules.map((rule) => ({ ...rule, waitMs: later(rule.waitMs, ms), nextMs: later(rule.nextMs, ms), resetMs: later(rule.resetMs, ms) }));
+  return { ...answer, waitMs, rules, source: 'denial' };
 }
 
 function later(untilMs: number, ms: number): number {

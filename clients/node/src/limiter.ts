@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { Asking, type AskingOptions } from './asking.js';
-import { asked, denialsOfChecks, denialsOfReports, lasts } from './denials.js';
+import { Denials } from './denials.js';
 import { Denied } from './errors.js';
 import { Hold, type Keeper, SETTLE, type SettleOptions } from './hold.js';
 import { type Command, type Key, type Library, nameOf } from './library.js';
@@ -11,7 +11,7 @@ import { type NoticeOptions, Notices } from './notices.js';
 import { CALLBACK, FLAG, type Form, type Forms, inOrder, integer, mustBe, oneOf, SPAN, TEXT, TIME, TIME_OR_0 } from './options.js';
 import { ignoreOutage, isOutage, isUnblocked, isUndecided, kindOf } from './outage.js';
 import { readFlag, readNumber, readReply, readReport, type Reply, type Report, shorten } from './replies.js';
-import { CHECK, type CheckOptions, COST, type Cost, costsApart, followAPlan, groups, type HoldOptions, isRange, keyOf, type Limit, list, type Read, readLimits, type Rules, TURN, type Turn, UNITS, words } from './request.js';
+import { CHECK, type CheckOptions, COST, type Cost, costsApart, groups, type HoldOptions, isRange, keyOf, type Limit, list, type Read, readLimits, type Rules, TURN, type Turn, UNITS, words } from './request.js';
 import { receipt, whereRoom } from './room.js';
 import { calledOf, fit, looksLikeRules, namesNoPolicy, SLOTS } from './rule.js';
 import { charges, needsModule, reportOf, scriptKnows } from './script.js';
@@ -94,8 +94,7 @@ export class RateLimiter implements AsyncDisposable {
   readonly #notices: Notices;
   readonly #local: LocalLimiter;
   readonly #options: LimiterOptions;
-  readonly #denials: ReturnType<typeof denialsOfChecks> | undefined;
-  readonly #reports: ReturnType<typeof denialsOfReports> | undefined;
+  readonly #denials: Denials | undefined;
 
   /** Without a library, this process decides. */
   constructor(library: Library | undefined, options: LimiterOptions = {}) {
@@ -108,10 +107,7 @@ export class RateLimiter implements AsyncDisposable {
     this.#asking = new Asking(library, this.#notices, options);
     this.#local = new LocalLimiter(options);
     this.#options = options;
-    if (options.rememberDenials) {
-      this.#denials = denialsOfChecks(options.rememberDenials);
-      this.#reports = denialsOfReports(options.rememberDenials);
-    }
+    if (options.rememberDenials) this.#denials = new Denials(options.rememberDenials);
   }
 
   /** A limiter that asks no server: this process decides, by an estimate. For tests, and for programs of one process. */
@@ -375,35 +371,15 @@ export class RateLimiter implements AsyncDisposable {
   }
 
   #check(limit: Read, options: CheckOptions): Promise<Reply> {
-    const denials = remembers(options.hold) ? this.#denials : undefined;
-    return denials ? this.#checkUnlessDenied(denials, limit, options) : this.#reply('RL.CHECK', limit, options);
+    const ask = () => this.#reply('RL.CHECK', limit, options);
+    return this.#denials && remembers(options.hold) ? this.#denials.answer('check', [limit], options.cost ?? 1, ask) : ask();
   }
 
-  async #checkUnlessDenied(denials: ReturnType<typeof denialsOfChecks>, limit: Read, options: CheckOptions): Promise<Reply> {
-    const now = performance.now();
-    const what = asked([limit], options.cost ?? 1);
-    const denial = denials.find(now, what);
-    if (denial) return denial;
-    const reply = await this.#reply('RL.CHECK', limit, options);
-    if (reply.verdict !== 'allowed' && reply.source === 'server' && lasts(limit.rules)) denials.keep(now, what, nameOf(limit.key), reply);
-    return reply;
-  }
-
-  async #checkAll(limits: readonly Read[], options: CheckOptions): Promise<Report> {
-    const denials = remembers(options.hold) ? this.#reports : undefined;
-    const now = performance.now();
-    const what = denials ? asked(limits, options.cost ?? 1) : '';
-    const denial = denials?.find(now, what);
-    if (denial) return denial;
+  #checkAll(limits: readonly Read[], options: CheckOptions): Promise<Report> {
     const apart = this.#byScript || (this.#options.separately && limits.length > 1);
-    const report = await (apart ? this.#checkEach(limits, options) : this.#checkTogether(limits, options))
+    const ask = () => (apart ? this.#checkEach(limits, options) : this.#checkTogether(limits, options))
       .catch((error: unknown) => this.#without(error, limits, options));
-    const shown = this.#byScript ? limits.flatMap(({ rules }) => rules) : report.rules.map(({ rule }) => rule);
-    if (denials && report.verdict !== 'allowed' && report.source === 'server' && lasts(shown)) {
-      const plans = limits.some(({ rules }) => followAPlan(rules));
-      denials.keep(now, what, report.key ?? nameOf(limits[0]!.key), report, plans);
-    }
-    return report;
+    return this.#denials && remembers(options.hold) ? this.#denials.answer('checkAll', limits, options.cost ?? 1, ask) : ask();
   }
 
   async #wait(limit: Read, timeoutMs: number, options: CheckOptions & Turn, signal: AbortSignal | undefined): Promise<Reply> {
@@ -513,12 +489,12 @@ export class RateLimiter implements AsyncDisposable {
 
   /** Sends a command that frees a key. Forgets remembered denials before and after: replies to older checks may arrive in between. */
   async #free(command: Command): Promise<unknown> {
-    const [, [key]] = command;
-    this.#forget(key!);
+    const key = nameOf(command[1][0]!);
+    this.#denials?.forget(key);
     try {
       return await this.#asking.ask(command);
     } finally {
-      this.#forget(key!);
+      this.#denials?.forget(key);
     }
   }
 
@@ -549,11 +525,6 @@ export class RateLimiter implements AsyncDisposable {
       renew: async () => this.#local.renew(performance.now(), key, id, ttlMs) || limit === -1, // without a limit no hold is kept here
       settle: async (options) => this.#local.settle(performance.now(), key, id, options),
     };
-  }
-
-  #forget(key: Key): void {
-    this.#denials?.forget(nameOf(key));
-    this.#reports?.forget(nameOf(key));
   }
 }
 

@@ -36,7 +36,6 @@ interface Link extends Connection {
 interface Request {
   words: readonly Word[];
   repeatable: boolean;
-  asking: boolean;
   at: number;
   /** How many replies the node had sent in time before this request. */
   before: number;
@@ -93,11 +92,11 @@ export class Node implements Servers {
     return this.#away;
   }
 
-  ask(words: readonly Word[], _key: Word, repeatable: boolean, asking = false): Promise<unknown> {
+  ask(words: readonly Word[], _key: Word, repeatable: boolean): Promise<unknown> {
     if (this.#away || this.#closed) return Promise.reject(this.#error);
     return new Promise((resolve, reject) => {
       const at = performance.now();
-      const request = { words, repeatable, asking, at, before: this.#replies, spared: 0, link: undefined, resolve, reject };
+      const request = { words, repeatable, at, before: this.#replies, spared: 0, link: undefined, resolve, reject };
       this.#underWay.add(request);
       if (!this.#timer) this.#lookAfter(this.#timeoutMs / 2);
       else if (this.#underWay.size === 1) this.#timer.ref();
@@ -200,7 +199,6 @@ export class Node implements Servers {
     request.link = link;
     link.underWay += 1;
     link.usedAt = request.at;
-    if (request.asking) link.send(['ASKING']).catch(() => {});
     link.send(request.words).then(
       (reply) => this.#arrived(request, link) && request.resolve(reply),
       (error: unknown) => (isReply(error) && !TOO_MANY.test(error.message) ? this.#refused(request, link, error) : this.#lost(request, link, error)),

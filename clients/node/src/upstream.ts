@@ -11,15 +11,11 @@ const LONGEST_S = 366 * 86_400;
 
 const NUMBER = /^\s*\d{1,12}(\.\d*)?\s*$/;
 const DAY = '(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)';
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
-const MONTH = `(?<month>${MONTHS.join('|')})`;
-const TIME = '(?<hour>[01]\\d|2[0-3]):(?<minute>[0-5]\\d):(?<second>[0-5]\\d)';
-/** The forms of a date in RFC 9110, 5.6.7: the preferred one, that of RFC 850, and that of asctime in C. */
-const DATES = [
-  `${DAY}, (?<day>\\d\\d) ${MONTH} (?<year>\\d{4}) ${TIME} (?:GMT|\\+0000)`,
-  `(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, (?<day>\\d\\d)-${MONTH}-(?<year>\\d\\d) ${TIME} (?:GMT|\\+0000)`,
-  `${DAY} ${MONTH} (?<day>[ \\d]\\d) ${TIME} (?<year>\\d{4})`,
-].map((form) => new RegExp(`^${form}$`));
+const MONTH = '(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)';
+const TIME = '\\d\\d:\\d\\d:\\d\\d';
+/** The forms of a date in RFC 9110, 5.6.7: the preferred one, that of RFC 850, and that of asctime in C, which names no zone. */
+const ZONED = new RegExp(`^(?:${DAY}, (\\d\\d) ${MONTH} \\d{4}|[A-Z][a-z]+day, (\\d\\d)-${MONTH}-\\d\\d) ${TIME} (?:GMT|\\+0000)$`);
+const ZONELESS = new RegExp(`^${DAY} ${MONTH} ([ \\d]\\d) ${TIME} \\d{4}$`);
 /** A parameter of `RateLimit: "name";r=12;t=30`: what remains, or the seconds until more does. */
 const PARAMETER = /;\s*([rt])=(\d{1,12})(?=\s*(?:;|$))/g;
 
@@ -47,7 +43,7 @@ const REFUSALS = new Set([403, 429, 503, 529]);
 /** How long no caller should ask: what `Retry-After` of a refusal says, else the reset of the window that has 0 left. */
 export function pauseMs(status: number, told: ReadonlyMap<string, string>, nowMs: number): number {
   if (!REFUSALS.has(status)) return 0;
-  const nowS = dateS(told.get('date'), nowMs) ?? nowMs / 1000;
+  const nowS = dateS(told.get('date')) ?? nowMs / 1000;
   const s = waitS(told.get('retry-after') ?? '', nowS) ?? resetS(status, told, nowS);
   return s > 0 && s <= LONGEST_S ? Math.ceil(s * 1000) : 0;
 }
@@ -62,7 +58,7 @@ export function unitsOf(text = ''): number | undefined {
 /** `Retry-After`: seconds, or a date. */
 function waitS(text: string, nowS: number): number | undefined {
   if (NUMBER.test(text)) return Number(text);
-  const date = dateS(text, nowS * 1000);
+  const date = dateS(text);
   return date === undefined ? undefined : date - nowS;
 }
 
@@ -91,18 +87,11 @@ function items(text = ''): { r?: number; t?: number }[] {
   return unquoted.map((item) => Object.fromEntries(Array.from(item.matchAll(PARAMETER), ([, name, n]) => [name, Number(n)])));
 }
 
-/** The Unix time of a date. One whose year has two digits lies at most 50 years ahead. */
-function dateS(text = '', nowMs: number): number | undefined {
-  const parts = DATES.map((form) => form.exec(text.trim())?.groups).find(Boolean);
-  if (!parts) return undefined;
-  const [day, hour, minute, second, given] = ['day', 'hour', 'minute', 'second', 'year'].map((name) => Number(parts[name])) as Five;
-  const month = MONTHS.indexOf(parts.month!);
-  const last = new Date(nowMs).getUTCFullYear() + 50;
-  const year = parts.year!.length === 2 ? last - ((((last - given) % 100) + 100) % 100) : given;
-  const date = new Date(0);
-  date.setUTCFullYear(year, month, day);
-  if (date.getUTCDate() !== day) return undefined; // no such day in that month
-  return date.setUTCHours(hour, minute, second) / 1000;
+/** The Unix time of a date. */
+function dateS(given = ''): number | undefined {
+  const text = given.trim();
+  const zoned = ZONED.exec(text);
+  const date = new Date(zoned ? text : `${text} GMT`);
+  const day = Number((zoned ?? ZONELESS.exec(text))?.slice(1).find(Boolean));
+  return date.getUTCDate() === day ? date.getTime() / 1000 : undefined; // another day: there is no such day in that month
 }
-
-type Five = [number, number, number, number, number];

@@ -33,38 +33,33 @@ test('options of a client that change replies or send again change nothing', asy
   assert.equal(await connect(t, port).exists('app:k0', 'app:k1', 'k2'), 3);
 });
 
-const PROGRAMS = {
-  ioredis: (url, end) => `
-    import { Redis } from 'ioredis';
+const OPTIONS = "{ outage: 'allow', timeoutMs: 10_000, onOutage: () => {} }";
+const CLIENTS = {
+  ioredis: (url) => `import { Redis } from 'ioredis';
     import { ioredis } from 'redis-ratelimit/ioredis';
     const redis = new Redis('${url}');
-    redis.on('error', () => {});
-    const limiter = ioredis(redis, { outage: 'allow', timeoutMs: 10_000, onOutage: () => {} });
-    const { source } = await limiter.check('k', '9/h');
-    await new Promise((pass) => setTimeout(pass, 100));
-    ${end};
-    console.log(source);`,
-  'node-redis': (url, end) => `
-    import { createClient } from 'redis';
+    const limiter = ioredis(redis, ${OPTIONS});`,
+  'node-redis': (url) => `import { createClient } from 'redis';
     import { nodeRedis } from 'redis-ratelimit/node-redis';
     const redis = createClient({ url: '${url}' });
-    redis.on('error', () => {});
     redis.connect().catch(() => {});
-    const limiter = nodeRedis(redis, { outage: 'allow', timeoutMs: 10_000, onOutage: () => {} });
-    const { source } = await limiter.check('k', '9/h');
-    await new Promise((pass) => setTimeout(pass, 100));
-    ${end};
-    console.log(source);`,
+    const limiter = nodeRedis(redis, ${OPTIONS});`,
 };
+const program = (client, end) => `${client}
+  redis.on('error', () => {});
+  const { source } = await limiter.check('k', '9/h');
+  await new Promise((pass) => setTimeout(pass, 100));
+  ${end};
+  console.log(source);`;
 
-for (const [library, program] of Object.entries(PROGRAMS)) {
+for (const [library, client] of Object.entries(CLIENTS)) {
   test(`a process whose client is closed can exit, also while the server is away (${library})`, async (t) => {
     const close = library === 'ioredis' ? 'redis.disconnect()' : 'redis.destroy()';
     const { port } = await startServer(t);
     const dead = await freePort();
     for (const [url, source] of [[`redis://127.0.0.1:${port}`, 'server'], [`redis://127.0.0.1:${dead}`, 'outage']]) {
       for (const end of [close, `await limiter.close(); ${close}`]) {
-        const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program(url, end)], { cwd: import.meta.dirname, timeout: 30_000 });
+        const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program(client(url), end)], { cwd: import.meta.dirname, timeout: 30_000 });
         assert.equal(stdout, `${source}\n`, `${url} ${end}`);
       }
     }

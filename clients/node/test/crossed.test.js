@@ -7,9 +7,6 @@ import { test } from 'node:test';
 
 import { readReply } from '../dist/replies.js';
 
-import { ioredis } from './support/limiters.js';
-import { connect, onEachServer, startServer } from './support/servers.js';
-
 const SHARED = JSON.parse(await readFile(resolve(import.meta.dirname, '../../cases/crossed.json'), 'utf8'));
 
 test('replies tell crossings alike in all languages', () => {
@@ -24,17 +21,4 @@ test('a wrong fraction is an error', () => {
       assert.throws(() => reply.crossed(wrong), /the fraction is .*, expected a number above 0 and at most 1/);
     }
   }
-});
-
-onEachServer(test, 'a fixed window is crossed once', async (t, name) => {
-  const limiter = ioredis(connect(t, (await startServer(t, name)).port));
-  const told = async (key, costs) => {
-    const found = [];
-    for (const cost of costs) found.push((await limiter.check(key, 'fixed:10/h,align=first', { cost })).crossed(0.8, cost));
-    return found;
-  };
-  const [no, yes] = [false, true];
-  assert.deepEqual(await told('ones', Array(11).fill(1)), [no, no, no, no, no, no, no, yes, no, no, no]);
-  assert.deepEqual(await told('more', [3, 3, 3, 3, 1]), [no, no, yes, no, no]);
-  assert.equal((await limiter.check('ranged', 'fixed:10/h,align=first', { cost: [1, 9] })).crossed(0.8), yes);
 });

@@ -108,14 +108,6 @@ test('costs by name are the same for keys that are asked separately', async (t) 
   }
 });
 
-onEachServer(test, 'errors of the server reject the promise', async (t, name) => {
-  const { port } = await startServer(t, name);
-  for (const [, limiter] of await limiters(t, port)) {
-    await assert.rejects(limiter.check('k', '5/x'), /ERR rule '5\/x': the period 'x' has no known unit/);
-    await assert.rejects(limiter.check('k', '@unknown'), /unknown/);
-  }
-});
-
 onEachServer(test, 'rights to the commands and their keys are enough, without a right to run scripts', async (t, name) => {
   const { port } = await startServer(t, name);
   const admin = connect(t, port);
