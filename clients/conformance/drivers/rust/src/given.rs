@@ -81,7 +81,7 @@ pub fn check(call: &Json) -> Given<Check> {
 pub fn limiter(call: &Json) -> Given<RateLimiter> {
     let url = some(&call["url"], get::<String>)?;
     let mut made = match url.as_deref().map(|url| (url, url.strip_prefix("redis+cluster"))) {
-        None => return Ok(RateLimiter::in_process([("", "1/s"); 0])?),
+        None => return Ok(RateLimiter::in_process(policies(&call["options"]["policies"])?)?),
         Some((_, Some(rest))) => RateLimiter::cluster([Client::open(format!("redis{rest}"))?]),
         Some((url, None)) => RateLimiter::server(Client::open(url)?),
     };
@@ -98,11 +98,7 @@ pub fn limiter(call: &Json) -> Given<RateLimiter> {
             "processes" => made.processes(get(value)?),
             "remember_denials" => made.remember_denials(get(value)?),
             "separately" => made.separately(get(value)?),
-            "policies" => {
-                let policies = get::<BTreeMap<String, Json>>(value)?.into_iter();
-                let policies = policies.map(|(name, texts)| Ok((name, rules(&texts)?)));
-                made.policies(policies.collect::<Given<Vec<_>>>()?)
-            }
+            "policies" => made.policies(policies(value)?),
             _ => return Err(Failure::Cannot(format!("there is no option {name}"))),
         };
     }
@@ -128,6 +124,11 @@ pub fn limiter(call: &Json) -> Given<RateLimiter> {
         decision(json!({"source": source, "verdict": verdict, "rule": e.rule, "ms": e.ms}));
     });
     Ok(made.build()?)
+}
+
+fn policies(given: &Json) -> Given<Vec<(String, Rules)>> {
+    let all = get::<BTreeMap<String, Json>>(given)?.into_iter();
+    all.map(|(name, texts)| Ok((name, rules(&texts)?))).collect()
 }
 
 fn variant<T: Copy + std::fmt::Debug>(given: &Json, all: &[T]) -> Given<T> {
