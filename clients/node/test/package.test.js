@@ -108,7 +108,7 @@ test('the package', async (t) => {
     `${first}redis.disconnect();`,
     `${first}${holds.replace("fetch('https://example.com/export', { signal: hold.lost })", PAUSES)}redis.disconnect();`,
     `${first}${any}redis.disconnect();`,
-    `${first}${counts}`,
+    `${first}${counts}redis.disconnect();`,
   ];
 
   const word = "{ outage: 'local',";
