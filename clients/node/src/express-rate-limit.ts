@@ -5,7 +5,7 @@ import type { RateLimiter } from './limiter.js';
 import { inOrder, TEXT } from './options.js';
 import { ignoreOutage } from './outage.js';
 import type { Reply } from './replies.js';
-import { hideInStore } from './shown.js';
+import { hideInStore } from './http.js';
 
 /**
  * A store of express-rate-limit. That library decides by the number of hits, and counts denied hits too. A denied hit

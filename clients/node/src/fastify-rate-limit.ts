@@ -4,7 +4,7 @@ import { counter, hits } from './hits.js';
 import type { RateLimiter } from './limiter.js';
 import { inOrder, periodMs, TEXT } from './options.js';
 import type { Reply } from './replies.js';
-import { hideInStore } from './shown.js';
+import { hideInStore } from './http.js';
 
 type Callback = (error: Error | null, result?: { current: number; ttl: number }) => void;
 

@@ -1,10 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 import { guard, type GuardOptions, type Limits } from './guard.js';
-import { problem, PROBLEM_TYPE, status, UNAVAILABLE } from './http.js';
+import { HttpError, problem, PROBLEM_TYPE, status, UNAVAILABLE } from './http.js';
 import type { RateLimiter } from './limiter.js';
 import type { Report } from './replies.js';
-import { HttpError } from './shown.js';
 
 export interface RateLimitOptions extends GuardOptions<FastifyRequest> {
   /** Answers a request that was refused: by default 429, 403 or 503 with a problem of RFC 9457. */

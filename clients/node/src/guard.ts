@@ -5,15 +5,14 @@ import { finished } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { network, PREFIX } from './address.js';
-import { fields, type Headers } from './http.js';
+import { receipt, whereRoom } from './hold.js';
+import { fields, type Headers, hide } from './http.js';
 import type { RateLimiter } from './limiter.js';
 import { CALLBACK, type Form, inOrder, oneOf } from './options.js';
 import { ignoreOutage, named } from './outage.js';
 import type { Report } from './replies.js';
 import { type Cost, keyOf, type Limit, list, type Rules } from './request.js';
-import { receipt, whereRoom } from './room.js';
 import { BANS, fit, fitOrGiveBack, looksLikeRules, SLOTS } from './rule.js';
-import { hide } from './shown.js';
 
 /** The limits of a request: rules for each client, or a function that gives keys and rules. Without rules every request passes. */
 export type Limits<Request> = Rules | ((request: Request) => Limit | Limit[] | Promise<Limit | Limit[]>);

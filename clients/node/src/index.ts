@@ -1,6 +1,6 @@
 export { network } from './address.js';
 export { Hold, type SettleOptions } from './hold.js';
-export { fields, type Headers, problem, PROBLEM_TYPE, status } from './http.js';
+export { fields, type Headers, HttpError, problem, PROBLEM_TYPE, status } from './http.js';
 export { Lease, type LeaseOptions, type Taken } from './lease.js';
 export * from './limiter.js';
 export type { DecisionEvent, MisconfiguredEvent, OutageEvent } from './notices.js';
@@ -8,5 +8,4 @@ export { isOutage } from './outage.js';
 export { Denied, Saturated } from './errors.js';
 export { type Reply, type Report, type RuleReport, type Source, UnreadableReply, type Verdict } from './replies.js';
 export type { Address, Connection, Library, Word } from './library.js';
-export { HttpError } from './shown.js';
 export type { AnswerHeaders } from './upstream.js';

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Asking, type AskingOptions } from './asking.js';
 import { Denials } from './denials.js';
 import { Denied } from './errors.js';
-import { Hold, type Keeper, SETTLE, type SettleOptions } from './hold.js';
+import { Hold, type Keeper, receipt, SETTLE, type SettleOptions, whereRoom } from './hold.js';
 import { type Command, type Key, type Library, nameOf } from './library.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
 import { type NoticeOptions, Notices } from './notices.js';
@@ -12,7 +12,6 @@ import { CALLBACK, FLAG, type Form, type Forms, inOrder, integer, mustBe, oneOf,
 import { ignoreOutage, isOutage, isUnblocked, isUndecided, kindOf } from './outage.js';
 import { readFlag, readNumber, readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { CHECK, type CheckOptions, COST, type Cost, costsApart, groups, type HoldOptions, isRange, keyOf, type Limit, list, type Read, readLimits, type Rules, TURN, type Turn, UNITS, words } from './request.js';
-import { receipt, whereRoom } from './room.js';
 import { calledOf, fit, looksLikeRules, namesNoPolicy, SLOTS } from './rule.js';
 import { charges, needsModule, reportOf, scriptKnows } from './script.js';
 import { Settler } from './settler.js';

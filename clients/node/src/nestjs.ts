@@ -1,10 +1,9 @@
 import type { ThrottlerStorage } from '@nestjs/throttler';
 
-import { seconds } from './http.js';
+import { hideInStore, seconds } from './http.js';
 import type { RateLimiter } from './limiter.js';
 import { inOrder, oneOf, periodMs, TEXT } from './options.js';
 import { ignoreOutage } from './outage.js';
-import { hideInStore } from './shown.js';
 
 type Record = Awaited<ReturnType<ThrottlerStorage['increment']>>;
 
