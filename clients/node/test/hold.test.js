@@ -5,9 +5,8 @@ import { test } from 'node:test';
 
 import { Cluster } from 'ioredis';
 import { createCluster } from 'redis';
-import { Lease } from 'redis-ratelimit';
+import { Lease, RateLimiter } from 'redis-ratelimit';
 
-import { RateLimiter } from '../dist/limiter.js';
 import { startCluster } from './support/cluster.js';
 import { ioredis, nodeRedis } from './support/limiters.js';
 import { connect, connectNodeRedis, onEachServer, startServer, until } from './support/servers.js';

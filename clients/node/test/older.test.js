@@ -9,7 +9,7 @@ import { consumer, PACKAGE, run } from './support/consumer.js';
 import { LONG, MODULE, NAMES, SERVERS } from './support/servers.js';
 
 const OLDER = { express: 'express-4', ioredis: 'ioredis-5', redis: 'redis-5' };
-const FILES = ['limiter', 'cluster', 'express'].map((name) => `test/${name}.test.js`);
+const FILES = ['limiter', 'client', 'hold', 'express'].map((name) => `test/${name}.test.js`);
 
 test('Express 4, ioredis 5 and node-redis 5 pass as well', LONG, async (t) => {
   const { folder } = await consumer(t, OLDER);
