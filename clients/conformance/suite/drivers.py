@@ -91,9 +91,17 @@ class Driver:
 
     def limiter(self, url: str, **options: Any) -> Limiter:
         """A new limiter. Its time-out is a second, which no machine is too slow for."""
+        return self._limiter(url=url, **{"timeout_ms": 1000, **options})
+
+    def in_process(self, **policies: list[str]) -> Limiter:
+        """A new limiter that asks no server."""
+        return self._limiter(policies=policies)
+
+    def _limiter(self, **options: Any) -> Limiter:
         name = f"l{next(self._ids)}"
-        options = {name: value for name, value in {"timeout_ms": 1000, **options}.items() if value is not None}
-        self("limiter", limiter=name, url=url, options=options)
+        given = {option: value for option, value in options.items() if value is not None}
+        url = {"url": given.pop("url")} if "url" in given else {}
+        self("limiter", limiter=name, **url, options=given)
         return Limiter(self, name)
 
     def events(self, limiter: str, kind: str) -> list[dict[str, Any]]:

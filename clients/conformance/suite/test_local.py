@@ -104,6 +104,20 @@ def test_policies_stand_for_their_rules(shared: Driver, dead: str, key: str) -> 
     limiter.close()
 
 
+def test_a_limiter_in_the_process_asks_no_server(shared: Driver, key: str) -> None:
+    limiter = shared.in_process(login=["2/d"])
+    for verdict in "allowed", "allowed", "limited":
+        reply = limiter.check(key, "@login")
+        assert (reply["verdict"], reply["source"]) == (verdict, "local")
+    limiter("enter", hold=key, key=f"{key}:h", rules=["slots:1"], ttl_ms=60_000)
+    assert limiter("hold_refund", hold=key) is True
+    assert limiter("refund", key=key, units=1, rules=["2/d"]) == 1
+    assert limiter.check(key, "@login")["verdict"] == "allowed"
+    assert limiter("reset", key=key) is True
+    assert limiter("state") == {"away": False, "outages": 0}
+    limiter.close()
+
+
 def test_ten_thousand_keys_are_kept(shared: Driver, dead: str, key: str) -> None:
     limiter = shared.limiter(dead, outage="local")
     limiter.check(f"{key}:old", "1/d")
