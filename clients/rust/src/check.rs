@@ -194,8 +194,7 @@ impl Check {
     /// An error if any value is wrong.
     pub(crate) fn validate(&self) -> RedisResult<()> {
         for limit in &self.limits {
-            value::key(&limit.key)?;
-            limit.rules.refuse_none()?;
+            value::key(&limit.key).and_then(|_| limit.rules.refuse_none())?;
         }
         self.cost.validate()?;
         self.hold.map_or(Ok(()), |ttl| value::time("the ttl", ttl))

@@ -17,7 +17,7 @@ use crate::rules::Rules;
 use crate::script;
 use crate::separately;
 use crate::servers::Servers;
-use crate::settlement::{Settlement, refund_command, renew_command, settle_command};
+use crate::settlement::{Settlement, command, refund_command, renew_command, settle_command};
 use crate::value;
 
 /// How long a request may take to answer and still get back what it cost.
@@ -227,8 +227,7 @@ impl RateLimiter {
         id: &str,
         settlement: Settlement,
     ) -> RedisResult<bool> {
-        let key = key.as_ref();
-        value::key(key)?;
+        let key = value::key(&key)?;
         if let Settlement::Cost(cost) = &settlement {
             cost.validate()?;
         }
@@ -242,8 +241,7 @@ impl RateLimiter {
     /// # Errors
     /// Those of the server, and any outage.
     pub async fn renew(&self, key: impl AsRef<[u8]>, id: &str, ttl: Duration) -> RedisResult<bool> {
-        let key = key.as_ref();
-        value::key(key)?;
+        let key = value::key(&key)?;
         value::time("the ttl", ttl)?;
         self.where_held(&renew_command(key, id, ttl), key).await
     }
@@ -267,8 +265,7 @@ impl RateLimiter {
         units: u64,
         rules: impl Into<Rules>,
     ) -> RedisResult<u64> {
-        let key = key.as_ref();
-        value::key(key)?;
+        let key = value::key(&key)?;
         value::units(units)?;
         let _freeing = self.0.freeing(key);
         self.0.number(&refund_command(key, units, rules.into().texts()), key).await
@@ -280,11 +277,9 @@ impl RateLimiter {
     /// # Errors
     /// Those of the server, and any outage.
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> RedisResult<bool> {
-        let key = key.as_ref();
-        value::key(key)?;
+        let key = value::key(&key)?;
         let _freeing = self.0.freeing(key);
-        let mut command = redis::cmd("RL.RESET");
-        command.arg(key);
+        let command = command("RL.RESET", key);
         self.0.flag_of_both(&command, key).await
     }
 

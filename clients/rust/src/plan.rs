@@ -7,6 +7,7 @@ use redis::RedisResult;
 use crate::check::ms;
 use crate::limiter::RateLimiter;
 use crate::node::Request;
+use crate::settlement::command;
 use crate::value;
 
 impl RateLimiter {
@@ -21,11 +22,10 @@ impl RateLimiter {
         policy: &str,
         time: Option<Duration>,
     ) -> RedisResult<()> {
-        let key = key.as_ref();
-        value::key(key)?;
+        let key = value::key(&key)?;
         let _freeing = self.asker().freeing(key);
-        let mut command = redis::cmd("RL.PLAN");
-        command.arg(key).arg(policy);
+        let mut command = command("RL.PLAN", key);
+        command.arg(policy);
         if let Some(time) = time {
             value::time("the time of a plan", time)?;
             command.arg("PX").arg(ms(time));
@@ -38,11 +38,9 @@ impl RateLimiter {
     /// # Errors
     /// Those of the server, and any outage.
     pub async fn unplan(&self, key: impl AsRef<[u8]>) -> RedisResult<bool> {
-        let key = key.as_ref();
-        value::key(key)?;
+        let key = value::key(&key)?;
         let _freeing = self.asker().freeing(key);
-        let mut command = redis::cmd("RL.UNPLAN");
-        command.arg(key);
+        let command = command("RL.UNPLAN", key);
         self.asker().flag(&command, key).await
     }
 }

@@ -17,10 +17,17 @@ pub enum Settlement {
     Cost(Cost),
 }
 
+/// A command with its key.
+pub fn command(name: &str, key: &[u8]) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(key);
+    command
+}
+
 /// `RL.SETTLE`.
 pub fn settle_command(key: &[u8], id: &str, settlement: &Settlement) -> Cmd {
-    let mut command = redis::cmd("RL.SETTLE");
-    command.arg(key).arg(id);
+    let mut command = command("RL.SETTLE", key);
+    command.arg(id);
     match settlement {
         Settlement::AsCharged => {}
         Settlement::Refund => {
@@ -33,14 +40,14 @@ pub fn settle_command(key: &[u8], id: &str, settlement: &Settlement) -> Cmd {
 
 /// `RL.RENEW`.
 pub fn renew_command(key: &[u8], id: &str, ttl: Duration) -> Cmd {
-    let mut command = redis::cmd("RL.RENEW");
-    command.arg(key).arg(id).arg("PX").arg(ms(ttl));
+    let mut command = command("RL.RENEW", key);
+    command.arg(id).arg("PX").arg(ms(ttl));
     command
 }
 
 /// `RL.REFUND`.
 pub fn refund_command(key: &[u8], units: u64, rules: &[String]) -> Cmd {
-    let mut command = redis::cmd("RL.REFUND");
-    command.arg(key).arg(units).arg(rules);
+    let mut command = command("RL.REFUND", key);
+    command.arg(units).arg(rules);
     command
 }

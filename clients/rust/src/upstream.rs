@@ -9,6 +9,7 @@ use redis::RedisResult;
 use crate::check::ms;
 use crate::limiter::RateLimiter;
 use crate::outage::{Outage, is_outage};
+use crate::settlement::command;
 use crate::value;
 
 impl RateLimiter {
@@ -25,11 +26,10 @@ impl RateLimiter {
         reason: Option<&str>,
     ) -> RedisResult<Duration> {
         self.asker().need_module("pause")?;
-        let key = key.as_ref();
-        value::key(key)?;
+        let key = value::key(&key)?;
         value::time("the time of a pause", time)?;
-        let mut command = redis::cmd("RL.PAUSE");
-        command.arg(key).arg("PX").arg(ms(time));
+        let mut command = command("RL.PAUSE", key);
+        command.arg("PX").arg(ms(time));
         command.arg(reason.map(|reason| ["REASON", reason].to_vec()));
         let (asker, local) = (self.asker(), self.asker().local.answer(&command));
         let left = match asker.number(&command, key).await {
@@ -46,11 +46,9 @@ impl RateLimiter {
     /// # Errors
     /// Those of the server, and any outage.
     pub async fn resume(&self, key: impl AsRef<[u8]>) -> RedisResult<bool> {
-        let key = key.as_ref();
-        value::key(key)?;
+        let key = value::key(&key)?;
         let _freeing = self.asker().freeing(key);
-        let mut command = redis::cmd("RL.RESUME");
-        command.arg(key);
+        let command = command("RL.RESUME", key);
         self.asker().flag_of_both(&command, key).await
     }
 
@@ -65,11 +63,10 @@ impl RateLimiter {
         remaining: u64,
         rule: &str,
     ) -> RedisResult<u64> {
-        let key = key.as_ref();
-        value::key(key)?;
+        let key = value::key(&key)?;
         value::units(remaining)?;
-        let mut command = redis::cmd("RL.SYNC");
-        command.arg(key).arg("REMAINING").arg(remaining).arg(rule);
+        let mut command = command("RL.SYNC", key);
+        command.arg("REMAINING").arg(remaining).arg(rule);
         self.asker().number(&command, key).await
     }
 

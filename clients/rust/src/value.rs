@@ -26,8 +26,9 @@ pub fn expect(is_right: bool, why: impl FnOnce() -> String) -> RedisResult<()> {
     if is_right { Ok(()) } else { Err(misuse(why())) }
 }
 
-pub fn key(key: &[u8]) -> RedisResult<()> {
-    expect(!key.is_empty(), || "the key is empty".to_string())
+pub fn key<K: AsRef<[u8]>>(key: &K) -> RedisResult<&[u8]> {
+    let key = key.as_ref();
+    expect(!key.is_empty(), || "the key is empty".to_string()).map(|()| key)
 }
 
 pub fn units(units: u64) -> RedisResult<()> {

@@ -17,16 +17,6 @@ async fn take_s(limiter: &RateLimiter, seconds: u32) -> redis::RedisResult<redis
 }
 
 #[tokio::test]
-async fn a_time_out_begins_when_a_command_has_its_place() {
-    let server = Server::start("redis-7.0");
-    let limiter = server.builder().timeout(Duration::from_millis(2500)).concurrency(1);
-    let limiter = limiter.build().expect("options");
-    let take = || take_s(&limiter, 1);
-    let all = tokio::join!(take(), take(), take(), take());
-    assert_eq!([all.0, all.1, all.2, all.3], [(); 4].map(|()| Ok(redis::Value::Nil)));
-}
-
-#[tokio::test]
 async fn a_limiter_without_a_free_place_is_saturated_and_not_away() {
     let log = Log::start();
     let server = Server::start("valkey-8.1");
