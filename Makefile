@@ -157,7 +157,7 @@ test-clients-go: faulty ### lint and test clients/go and its driver, with the ra
 	cd clients/go && go test -race -count=1 . && cd grpc && go test -race -count=1 .
 	cd clients/go && go test -count=1 -run Allocates .
 
-test-clients-python test-clients-limits test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests
+test-clients-python test-clients-limits test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests:$(CURDIR)/clients/conformance/suite
 test-clients-python: faulty ### tests of clients/python against its libraries and all servers
 	$(FETCH) servers clients-python $(and $(RATELIMIT_LONG),chromium)
 	cd clients/python && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check

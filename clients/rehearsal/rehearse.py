@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 CLIENTS = Path(__file__).resolve().parents[1]
 ROOT = CLIENTS.parent
-sys.path[:0] = [str(ROOT / ".cache/clients-python"), str(CLIENTS / "python/src"), str(CLIENTS / "python/tests")]
+sys.path[:0] = [str(ROOT / ".cache/clients-python"), str(CLIENTS / "python/src"), str(CLIENTS / "conformance/suite")]
 
 import servers  # noqa: E402
 from redis import Redis  # noqa: E402

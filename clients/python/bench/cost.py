@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[2] / "conformance/suite"))
 
 import redis
 import redis.asyncio
-
 import servers
+
 from rl_limits import AsyncRateLimiter, RateLimiter
 
 RULE = "bucket:1000000/s"

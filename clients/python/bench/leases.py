@@ -14,10 +14,11 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[2] / "conformance/suite"))
 
 import servers
-from rl_limits import AsyncLease, AsyncRateLimiter, Reply
+
+from rl_limits import AsyncLease, AsyncRateLimiter, RateLimiter, Reply
 
 CONNECTIONS = 100
 SECONDS = 5
@@ -47,7 +48,7 @@ async def measure(name: str, takes: list[Take], rate: int = RATE) -> None:
 
 def measure_denials(server: servers.Server, keys: int) -> None:
     """One limiter without asyncio, whose keys are denied in turn."""
-    limiter = server.limiter(remember_denials=keys)
+    limiter = RateLimiter.from_url(server.url, remember_denials=keys)
     names = [f"key:{n}" for n in range(keys)]
     for name in names * 2:
         limiter.check(name, "1/h")

@@ -1,7 +1,6 @@
 from collections.abc import Iterator
 
 import pytest
-
 import servers
 
 

@@ -10,9 +10,9 @@ import re
 from contextlib import ExitStack
 
 import pytest
+import servers
 from tests import utils
 
-import servers
 from rl_limits.storage import AsyncRateLimitStorage, RateLimitStorage
 
 # Why some tests do not apply. All others run.

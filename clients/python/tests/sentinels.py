@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from redis import ResponseError
-
 import servers
+from redis import ResponseError
 from servers import Server
 
 GROUP = "limits"

@@ -5,8 +5,8 @@ import logging
 from typing import Any
 
 import pytest
-
 import servers
+
 from rl_limits import network
 from rl_limits.address import Networks
 

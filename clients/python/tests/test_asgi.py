@@ -9,18 +9,19 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import servers
 from httpx import ASGITransport, AsyncClient
+from servers import Server, until
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import servers
+import limiters
 from rl_limits import Limit, Report
 from rl_limits._commands import Held
 from rl_limits.asgi import RateLimitMiddleware
-from servers import Server, until
 from test_holds import holds, left, settled
 
 
@@ -46,7 +47,7 @@ async def asked(
     **options: object,
 ) -> AsyncIterator[AsyncClient]:
     options = {"limits": limits_of, **options}
-    async with server.async_limiter(outage=outage, **of_limiter) as limiter:
+    async with limiters.async_of(server, outage=outage, **of_limiter) as limiter:
         app = Starlette(routes=[Route("/", endpoint), Route("/health", hello)])
         app.add_middleware(RateLimitMiddleware, limiter=limiter, **options)
         transport = ASGITransport(app, raise_app_exceptions=False, client=address and (address, 123))
@@ -122,7 +123,7 @@ async def test_a_policy_with_slots_is_an_error_and_takes_no_slot(newest: Server,
     with newest.client() as client:
         client.execute_command("RL.POLICY", "SET", "shared", "9/m", "slots:2")
     limits = [Limit("{k}1", "9/h"), Limit("{k}2", "@shared")]
-    async with newest.async_limiter(separately=separately) as limiter:
+    async with limiters.async_of(newest, separately=separately) as limiter:
         held = Held.new(60_000)
         with pytest.raises(ValueError, match="the rules have 'slots:2', expected other rules: slots are held"):
             await limiter.run(limiter.core.check_held(limits, 1, held))
@@ -251,7 +252,7 @@ async def test_an_answer_does_not_wait_until_it_is_counted(newest: Server) -> No
         return {"type": "http.request"}
 
     scope: Scope = {"type": "http", "path": "/", "headers": [], "client": ("203.0.113.9", 1)}
-    async with newest.async_limiter() as limiter:
+    async with limiters.async_of(newest) as limiter:
         app = RateLimitMiddleware(answer, limiter, "5/m", count="failed")
         request = asyncio.create_task(app(scope, receive, send))
         try:
@@ -372,7 +373,7 @@ RESPONSE = "websocket.http.response"
 
 
 async def test_handshakes_of_websockets_are_limited(newest: Server) -> None:
-    async with newest.async_limiter() as limiter:
+    async with limiters.async_of(newest) as limiter:
         app = RateLimitMiddleware(accepts, limiter, "3/m")
         for _ in range(3):
             [accepted] = await Peer(app).connect()
@@ -404,6 +405,6 @@ async def test_handshakes_count_by_their_answers(newest: Server, app: ASGIApp, s
         seen.set()
 
     before = settled(newest)
-    async with newest.async_limiter() as limiter:
+    async with limiters.async_of(newest) as limiter:
         await Peer(RateLimitMiddleware(watched, limiter, "5/m", count=count), RESPONSE).connect()
     assert seen.is_set()

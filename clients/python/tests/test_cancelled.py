@@ -5,9 +5,10 @@ import random
 from typing import Any
 
 import pytest
-
-from rl_limits import AsyncLease, AsyncRateLimiter, Limit
 from servers import Server, until
+
+import limiters
+from rl_limits import AsyncLease, AsyncRateLimiter, Limit
 from test_holds import holds, left, waiting
 
 #: Longer than the tests take: a slot that is not given back stays taken.
@@ -33,7 +34,7 @@ async def until_free(server: Server, rule: str, units: int) -> None:
 
 
 async def test_cancelled_holds_give_their_slots_back(newest: Server) -> None:
-    async with newest.async_limiter() as limiter:
+    async with limiters.async_of(newest) as limiter:
 
         async def work(n: int) -> None:
             async with limiter.hold("k", "slots:100", ttl=TTL_S):
@@ -46,7 +47,7 @@ async def test_cancelled_holds_give_their_slots_back(newest: Server) -> None:
 
 
 async def test_holds_cancelled_while_they_are_taken_give_their_slots_back(newest: Server) -> None:
-    async with newest.async_limiter() as limiter:
+    async with limiters.async_of(newest) as limiter:
         for _ in range(5):
 
             async def work(n: int) -> None:
@@ -60,7 +61,7 @@ async def test_holds_cancelled_while_they_are_taken_give_their_slots_back(newest
 
 
 async def test_holds_cancelled_while_they_are_taken_cost_nothing(newest: Server) -> None:
-    async with newest.async_limiter() as limiter:
+    async with limiters.async_of(newest) as limiter:
         tasks = begin(100, lambda n: limiter.hold("k", "1000/d", ttl=TTL_S).__aenter__())
         await asyncio.sleep(0)
         await cancel(tasks, 100)
@@ -68,7 +69,7 @@ async def test_holds_cancelled_while_they_are_taken_cost_nothing(newest: Server)
 
 
 async def test_holds_cancelled_in_line_give_their_slots_back(newest: Server) -> None:
-    async with newest.async_limiter() as limiter:
+    async with limiters.async_of(newest) as limiter:
 
         async def work(n: int) -> None:
             async with limiter.hold("k", "slots:10", ttl=TTL_S, wait=TTL_S):
@@ -82,7 +83,7 @@ async def test_holds_cancelled_in_line_give_their_slots_back(newest: Server) -> 
 
 
 async def test_leases_whose_takers_are_cancelled_stay_whole(newest: Server) -> None:
-    async with newest.async_limiter() as limiter, AsyncLease(limiter, "k", "1000/d", ttl=TTL_S) as lease:
+    async with limiters.async_of(newest) as limiter, AsyncLease(limiter, "k", "1000/d", ttl=TTL_S) as lease:
         for _ in range(30):
             tasks = begin(20, lambda n: lease.take())
             await asyncio.sleep(random.uniform(0, 0.002))
@@ -110,7 +111,7 @@ async def test_settlements_are_made_before_the_limiter_closes(newest: Server) ->
 
 
 def test_ctrl_c_while_a_hold_is_taken_gives_it_back(newest: Server) -> None:
-    limiter = newest.limiter()
+    limiter = limiters.of(newest)
     send = limiter._room.exchange
     sent: list[object] = []
 
@@ -134,7 +135,7 @@ async def test_holds_interrupted_before_their_turn_are_given_back(
     newest: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = "leaky:1/m"
-    async with newest.async_limiter() as limiter:
+    async with limiters.async_of(newest) as limiter:
         await limiter.check("k", rule)
         task = asyncio.create_task(limiter.hold("k", rule, ttl=TTL_S).__aenter__())
         await asyncio.to_thread(until, lambda: holds(newest, "k") == 1)
@@ -147,12 +148,12 @@ async def test_holds_interrupted_before_their_turn_are_given_back(
 
     monkeypatch.setattr("rl_limits.holds.time.sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        newest.limiter().hold("k", rule, ttl=TTL_S).__enter__()
+        limiters.of(newest).hold("k", rule, ttl=TTL_S).__enter__()
     assert holds(newest, "k") == 0 and left(newest, rule=rule) == 1
 
 
 async def test_a_denial_gives_charges_back_even_if_its_task_is_cancelled(newest: Server) -> None:
-    async with newest.async_limiter(separately=True) as limiter:
+    async with limiters.async_of(newest, separately=True) as limiter:
         await limiter.check("full", "1/d")
         limits = [Limit(name, "1000/d") for name in ("k", "l", "m")] + [Limit("full", "1/d")]
         for _ in range(20):

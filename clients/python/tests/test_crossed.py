@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
-
 import servers
+
+import limiters
 from rl_limits import Reply
 from rl_limits._replies import to_granted, to_reply
 
@@ -30,7 +31,7 @@ def test_a_wrong_fraction_is_an_error() -> None:
 
 
 def test_a_fixed_window_is_crossed_once(server: servers.Server) -> None:
-    limiter = server.limiter()
+    limiter = limiters.of(server)
 
     def told(key: str, costs: list[int]) -> list[bool]:
         return [limiter.check(key, "fixed:10/h,align=first", cost=cost).crossed(0.8, cost) for cost in costs]

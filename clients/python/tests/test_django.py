@@ -12,6 +12,7 @@ from typing import Any
 
 import django
 import pytest
+import servers
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -19,9 +20,8 @@ from django.test import Client, RequestFactory
 from django.test.utils import override_settings
 from django.urls import path
 from redis import RedisCluster
-
-import servers
 from servers import Server
+
 from test_holds import left
 
 RATES = {"anon": "2/min", "user": "bucket:3/m 100/d", "search": "1/hour"}

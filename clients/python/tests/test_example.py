@@ -9,7 +9,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-
 from servers import LONG, ROOT, Server, until
 
 ANN = {"authorization": "Bearer token-of-ann"}

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from fastapi import Depends, FastAPI, Request, WebSocket
 from fastapi.testclient import TestClient
+from servers import Server
 from starlette.websockets import WebSocketDisconnect
 
 from rl_limits import AsyncRateLimiter, Limit
 from rl_limits.asgi import RateLimitMiddleware
 from rl_limits.fastapi import RateLimit
-from servers import Server
 
 
 @pytest.fixture

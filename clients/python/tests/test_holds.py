@@ -6,10 +6,11 @@ import time
 
 import pytest
 import redis
+from servers import Server, until
 
+import limiters
 from rl_limits import AsyncRateLimiter, Denied, RateLimiter, Report
 from rl_limits._replies import record
-from servers import Server, until
 
 RULES = ["slots:1,cost=1", "100/m"]
 
@@ -36,7 +37,7 @@ def settled(server: Server) -> int:
 
 
 def test_a_hold_lasts_as_long_as_its_block(server: Server) -> None:
-    limiter = server.limiter()
+    limiter = limiters.of(server)
     with limiter.hold("k", RULES, cost=10, ttl=0.6) as hold:
         assert hold.reply.allowed and [rule.cost for rule in hold.reply.rules] == [1, 10]
         with pytest.raises(Denied) as denied, limiter.hold("k", RULES, ttl=30):
@@ -49,13 +50,13 @@ def test_a_hold_lasts_as_long_as_its_block(server: Server) -> None:
 
 
 async def test_a_hold_that_limits_nobody_is_not_lost(newest: Server) -> None:
-    limiter = newest.limiter()
+    limiter = limiters.of(newest)
     limiter.call("RL.EXEMPT", "exempt")
     for key, rule in (("exempt", "slots:1"), ("trial", "slots:1,shadow")):
         with limiter.hold(key, rule, ttl=0.3) as hold:
             limiter.settle(key, hold.id)
             assert not hold.lost.wait(0.6), key
-        async with newest.async_limiter() as other, other.hold(key, rule, ttl=0.3) as async_hold:
+        async with limiters.async_of(newest) as other, other.hold(key, rule, ttl=0.3) as async_hold:
             limiter.settle(key, async_hold.id)
             await asyncio.sleep(0.6)  # it is renewed in vain meanwhile
             assert not async_hold.lost.is_set(), key
@@ -81,7 +82,7 @@ def test_a_wait_delays_no_other_command_and_has_a_longer_time_out(newest: Server
 
 
 def test_an_unblocked_client_waits_again(newest: Server) -> None:
-    limiter = newest.limiter()
+    limiter = limiters.of(newest)
     limiter.check("k", "1/s")
 
     def send_away() -> None:
@@ -111,8 +112,8 @@ async def test_a_wait_goes_to_the_node_of_its_key(cluster: list[Server]) -> None
 
 
 async def test_a_hold_under_a_leaky_rule_begins_at_its_turn(newest: Server) -> None:
-    limiter, rule = newest.limiter(), "leaky:2/s"
-    async with newest.async_limiter() as async_limiter:
+    limiter, rule = limiters.of(newest), "leaky:2/s"
+    async with limiters.async_of(newest) as async_limiter:
         began_s = time.monotonic()
         limiter.check("k", rule)
         with limiter.hold("k", rule, ttl=0.3) as hold:

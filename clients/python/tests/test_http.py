@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-
 import servers
+
 from rl_limits import Report, RuleReport
 from rl_limits._replies import to_report
 from rl_limits.http import fields

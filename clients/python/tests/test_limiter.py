@@ -9,11 +9,12 @@ from redis import Redis, RedisCluster, RedisError
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from servers import Server, until
 
+import limiters
 from rl_limits import AsyncRateLimiter, Limit, RateLimiter, Reply
 from rl_limits._commands import Command
 from rl_limits._links import Node
-from servers import Server, until
 
 KINDS = [(2, False), (2, True), (3, False), (3, True)]
 
@@ -90,7 +91,7 @@ def test_keys_in_different_slots_are_no_outage(cluster: list[Server]) -> None:
 
 def outage_amid_keys(server: Server, outage: Any, **options: Any) -> None:
     """The server decides the first of two keys, and is then silent until the check has its answer."""
-    limiter, other = server.limiter(outage=outage, **options), server.limiter(**options)
+    limiter, other = limiters.of(server, outage=outage, **options), limiters.of(server, **options)
     limiter.peek("a", "5/m")
     send, silent, answered = limiter._room.exchange, threading.Event(), threading.Event()
 
@@ -119,7 +120,7 @@ def test_an_outage_amid_keys_asked_separately_charges_none(newest: Server, outag
 
 def test_a_denial_gives_back_its_own_units(newest: Server) -> None:
     """A refund without a hold would take the newest units, which may belong to the next window."""
-    limiter, other = newest.limiter(separately=True), newest.limiter()
+    limiter, other = limiters.of(newest, separately=True), limiters.of(newest)
     limiter.call("RL.BLOCK", "user")
     send = limiter._room.exchange
     for rule in ("5/4s", "window:5/4s", "fixed:5/4s"):
@@ -141,15 +142,15 @@ def test_a_denial_gives_back_its_own_units(newest: Server) -> None:
 async def test_a_key_that_is_given_twice_is_refused(newest: Server, separately: bool) -> None:
     limits = [Limit("k", "3/m,name=a"), Limit("k", "1/h,name=b"), Limit("z", "100/m")]
     with pytest.raises((RedisError, ValueError), match="given twice, expected each key once"):
-        newest.limiter(separately=separately).check_all(limits)
-    async with newest.async_limiter(separately=separately) as limiter:
+        limiters.of(newest, separately=separately).check_all(limits)
+    async with limiters.async_of(newest, separately=separately) as limiter:
         with pytest.raises((RedisError, ValueError), match="given twice, expected each key once"):
             await limiter.check_all(limits)
 
 
 @pytest.mark.parametrize("separately", [False, True])
 def test_costs_by_name_are_the_same_for_keys_asked_separately(newest: Server, separately: bool) -> None:
-    limiter = newest.limiter(separately=separately)
+    limiter = limiters.of(newest, separately=separately)
     limiter.call("RL.POLICY", "SET", "plan", "9/h,name=out", "bucket:9/d,name=day")
 
     def costs(cost: Any, *limits: Limit) -> list[int]:

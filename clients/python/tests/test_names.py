@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-
 import servers
+
 from rl_limits import (
     AsyncHold,
     AsyncLease,

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import servers
 
 HERE = Path(__file__).parent

@@ -9,9 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from packaging.metadata import Metadata
-
 import servers
+from packaging.metadata import Metadata
 from servers import Server
 
 CLIENT = Path(__file__).parents[1]

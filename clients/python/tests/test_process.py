@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-
-from rl_limits import AsyncRateLimiter, DecisionEvent, Denied, Lease, Limit, OutageEvent, RateLimiter
 from servers import Server
+
+import limiters
+from rl_limits import AsyncRateLimiter, DecisionEvent, Denied, Lease, Limit, OutageEvent, RateLimiter
 
 
 def test_a_limiter_in_the_process_asks_no_server() -> None:
@@ -55,7 +56,7 @@ def in_child(work: Any) -> bytes:
 
 
 def test_a_child_has_its_own_connections_places_and_leases(newest: Server) -> None:
-    limiter = newest.limiter(concurrency=2)
+    limiter = limiters.of(newest, concurrency=2)
     lease = Lease(limiter, "leased", "1000/h", ttl=60)
     for _ in range(20):
         lease.take()
@@ -76,14 +77,14 @@ def test_an_async_limiter_goes_from_loop_to_loop(newest: Server) -> None:
         taking = asyncio.create_task(hold.__aenter__())
         while not taking.done():
             await asyncio.sleep(0)
-            if newest.limiter().peek("k", "slots:1").remaining == 0:
+            if limiters.of(newest).peek("k", "slots:1").remaining == 0:
                 taking.cancel()  # and the loop ends
 
     asyncio.run(cut_short())
     assert asyncio.run(limiter.check("a", "5/m")).remaining == 4
 
     async def settle() -> None:
-        while newest.limiter().peek("k", "slots:1").remaining == 0:
+        while limiters.of(newest).peek("k", "slots:1").remaining == 0:
             await limiter.check("a", "1000/m")
         await limiter.aclose()
 
@@ -92,12 +93,12 @@ def test_an_async_limiter_goes_from_loop_to_loop(newest: Server) -> None:
 
 def test_a_decision_is_told_with_its_rule(newest: Server, stopped: Server) -> None:
     told: list[DecisionEvent] = []
-    limiter = newest.limiter(on_decision=told.append, remember_denials=10)
+    limiter = limiters.of(newest, on_decision=told.append, remember_denials=10)
     for _ in range(3):
         limiter.check("a", "1/m,name=login")
     limiter.check_all([Limit("b", ["5/m", "1/h"])])
     limiter.check_all([Limit("b", ["5/m", "1/h"])])
-    stopped.limiter(outage="allow", on_decision=told.append).check("a", ["1/m", "2/h"])
+    limiters.of(stopped, outage="allow", on_decision=told.append).check("a", ["1/m", "2/h"])
     seen = [(event.source, event.verdict, event.rule) for event in told]
     assert seen == [
         ("server", "allowed", "login"),

@@ -15,9 +15,9 @@ from django.http import HttpRequest
 from django.test import Client
 from django.test.utils import override_settings
 from fastapi.testclient import TestClient
+from servers import ROOT, Server
 
 from rl_limits import Limit, RateLimiter
-from servers import ROOT, Server
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 LIMITER, ANY, FASTAPI, ROUTE, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(

@@ -12,10 +12,10 @@ import redis
 import redis.asyncio
 import valkey
 import valkey.asyncio
+from servers import Server
 
 import rl_limits.storage  # noqa: F401  registers its schemes
 from rl_limits import AsyncRateLimiter, RateLimiter, Reply, Saturated
-from servers import Server
 
 #: A busy machine may take longer than an application should wait.
 PATIENT = {"timeout": 5.0, "queue_timeout": 60.0}

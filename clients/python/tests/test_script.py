@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import servers
 from django.test import Client
 from django.test.utils import override_settings
 from fastapi import FastAPI
@@ -16,13 +17,13 @@ from fastapi.testclient import TestClient
 from redis import Redis, RedisCluster
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import RedisCluster as AsyncRedisCluster
+from servers import Server
 
-import servers
+import limiters
 from rl_limits import AsyncLease, AsyncRateLimiter, Lease, Limit, RateLimiter
 from rl_limits import _script as script
 from rl_limits._replies import to_reply
 from rl_limits.asgi import RateLimitMiddleware
-from servers import Server
 from test_limiter import outage_amid_keys
 
 SHARED = json.loads((servers.ROOT / "clients/cases/script.json").read_text())
@@ -167,7 +168,7 @@ def test_the_readmes_first_check_works_without_the_module(plain: Server, capsys:
 def test_a_quota_moves_to_the_module_as_the_document_says(server: Server) -> None:
     page = (servers.ROOT / "docs/migrate.md").read_text()
     code = page.split("## From the script to the module")[1].split("```python\n")[1].split("```")[0]
-    names = {"by_script": server.limiter(engine="script"), "by_module": server.limiter()}
+    names = {"by_script": limiters.of(server, engine="script"), "by_module": limiters.of(server)}
     for cost in (6200, 1):
         names["by_script"].check("quota:42", "fixed:10000/month", cost=cost)
     exec(code, names)
@@ -225,7 +226,7 @@ async def test_a_cluster_decides_by_the_script(plain_cluster: list[Server]) -> N
 
 
 def test_threads_may_load_the_script_at_once(plain: Server) -> None:
-    limiter = plain.limiter(engine="script")
+    limiter = limiters.of(plain, engine="script")
     threads = [threading.Thread(target=limiter.check, args=("a", "100/d")) for _ in range(20)]
     for thread in threads:
         thread.start()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis.asyncio.sentinel
 import redis.sentinel
+import servers
 import valkey.asyncio.sentinel
 import valkey.sentinel
 from redis.asyncio.retry import Retry as AsyncRetry
@@ -16,7 +17,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import sentinels
-import servers
 from rl_limits import AsyncRateLimiter, RateLimiter
 
 TIMEOUT_S = 2

@@ -13,6 +13,7 @@ from limits.errors import StorageError
 from limits.storage import storage_from_string
 from limits.strategies import STRATEGIES
 from redis import RedisError
+from servers import Server
 from slowapi import Limiter as SlowLimiter
 from slowapi import _rate_limit_exceeded_handler
 from slowapi.errors import RateLimitExceeded
@@ -20,7 +21,6 @@ from valkey import Valkey
 
 from rl_limits import RateLimiter
 from rl_limits.storage import RateLimitStorage
-from servers import Server
 
 LIMIT = RateLimitItemPerMinute(3)
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-
 import servers
+
 from rl_limits import AsyncRateLimiter, RateLimiter, is_outage
 
 CERTIFICATE, KEY = (servers.ROOT / "tests/fixtures/tls" / name for name in ("cert.pem", "key.pem"))
