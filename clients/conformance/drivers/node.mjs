@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url';
 const PACKAGE = new URL('../../node/', import.meta.url);
 const require = createRequire(new URL('package.json', PACKAGE));
 const load = (name) => import(pathToFileURL(require.resolve(name)));
-const [{ isOutage, Lease }, io, node, { Cluster, Redis }, { createClient, createCluster }] = await Promise.all([
+const [{ isOutage, Lease, RateLimiter }, io, node, { Cluster, Redis }, { createClient, createCluster }] = await Promise.all([
   import(new URL('dist/index.js', PACKAGE)),
   import(new URL('dist/ioredis.js', PACKAGE)),
   import(new URL('dist/node-redis.js', PACKAGE)),
@@ -68,6 +68,7 @@ function some(call, ...names) {
 
 function makeLimiter({ limiter, url, options = {} }) {
   const given = Object.fromEntries(Object.entries(options).map(([name, one]) => [camel(name), value(one)]));
+  if (!url) return void limiters.set(limiter, RateLimiter.inProcess(given.policies));
   const tell = (event) => ({ error, ...told }) => write({ event, limiter, ...(error && { error: error.message }), ...told });
   const plainUrl = url.replace('redis+cluster:', 'redis:');
   const client = url === plainUrl ? stack.client(url) : stack.cluster(plainUrl);
@@ -118,7 +119,7 @@ const OF_LIMITER = {
   state: ({ away, outages }) => ({ away, outages }),
   close: async (limiter, call) => {
     await limiter.close();
-    stack.close(clients.get(call.limiter));
+    if (clients.has(call.limiter)) stack.close(clients.get(call.limiter));
   },
 };
 

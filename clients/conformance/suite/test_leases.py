@@ -52,6 +52,16 @@ def test_a_denial_waits_until_it_is_over(limiter: Limiter, key: str) -> None:
     assert limiter("take", lease=key, units=1)["wait_ms"] > 0
 
 
+def test_a_block_is_remembered_for_a_second(limiter: Limiter, server: servers.Server, key: str) -> None:
+    lease(limiter, key, key, "1000/d", ttl_ms=60_000)
+    with server.client() as client:
+        client.execute_command("RL.BLOCK", key, "EX", 600)
+        assert limiter("take", lease=key, units=1)["verdict"] == "blocked"
+        client.execute_command("RL.UNBLOCK", key)
+    servers.until(lambda: limiter("take", lease=key, units=1)["verdict"] == "allowed")
+    limiter("give_up", lease=key)
+
+
 @pytest.mark.parametrize(("outage", "source"), [("allow", "outage"), ("local", "local"), ("raise", None)])
 def test_without_the_server(shared: Driver, dead: str, key: str, outage: str, source: str | None) -> None:
     limiter = shared.limiter(dead, outage=outage)

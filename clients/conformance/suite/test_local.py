@@ -99,8 +99,8 @@ def test_a_settlement_gives_back(shared: Driver, dead: str, key: str) -> None:
 
 def test_policies_stand_for_their_rules(shared: Driver, dead: str, key: str) -> None:
     limiter = shared.limiter(dead, outage="local", policies={"login": ["2/d"]})
-    for verdict in "allowed", "allowed", "limited":
-        assert limiter.check(key, "@login")["verdict"] == verdict
+    for rule, verdict in ("@login", "allowed"), ("@plan:login", "allowed"), ("@login", "limited"):
+        assert limiter.check(key, rule)["verdict"] == verdict
     limiter.close()
 
 

@@ -150,10 +150,10 @@ def test_nothing_grows_with_the_number_of_requests(driver: Driver, server: serve
             waiting.pop(0).result(60)
         settled(waiting)
 
-    serve(5000)
+    serve(10_000)
     before = memory(driver)
-    serve(30_000)
-    assert memory(driver) - before < 12 * 1024
+    serve(40_000)
+    assert memory(driver) - before < 24 * 1024
 
 
 def memory(driver: Driver) -> int:

@@ -14,6 +14,7 @@ const MOST_KEYS = 10_000;
 const ERROR = 1e-9;
 
 interface Counter {
+  rule: Rule;
   /** The units used at `at`. */
   used: number;
   at: number;
@@ -23,7 +24,6 @@ interface Counter {
 }
 
 interface Held {
-  rule: Rule;
   units: number;
   until: number;
   /** The window in which the units were used. */
@@ -59,30 +59,30 @@ export class LocalLimiter {
     const range = isRange(cost) ? cost : undefined;
     const found = limits.flatMap(({ key, rules }) =>
       this.#rules(rules).map((rule) => {
-        const counter = this.#counter(now, nameOf(key), rule.identity, peek);
+        const counter = this.#counter(now, nameOf(key), rule, peek);
         return { key, rule, counter, own: hold && counter.holds.has(hold.id) ? 0 : ownCost(rule, cost) };
       }),
     );
-    const lefts = found.flatMap(({ rule, counter, own }) => (own === undefined && !rule.shadow ? Math.floor(leftOf(now, rule, counter)) : []));
+    const lefts = found.flatMap(({ rule, counter, own }) => (own === undefined && !rule.shadow ? Math.floor(leftOf(now, counter)) : []));
     const pausedMs = Math.max(0, ...limits.map(({ key }) => Math.ceil((this.#pauses.get(nameOf(key)) ?? now) - now)));
-    const waits = found.map(({ rule, counter, own }) => waitOf(now, rule, counter, own ?? defaultCost(cost)));
+    const waits = found.map(({ counter, own }) => waitOf(now, counter, own ?? defaultCost(cost)));
     const denied = pausedMs > 0 || found.some(({ rule }, i) => !rule.shadow && waits[i] !== 0);
     const granted = range && (denied ? 0 : Math.max(range[0], Math.min(range[1], ...lefts)));
     const unitsOf = (own: number | undefined) => own ?? (granted || defaultCost(cost));
     if (!denied && !peek) {
-      for (const { rule, counter, own } of found) {
+      for (const { counter, own } of found) {
         const units = unitsOf(own);
-        take(now, rule, counter, units);
+        take(now, counter, units);
         const held = hold && counter.holds.get(hold.id);
         if (held) held.until = now + hold.ttlMs;
-        else if (hold) counter.holds.set(hold.id, { rule, units, until: now + hold.ttlMs, window: counter.ends, byDefault: own === undefined, refund: hold.refund === true });
+        else if (hold) counter.holds.set(hold.id, { units, until: now + hold.ttlMs, window: counter.ends, byDefault: own === undefined, refund: hold.refund === true });
       }
     }
     const rules = found.map(({ key, rule, counter, own }, i): RuleReport => {
-      const [used, left] = [usedOf(now, rule, counter), leftOf(now, rule, counter)];
+      const [used, left] = [usedOf(now, counter), leftOf(now, counter)];
       const { text, name, shadow, capacity: limit, quota, periodMs } = rule;
-      const nextMs = limit === 0 ? -1 : used > ERROR ? until(now, rule, counter, Math.floor(left) + 1 - left) : 0;
-      const resetMs = used > ERROR ? until(now, rule, counter, used) : 0;
+      const nextMs = limit === 0 ? -1 : used > ERROR ? until(now, counter, Math.floor(left) + 1 - left) : 0;
+      const resetMs = used > ERROR ? until(now, counter, used) : 0;
       const counted = { cost: unitsOf(own), remaining: Math.max(0, Math.floor(left)), waitMs: waits[i]!, nextMs, resetMs };
       return { rule: text, name, ...(limits.length > 1 && { key: String(key) }), denies: waits[i] !== 0, shadow, limit, quota, periodMs, ...counted };
     });
@@ -107,6 +107,15 @@ export class LocalLimiter {
   /** Forgets what was used. A pause stays. */
   reset(key: Key): boolean {
     return this.#keys.delete(nameOf(key));
+  }
+
+  /** Gives units back to the counters of some rules, or of all. Returns the largest number that one got back. */
+  refund(now: number, key: Key, units: number, rules?: readonly string[]): number {
+    const named = rules && new Set(this.#rules(rules).map(({ identity }) => identity));
+    const counters = [...(this.#keys.get(nameOf(key))?.values() ?? [])].filter(({ rule }) => named?.has(rule.identity) ?? true);
+    const backs = counters.map((counter) => Math.min(units, Math.ceil(usedOf(now, counter) - ERROR)));
+    counters.forEach((counter, i) => take(now, counter, -backs[i]!));
+    return Math.max(0, ...backs);
   }
 
   /** Moves the end of a hold; `false` without such a hold. */
@@ -138,12 +147,12 @@ export class LocalLimiter {
   }
 
   /** A peek keeps no new key. */
-  #counter(now: number, key: string, identity: string, peek: boolean): Counter {
+  #counter(now: number, key: string, rule: Rule, peek: boolean): Counter {
     const counters = this.#keys.get(key) ?? new Map<string, Counter>();
     if (!peek) newest(this.#keys, key, counters);
-    let counter = counters.get(identity);
+    let counter = counters.get(rule.identity);
     if (counter) lapse(now, counter);
-    else counters.set(identity, (counter = { used: 0, at: now, ends: now, holds: new Map() }));
+    else counters.set(rule.identity, (counter = { rule, used: 0, at: now, ends: now, holds: new Map() }));
     return counter;
   }
 }
@@ -163,44 +172,44 @@ function lapse(now: number, counter: Counter): void {
 /** Ends a hold. What it took comes back with `refund`, or becomes `cost`, as far as it still counts. */
 function end(now: number, counter: Counter, id: string, { cost, refund }: SettleOptions): void {
   const held = counter.holds.get(id)!;
-  const more = (refund ? 0 : settled(held, cost)) - held.units;
+  const more = (refund ? 0 : settled(counter.rule, held, cost)) - held.units;
   counter.holds.delete(id);
-  if (more > 0 || held.rule.kind !== 'window' || held.window === counter.ends) take(now, held.rule, counter, more);
+  if (more > 0 || counter.rule.kind !== 'window' || held.window === counter.ends) take(now, counter, more);
 }
 
-function settled({ rule: { name }, units, byDefault }: Held, cost: SettleOptions['cost'] = {}): number {
+function settled({ name }: Rule, { units, byDefault }: Held, cost: SettleOptions['cost'] = {}): number {
   const named = typeof cost === 'number' ? { '': cost } : cost;
   if (name !== null && Object.hasOwn(named, name)) return named[name]!;
   return byDefault ? (named[''] ?? units) : units;
 }
 
 /** Takes units, or gives them back if there are fewer than 0. */
-function take(now: number, rule: Rule, counter: Counter, units: number): void {
-  if (rule.kind === 'slots') return;
-  counter.used = Math.max(0, usedOf(now, rule, counter) + units);
+function take(now: number, counter: Counter, units: number): void {
+  if (counter.rule.kind === 'slots') return;
+  counter.used = Math.max(0, usedOf(now, counter) + units);
   counter.at = now;
-  if (now >= counter.ends) counter.ends = now + rule.periodMs;
+  if (now >= counter.ends) counter.ends = now + counter.rule.periodMs;
 }
 
-function usedOf(now: number, { kind, quota, periodMs }: Rule, { used, at, ends, holds }: Counter): number {
+function usedOf(now: number, { rule: { kind, quota, periodMs }, used, at, ends, holds }: Counter): number {
   if (kind === 'slots') return [...holds.values()].reduce((sum, { units }) => sum + units, 0);
   if (kind === 'window') return now < ends ? used : 0;
   return Math.max(0, used - ((now - at) * quota) / periodMs);
 }
 
-function leftOf(now: number, rule: Rule, counter: Counter): number {
-  return rule.capacity - usedOf(now, rule, counter) + ERROR;
+function leftOf(now: number, counter: Counter): number {
+  return counter.rule.capacity - usedOf(now, counter) + ERROR;
 }
 
 /** How long until a check of this cost passes: 0 now, -1 never. */
-function waitOf(now: number, rule: Rule, counter: Counter, cost: number): number {
-  const missing = cost - leftOf(now, rule, counter);
+function waitOf(now: number, counter: Counter, cost: number): number {
+  const missing = cost - leftOf(now, counter);
   if (missing <= 0 || cost === 0) return 0;
-  return cost > rule.capacity ? -1 : until(now, rule, counter, missing);
+  return cost > counter.rule.capacity ? -1 : until(now, counter, missing);
 }
 
 /** How long until this number of the used units no longer counts; -1: never. */
-function until(now: number, { kind, quota, periodMs }: Rule, { ends, holds }: Counter, units: number): number {
+function until(now: number, { rule: { kind, quota, periodMs }, ends, holds }: Counter, units: number): number {
   if (kind === 'window') return Math.max(1, Math.ceil(ends - now));
   if (kind === 'bucket') return quota > 0 ? Math.max(1, Math.ceil((units * periodMs) / quota)) : -1;
   const last = [...holds.values()].sort((one, other) => one.until - other.until).find((held) => (units -= held.units) <= ERROR);

@@ -105,7 +105,11 @@ func (c call) make(ctx context.Context) (any, error) {
 	name := c["call"].(string)
 	switch name {
 	case "limiter":
-		limiter, err := ratelimit.FromURL(c["url"].(string), c.limiterOptions())
+		make := func(o ratelimit.Options) (*ratelimit.Limiter, error) { return ratelimit.InProcess(o.Policies) }
+		if url, given := c["url"].(string); given {
+			make = func(o ratelimit.Options) (*ratelimit.Limiter, error) { return ratelimit.FromURL(url, o) }
+		}
+		limiter, err := make(c.limiterOptions())
 		limiters.Store(c["limiter"], limiter)
 		return nil, err
 	case "cancel":
