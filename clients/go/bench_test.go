@@ -1,10 +1,6 @@
 package ratelimit
 
-import (
-	"testing"
-
-	"github.com/redis/go-redis/v9"
-)
+import "testing"
 
 // mostAllocations are those of a check, of which go-redis makes 9. The README states them.
 const mostAllocations = 15
@@ -32,18 +28,6 @@ func BenchmarkCheck(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := l.Check(background, "bench", rules); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkGoRedis sends the same command by go-redis alone.
-func BenchmarkGoRedis(b *testing.B) {
-	client := redis.NewClient(&redis.Options{Addr: address})
-	defer client.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := client.Do(background, "RL.CHECK", "bench", "bucket:100000000/s").Err(); err != nil {
 			b.Fatal(err)
 		}
 	}

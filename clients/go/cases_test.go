@@ -82,36 +82,6 @@ func TestAllClientsTellTheSameFields(t *testing.T) {
 	}
 }
 
-func TestAllClientsTellTheSameCrossings(t *testing.T) {
-	var all struct {
-		Cases []struct {
-			Reply    []any
-			Fraction float64
-			Cost     *int64
-			Crossed  bool
-		}
-	}
-	cases(t, "crossed.json", &all)
-	for _, one := range all.Cases {
-		q := &question{limits: []Limit{{"k", nil}}}
-		if len(one.Reply) == 6 {
-			q.cost.kind = rangeCost
-		}
-		report, err := readShort(sent(one.Reply), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cost := max(1, report.Granted)
-		if one.Cost != nil {
-			cost = *one.Cost
-		}
-		crossed, err := report.Reply().Crossed(one.Fraction, cost)
-		if err != nil || crossed != one.Crossed {
-			t.Errorf("%+v: %v, %v", one, crossed, err)
-		}
-	}
-}
-
 func TestReportsOfTheScript(t *testing.T) {
 	var all struct {
 		Reports []struct {

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -155,7 +156,7 @@ func (l *Limiter) sendTo(ctx context.Context, key string, words []any, repeatabl
 		if err := l.place(ctx, e); err != nil {
 			return nil, err
 		}
-		defer func() { <-l.places }()
+		defer l.places.Release(1)
 		if asks {
 			return e.alone(ctx, l.timeout, []any{"ASKING"}, words)
 		}
@@ -171,9 +172,9 @@ func (l *Limiter) route(ctx context.Context, key string, send func(e *epoch, ask
 	if err == nil {
 		sent, err = send(n.current.Load(), false)
 	}
-	for moves := 0; moves < mostMoves && l.servers.isCluster && says(err, isElsewhere); moves++ {
+	for moves := 0; moves < mostMoves && l.servers.isCluster && says(err, "MOVED ", "ASK "); moves++ {
 		n = l.servers.follow(ctx, n, err)
-		sent, err = send(n.current.Load(), says(err, isAsk))
+		sent, err = send(n.current.Load(), says(err, "ASK "))
 	}
 	l.tellWrong(err)
 	return sent, err
@@ -184,23 +185,16 @@ func (l *Limiter) place(ctx context.Context, e *epoch) error {
 	if err := context.Cause(e.ctx); err != nil {
 		return err
 	}
-	select {
-	case l.places <- struct{}{}:
+	if l.places.TryAcquire(1) {
 		return nil
-	default:
 	}
-	timer := time.NewTimer(l.o.QueueTimeout)
-	defer timer.Stop()
-	select {
-	case l.places <- struct{}{}:
+	within, cancel := context.WithTimeout(ctx, l.o.QueueTimeout)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
+	if l.places.Acquire(within, 1) == nil {
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-e.ctx.Done():
-		return context.Cause(e.ctx)
-	case <-timer.C:
-		return ErrSaturated
 	}
+	return cmp.Or(context.Cause(e.ctx), ctx.Err(), ErrSaturated)
 }
 
 // inLine sends RL.WAIT. A client whose wait the server ends goes back into the line, for the time that is left.
@@ -218,7 +212,7 @@ func (l *Limiter) inLine(ctx context.Context, q *question, full bool) (any, erro
 		sent, err := l.route(ctx, q.key(), func(e *epoch, _ bool) (any, error) {
 			return e.alone(ctx, again.timeout+waitLate, []any{"PING"}, again.words(full))
 		})
-		if !says(err, isUnblocked) || clock() >= until {
+		if !says(err, "UNBLOCKED ") || clock() >= until {
 			return sent, err
 		}
 	}

@@ -53,7 +53,7 @@ func (s *servers) find(ctx context.Context, key string) (*node, error) {
 
 // follow is the node that MOVED or ASK names.
 func (s *servers) follow(ctx context.Context, from *node, reply error) *node {
-	if !says(reply, isAsk) {
+	if !says(reply, "ASK ") {
 		_ = s.read(ctx, s.at.Load())
 	}
 	s.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,7 +52,7 @@ func (l *Limiter) sendScript(ctx context.Context, words []any) (any, error) {
 		}
 	}
 	sent, err := l.sendTo(ctx, key, asked, command == "PEEK")
-	if says(err, isForgotten) {
+	if says(err, "NOSCRIPT ") {
 		asked[0], asked[1] = "EVAL", script
 		sent, err = l.sendTo(ctx, key, asked, command == "PEEK")
 	}
@@ -148,8 +147,12 @@ func (l *Limiter) apart(ctx context.Context, q *question) (Report, error) {
 			report.Rules[at].Key = one.key()
 		}
 		all.Rules = append(all.Rules, report.Rules...)
-		if err != nil || !report.Allowed() {
+		if err != nil { // a silent server delays no answer
 			l.giveUp(one, err)
+			l.background(func() { l.takeBack(each[:at]) })
+			return report, err
+		}
+		if !report.Allowed() {
 			l.takeBack(each[:at])
 			report.Key, report.Rules = one.key(), all.Rules
 			return report, err
@@ -186,18 +189,14 @@ func (q *question) each() (found []*question, err error) {
 	if q.cost.kind == rangeCost {
 		return nil, misuse("a range of costs needs one decision over all keys, not Separately")
 	}
-	keys, takes := make(map[string]bool), func(limit Limit, name string) bool {
-		return slices.ContainsFunc(limit.Rules, func(text string) bool {
-			return strings.HasPrefix(text, "@") || nameIn(text) == name
-		})
-	}
+	keys := make(map[string]bool)
 	for _, limit := range q.limits {
 		keys[limit.Key] = true
 		one := *q
 		one.limits, one.cost.named = []Limit{limit}, make(map[string]int64)
 		for name, units := range q.cost.named {
-			fits := slices.ContainsFunc(q.limits, func(other Limit) bool { return takes(other, name) })
-			if name == "" || takes(limit, name) || !fits {
+			takes := func(text string) bool { return strings.HasPrefix(text, "@") || nameIn(text) == name }
+			if name == "" || one.hasRule(takes) || !q.hasRule(takes) {
 				one.cost.named[name] = units
 			}
 		}

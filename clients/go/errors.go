@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -88,7 +90,7 @@ var judgements = []struct {
 	{regexp.MustCompile(`(?i)^NOPERM .*run the 'rl\.(m?check|peek|wait)'`), adviceRights, false},
 	{regexp.MustCompile(`(?i)^NOPERM .*run the 'rl\.`), "", true},
 	{regexp.MustCompile(`^NOPERM `), adviceRights, false},
-	{isElsewhere, "connect to the whole cluster: redis+cluster://, or a redis.ClusterClient", false},
+	{regexp.MustCompile(`^(MOVED|ASK) `), "connect to the whole cluster: redis+cluster://, or a redis.ClusterClient", false},
 	{regexp.MustCompile("(?i)^ERR unknown command ['`]RL\\.(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC|INFO)\\b"),
 		"load the module: loadmodule libredis_ratelimit.so, see INSTALL.md; or choose engine='script'", false},
 }
@@ -114,17 +116,11 @@ func isReply(err error) bool {
 
 func isNil(err error) bool { return errors.Is(err, redis.Nil) }
 
-// says tells whether an error reply is one of these.
-func says(err error, codes *regexp.Regexp) bool {
+// says tells whether an error reply begins with one of these.
+func says(err error, starts ...string) bool {
 	var reply redis.Error
-	return errors.As(err, &reply) && codes.MatchString(reply.Error())
+	return errors.As(err, &reply) && slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(reply.Error(), start) })
 }
 
-var (
-	isClosedDoor = regexp.MustCompile(`^WRONGPASS |^ERR max number of clients`) // the server lets this client not in
-	isReplica    = regexp.MustCompile(`^(READONLY|MASTERDOWN) `)
-	isElsewhere  = regexp.MustCompile(`^(MOVED|ASK) `)
-	isAsk        = regexp.MustCompile(`^ASK `)
-	isUnblocked  = regexp.MustCompile(`^UNBLOCKED `)
-	isForgotten  = regexp.MustCompile(`^NOSCRIPT `)
-)
+// isClosedDoor tells whether the server lets this client not in.
+func isClosedDoor(err error) bool { return says(err, "WRONGPASS ", "ERR max number of clients") }

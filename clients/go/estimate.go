@@ -76,11 +76,10 @@ func (e *estimate) decide(q *question) (Report, error) {
 	now := clock()
 	report := Report{Key: q.key(), Granted: None, Source: Local}
 	var counters []*counter
-	limits := q.limits
-	if q.any {
-		limits = limits[:1]
-	}
-	for _, limit := range limits {
+	for at, limit := range q.limits {
+		if q.any && at > 0 {
+			break
+		}
 		of := e.of(limit.Key, now, true)
 		if of.paused > now {
 			return Report{Verdict: Limited, Wait: of.paused - now, Key: limit.Key, Granted: None, Source: Local}, nil
@@ -250,25 +249,38 @@ func (e *estimate) change(key string, adds bool, work func(of *counted, now time
 	return work(e.of(key, now, adds), now)
 }
 
-// settle ends a hold, at the real cost of its work. false: there was none.
-func (e *estimate) settle(key, id string, how *question) bool {
+// onHold changes a hold. false: there is none.
+func (e *estimate) onHold(key, id string, work func(of *counted, now time.Duration)) bool {
 	return e.change(key, false, func(of *counted, now time.Duration) bool {
 		found := of.holds[id] != nil
 		if found {
-			e.end(of, id, how, now)
+			work(of, now)
 		}
 		return found
 	})
 }
 
+// settle ends a hold, at the real cost of its work.
+func (e *estimate) settle(key, id string, how *question) bool {
+	return e.onHold(key, id, func(of *counted, now time.Duration) { e.end(of, id, how, now) })
+}
+
 func (e *estimate) renew(key, id string, ttl time.Duration) bool {
-	return e.change(key, false, func(of *counted, now time.Duration) bool {
-		found := of.holds[id] != nil
-		if found {
-			of.holds[id].until = now + ttl
+	return e.onHold(key, id, func(of *counted, now time.Duration) { of.holds[id].until = now + ttl })
+}
+
+// refund gives units back to these rules, or without rules to all.
+func (e *estimate) refund(key string, units int64, rules []string) (most int64) {
+	e.change(key, false, func(of *counted, now time.Duration) bool {
+		for _, c := range of.counters {
+			if e.age(c, now); len(rules) == 0 || slices.Contains(rules, c.text) {
+				given := min(float64(units), c.used)
+				c.used, most = c.used-given, max(most, int64(math.Ceil(given)))
+			}
 		}
-		return found
+		return true
 	})
+	return most
 }
 
 // pause denies every check of a key until its end. A longer pause stays.
@@ -314,7 +326,7 @@ var (
 func readRule(text string) (*rule, error) {
 	parts := rulePattern.FindStringSubmatch(text)
 	if parts == nil {
-		return nil, unreadableRule(text)
+		return nil, misuse("the rule '%s' cannot be read, expected [algorithm:]limit/period[,option...]", text)
 	}
 	r := &rule{text: text, kind: cmp.Or(parts[1], "log"), name: nameIn(text), cost: -1}
 	number := func(digits string) int64 {
@@ -323,8 +335,8 @@ func readRule(text string) (*rule, error) {
 	}
 	r.limit = number(parts[2])
 	r.most = r.limit
-	if r.kind == "leaky" && r.limit > 0 {
-		r.most = r.limit + 1
+	if r.kind == "leaky" {
+		r.most += min(1, r.limit)
 	}
 	for option := range strings.SplitSeq(parts[5], ",") {
 		name, value, _ := strings.Cut(option, "=")
@@ -342,14 +354,10 @@ func readRule(text string) (*rule, error) {
 	unit := cmp.Or(unitTimes[parts[4]], unitTimes[strings.TrimSuffix(parts[4], "s")])
 	count := max(1, number(parts[3]))
 	if (r.kind == "slots") != (unit == 0) || unit > 0 && count > int64(longest/unit) {
-		return nil, unreadableRule(text)
+		return nil, misuse("the rule '%s' has no period up to 366 days", text)
 	}
 	r.period = unit * time.Duration(count)
 	return r, nil
-}
-
-func unreadableRule(text string) error {
-	return misuse("the rule '%s' cannot be read, expected [algorithm:]limit/period[,option...]", text)
 }
 
 // nameIn is what name= gives in a rule's text.
@@ -473,7 +481,7 @@ func (r *recent[V]) get(key string) (V, bool) {
 }
 
 func (r *recent[V]) put(key string, value V) {
-	if len(r.young) >= r.half {
+	if _, isYoung := r.young[key]; !isYoung && len(r.young) >= r.half {
 		r.young, r.old = make(map[string]V), r.young
 	}
 	r.young[key] = value

@@ -85,19 +85,13 @@ func (h *Hold) Lost() <-chan struct{} { return h.lost }
 
 // Settle ends the hold. Its charges stand, its slots are free. false: it had ended before. After an outage the
 // settlement is tried again in the background until the hold's ttl is over.
-func (h *Hold) Settle(ctx context.Context) (bool, error) { return h.end(ctx, &question{}) }
+func (h *Hold) Settle(ctx context.Context) (bool, error) { return h.end(ctx) }
 
 // SettleCost ends the hold, and corrects its charges to the real cost of the work: Cost or Costs.
-func (h *Hold) SettleCost(ctx context.Context, cost Option) (bool, error) {
-	how := &question{limits: h.q.limits}
-	if err := how.with([]Option{cost}); err != nil {
-		return false, err
-	}
-	return h.end(ctx, how)
-}
+func (h *Hold) SettleCost(ctx context.Context, cost Option) (bool, error) { return h.end(ctx, cost) }
 
 // Refund ends the hold, and gives back all that it has consumed.
-func (h *Hold) Refund(ctx context.Context) (bool, error) { return h.end(ctx, &question{refund: true}) }
+func (h *Hold) Refund(ctx context.Context) (bool, error) { return h.end(ctx, Refund()) }
 
 // Close settles the hold unless that was done. An outage is no error: see Settle.
 func (h *Hold) Close() error {
@@ -105,12 +99,12 @@ func (h *Hold) Close() error {
 	return unless(isUndecided, err)
 }
 
-func (h *Hold) end(ctx context.Context, how *question) (bool, error) {
-	if !h.left.CompareAndSwap(false, true) {
-		return false, nil
+func (h *Hold) end(ctx context.Context, options ...Option) (bool, error) {
+	how := &question{limits: h.q.limits}
+	if err := how.with(options); err != nil || !h.left.CompareAndSwap(false, true) {
+		return false, err
 	}
-	h.stop()
-	if !h.isTaken() {
+	if h.stop(); !h.isTaken() {
 		return true, nil
 	}
 	return h.l.endHold(ctx, h.q.key(), h.ID, h.q.ttl, how)

@@ -64,8 +64,7 @@ func (l *Limiter) Middleware(options HTTP) (func(http.Handler) http.Handler, err
 		wrong = cmp.Or(wrong, err, l.knows(text), Report{Rules: []RuleReport{{Rule: text}}}.testCount(options.Count))
 	}
 	if options.Prefix < 0 || options.Prefix > 128 || options.Count > CountSuccessful || options.Headers > HeadersNone {
-		wrong = misuse("Prefix is %d, Count %d, Headers %d, expected a prefix up to 128 and constants of this package",
-			options.Prefix, options.Count, options.Headers)
+		wrong = misuse("the options are %+v, expected a prefix up to 128 and constants of this package", options)
 	}
 	if options.Key == nil {
 		options.Key = func(r *http.Request) string { return "ip:" + Network(r.RemoteAddr, cmp.Or(options.Prefix, 64)) }
@@ -245,58 +244,39 @@ type Field struct{ Name, Value string }
 
 // Fields are those of a report, and Retry-After if the request was denied and may come again.
 func (h Headers) Fields(report Report) (found []Field) {
-	switch h {
-	case HeadersDraft11:
-		var policies, limits []string
-		for _, rule := range report.Rules {
-			if !rule.Shadow { // a rule on trial limits nobody
-				policies, limits = append(policies, policyField(rule)), append(limits, limitField(rule))
-			}
-		}
-		if len(policies) > 0 {
-			found = []Field{
-				{"RateLimit-Policy", strings.Join(policies, ", ")}, {"RateLimit", strings.Join(limits, ", ")},
-			}
-		}
-	case HeadersLegacy:
-		if rule := report.Deciding(); rule != nil {
-			found = []Field{
-				{"X-RateLimit-Limit", strconv.FormatInt(rule.Limit, 10)},
-				{"X-RateLimit-Remaining", strconv.FormatInt(rule.Remaining, 10)},
-			}
-			if rule.Reset >= 0 {
-				found = append(found, Field{"X-RateLimit-Reset", wholeSeconds(rule.Reset)})
-			}
+	add := func(wanted bool, name, value string) {
+		if wanted && value != "" {
+			found = append(found, Field{name, value})
 		}
 	}
-	if !report.Allowed() && report.Wait >= 0 {
-		found = append(found, Field{"Retry-After", wholeSeconds(report.Wait)})
+	var policies, limits []string
+	for _, rule := range report.Rules {
+		policy, limit, until := fmt.Sprintf("%s;q=%d", quoted(rule.Label()), rule.Quota), "", rule.Next
+		if rule.Period == 0 {
+			policy += `;qu="concurrent-requests"`
+		} else if rule.Period%time.Second == 0 {
+			policy += fmt.Sprintf(";w=%d", rule.Period/time.Second)
+		}
+		if rule.Denies {
+			until = rule.Wait
+		}
+		if until > 0 { // something is consumed, and a wait helps
+			limit = ";t=" + wholeSeconds(until)
+		}
+		if !rule.Shadow { // a rule on trial limits nobody
+			limit = fmt.Sprintf("%s;r=%d", quoted(rule.Label()), rule.Remaining) + limit
+			policies, limits = append(policies, policy), append(limits, limit)
+		}
 	}
+	add(h == HeadersDraft11, "RateLimit-Policy", strings.Join(policies, ", "))
+	add(h == HeadersDraft11, "RateLimit", strings.Join(limits, ", "))
+	if rule := report.Deciding(); rule != nil && h == HeadersLegacy {
+		add(true, "X-RateLimit-Limit", strconv.FormatInt(rule.Limit, 10))
+		add(true, "X-RateLimit-Remaining", strconv.FormatInt(rule.Remaining, 10))
+		add(rule.Reset >= 0, "X-RateLimit-Reset", wholeSeconds(rule.Reset))
+	}
+	add(!report.Allowed() && report.Wait >= 0, "Retry-After", wholeSeconds(report.Wait))
 	return found
-}
-
-func policyField(rule RuleReport) string {
-	text := fmt.Sprintf("%s;q=%d", quoted(rule.Label()), rule.Quota)
-	if rule.Period == 0 {
-		return text + `;qu="concurrent-requests"`
-	}
-	if rule.Period%time.Second == 0 {
-		return text + fmt.Sprintf(";w=%d", rule.Period/time.Second)
-	}
-	return text
-}
-
-// limitField has the time until more units remain, unless nothing is consumed or no wait helps.
-func limitField(rule RuleReport) string {
-	until := rule.Next
-	if rule.Denies {
-		until = rule.Wait
-	}
-	text := fmt.Sprintf("%s;r=%d", quoted(rule.Label()), rule.Remaining)
-	if until > 0 {
-		return text + ";t=" + wholeSeconds(until)
-	}
-	return text
 }
 
 // wholeSeconds are rounded up: a client that waits that long is not too early.
@@ -306,17 +286,10 @@ func wholeSeconds(t time.Duration) string {
 
 // quoted is a string of a structured field, which is also a string of JSON.
 func quoted(name string) string {
-	var text strings.Builder
-	for _, char := range name {
-		if char == '"' || char == '\\' {
-			text.WriteByte('\\')
-		}
-		if char >= ' ' && char <= '~' {
-			text.WriteRune(char)
-		}
-	}
-	return `"` + text.String() + `"`
+	return `"` + special.ReplaceAllString(unprintable.ReplaceAllString(name, ""), `\$0`) + `"`
 }
+
+var unprintable, special = regexp.MustCompile(`[^ -~]`), regexp.MustCompile(`["\\]`)
 
 var (
 	// The host of an address, which may have brackets and a port.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+	"golang.org/x/sync/semaphore"
 )
 
 // Outage is what a check answers if the server gives no decision.
@@ -75,18 +76,20 @@ type Options struct {
 type Limiter struct {
 	o        Options
 	timeout  time.Duration
-	places   chan struct{}
+	places   *semaphore.Weighted
 	servers  *servers // nil: the limiter is in the process
 	estimate *estimate
 	denials  *denials
 	settler  settler
-	told     told
 	outages  atomic.Uint64
 
 	ctx  context.Context
 	end  context.CancelCauseFunc
-	mu   sync.Mutex
 	work sync.WaitGroup
+
+	mu     sync.Mutex
+	told   map[string]time.Time // when each misconfiguration was told, by its advice
+	untold uint64
 }
 
 // New makes a limiter on a go-redis client: of a server, of a cluster, or of sentinels. It uses a client of its own, with
@@ -106,15 +109,15 @@ func FromURL(url string, options Options) (*Limiter, error) {
 	plain, server := strings.Replace(url, "+cluster", "", 1), new(redis.Options)
 	cluster, err := redis.ParseClusterURL(plain)
 	if plain == url {
+		cluster = new(redis.ClusterOptions)
 		server, err = redis.ParseURL(url)
+	} else if err == nil {
+		server = ofNodes(cluster)
 	}
 	if err != nil {
 		return nil, misuse("%w", err)
 	}
-	if plain != url {
-		return newLimiter(ofNodes(cluster), cluster.Addrs, true, options)
-	}
-	return newLimiter(server, nil, false, options)
+	return newLimiter(server, cluster.Addrs, plain != url, options)
 }
 
 // InProcess makes a limiter that asks no server: the estimate in this process decides. It serves tests.
@@ -145,7 +148,7 @@ func newLimiter(server *redis.Options, seeds []string, isCluster bool, options O
 	}
 	l := &Limiter{o: options, estimate: local, denials: newDenials(options.RememberDenials)}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
-	l.settler.l, l.told.at = l, make(map[string]time.Time)
+	l.settler.l, l.told = l, make(map[string]time.Time)
 	l.timeout = cmp.Or(options.Timeout, 250*time.Millisecond)
 	l.o.QueueTimeout = cmp.Or(options.QueueTimeout, 5*time.Second)
 	l.o.Logger = cmp.Or(options.Logger, slog.Default())
@@ -161,7 +164,7 @@ func newLimiter(server *redis.Options, seeds []string, isCluster bool, options O
 	own := *server
 	l.o.Concurrency = cmp.Or(options.Concurrency, own.PoolSize, 10*runtime.GOMAXPROCS(0))
 	l.bounds(&own)
-	l.places = make(chan struct{}, l.o.Concurrency)
+	l.places = semaphore.NewWeighted(int64(l.o.Concurrency))
 	l.servers = &servers{l: l, options: &own, isCluster: isCluster, seeds: seeds, known: make(map[string]*node)}
 	if !isCluster {
 		l.servers.one = l.servers.named("", own.Addr)
@@ -182,8 +185,7 @@ func (l *Limiter) bounds(own *redis.Options) {
 
 func (o *Options) test() error {
 	if o.Outage > OutageLocal || o.Engine > Script || min(o.Concurrency, o.Processes, o.RememberDenials) < 0 {
-		return misuse("Outage is %d, Engine %d, Concurrency %d, Processes %d, RememberDenials %d: expected constants of this package, and no number below 0",
-			o.Outage, o.Engine, o.Concurrency, o.Processes, o.RememberDenials)
+		return misuse("the options are %+v, expected constants of this package, and no number below 0", o)
 	}
 	return cmp.Or(testTime("Timeout", o.Timeout, true), testTime("QueueTimeout", o.QueueTimeout, true))
 }
@@ -254,26 +256,6 @@ type DecisionEvent struct {
 	Took    time.Duration
 }
 
-// told is what was told of misconfigurations.
-type told struct {
-	mu     sync.Mutex
-	at     map[string]time.Time // by the advice
-	untold uint64
-}
-
-// count counts an answer, and says how many there were since the last event, if the next one is due.
-func (t *told) count(advice string) (answered uint64, isDue bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	last, before := t.at[advice]
-	answered, isDue = t.untold, !before || time.Since(last) >= again
-	t.untold++
-	if isDue {
-		t.at[advice], t.untold = time.Now(), 1
-	}
-	return answered, isDue
-}
-
 func (l *Limiter) logOutage(event OutageEvent) {
 	l.o.Logger.Warn("a node went away, or is back", "away", event.Away, "node", event.Node, "error", event.Err, "answered", event.Answered)
 }
@@ -291,7 +273,14 @@ func (l *Limiter) tellWrong(err error) {
 	if !errors.As(err, &outage) || outage.Advice == "" {
 		return
 	}
-	if answered, isDue := l.told.count(outage.Advice); isDue {
+	l.mu.Lock()
+	answered, isDue := l.untold, time.Since(l.told[outage.Advice]) >= again
+	l.untold++
+	if isDue {
+		l.told[outage.Advice], l.untold = time.Now(), 1
+	}
+	l.mu.Unlock()
+	if isDue {
 		l.o.OnMisconfigured(MisconfiguredEvent{outage.Err, outage.Advice, answered})
 	}
 }

@@ -160,35 +160,6 @@ func TestALimiterFollowsSentinels(t *testing.T) {
 	}
 }
 
-func TestInProcessAsksNoServer(t *testing.T) {
-	l, err := InProcess(map[string][]string{"login": {"2/d"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for _, expected := range []Verdict{Allowed, Allowed, Limited} {
-		if reply, err := l.Check(background, "k", []string{"@login"}); err != nil || reply.Verdict != expected || reply.Source != Local {
-			t.Error(reply, err)
-		}
-	}
-	hold, err := l.Hold(background, "h", []string{"slots:1"}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if settled, err := hold.Settle(background); !settled || err != nil {
-		t.Error(settled, err)
-	}
-	if had, err := l.Reset(background, "k"); !had || err != nil {
-		t.Error(had, err)
-	}
-	if _, err := l.Call(background, "k", "RL.INFO", "k"); !errors.Is(err, ErrMisuse) {
-		t.Error(err)
-	}
-	if _, err := InProcess(map[string][]string{"wrong": {"nonsense"}}); !errors.Is(err, ErrMisuse) {
-		t.Error(err)
-	}
-}
-
 func TestTheCallersLoggerGetsWhatNoHookDoes(t *testing.T) {
 	var log lockedBuffer
 	l, err := FromURL("redis://"+dead(t), Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Outage: OutageAllow})

@@ -35,15 +35,15 @@ func TestMain(m *testing.M) {
 }
 
 func root(parts ...string) string {
-	return filepath.Join(append([]string{"..", ".."}, parts...)...)
+	path, _ := filepath.Abs(filepath.Join(append([]string{"..", ".."}, parts...)...))
+	return path
 }
 
 func module() string {
 	if given := os.Getenv("RATELIMIT_MODULE"); given != "" {
 		return given
 	}
-	path, _ := filepath.Abs(root("target/faulty/libredis_ratelimit.so"))
-	return path
+	return root("target/faulty/libredis_ratelimit.so")
 }
 
 // serve starts a server, and returns its address when it answers.

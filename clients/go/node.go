@@ -135,7 +135,7 @@ func (n *node) probe() *epoch {
 func (n *node) try(most time.Duration) *epoch {
 	e := n.begin()
 	err := e.client.Ping(bound(e.ctx, most)).Err()
-	if err == nil || isReply(err) && !says(err, isClosedDoor) {
+	if err == nil || isReply(err) && !isClosedDoor(err) {
 		return e
 	}
 	e.end(err)
@@ -291,13 +291,13 @@ func (e *epoch) judge(ctx bounded, err error) (written, error) {
 }
 
 func (e *epoch) judgeReply(reply error) error {
-	if says(reply, isClosedDoor) {
+	if isClosedDoor(reply) {
 		_ = e.goAway(reply, false)
 	}
-	if says(reply, isReplica) {
+	if says(reply, "READONLY ", "MASTERDOWN ") {
 		e.node.renew(e)
 	}
-	if says(reply, isElsewhere) && e.node.l.servers.isCluster {
+	if says(reply, "MOVED ", "ASK ") && e.node.l.servers.isCluster {
 		return reply
 	}
 	return judged(e.node.name, reply)

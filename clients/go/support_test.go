@@ -36,8 +36,7 @@ func startSentinel(t testing.TB, port string) (*exec.Cmd, string) {
 	}
 	at := dead(t)
 	_, own, _ := net.SplitHostPort(at)
-	binary, _ := filepath.Abs(root(".cache/servers/redis-8.2/server"))
-	process := exec.Command(binary, config, "--sentinel", "--port", own, "--bind", "127.0.0.1")
+	process := exec.Command(root(".cache/servers/redis-8.2/server"), config, "--sentinel", "--port", own, "--bind", "127.0.0.1")
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
