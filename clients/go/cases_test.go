@@ -93,9 +93,11 @@ func TestReportsOfTheScript(t *testing.T) {
 	}
 	cases(t, "script.json", &all)
 	for _, one := range all.Reports {
-		q := &question{limits: []Limit{{"k", one.Rules}}, cost: cost{namedCost, 1, 1, map[string]int64{"b": 50}}}
+		q := &question{limits: []Limit{{"k", one.Rules}}, full: true}
 		if units, plain := one.Cost.(float64); plain {
-			q.cost = cost{plainCost, int64(units), int64(units), nil}
+			Cost(int64(units))(q)
+		} else {
+			Costs(map[string]int64{"b": 50})(q)
 		}
 		short, err := readShort(sent(one.Reply), q)
 		if err != nil {

@@ -119,7 +119,7 @@ func (l *Limiter) without(q *question, err error) (Report, error) {
 	}
 	l.outages.Add(1)
 	report := Report{Key: q.key(), Granted: None, Source: NoServer}
-	if q.cost.kind == rangeCost {
+	if q.cost.isRange {
 		report.Granted = q.cost.most
 	}
 	switch l.o.Outage {

@@ -17,7 +17,7 @@ import (
 func (l *Limiter) Settle(ctx context.Context, key, id string, options ...Option) (bool, error) {
 	how := &question{limits: []Limit{{key, []string{"-"}}}}
 	err := cmp.Or(how.with(options), testText("the id of the hold", id))
-	if how.cost.kind == rangeCost {
+	if how.cost.isRange {
 		err = misuse("the real cost is a range, expected one number")
 	}
 	if err != nil {
@@ -27,7 +27,7 @@ func (l *Limiter) Settle(ctx context.Context, key, id string, options ...Option)
 }
 
 func (l *Limiter) settle(ctx context.Context, key, id string, how *question) (bool, error) {
-	words := how.cost.append(appendIf([]any{"RL.SETTLE", key, id}, how.refund, "REFUND"))
+	words := append(appendIf([]any{"RL.SETTLE", key, id}, how.refund, "REFUND"), how.cost.words...)
 	return l.flag(ctx, nil, key, true, l.estimate.settle(key, id, how), words...)
 }
 

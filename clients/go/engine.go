@@ -186,7 +186,7 @@ func (l *Limiter) takeBack(passed []*question) {
 // gets only the costs that name its rules. A key with a policy gets all: only the server knows the policy's rules. A
 // cost that fits no key goes to all, and the server refuses it.
 func (q *question) each() (found []*question, err error) {
-	if q.cost.kind == rangeCost {
+	if q.cost.isRange {
 		return nil, misuse("a range of costs needs one decision over all keys, not Separately")
 	}
 	keys := make(map[string]bool)
@@ -199,6 +199,9 @@ func (q *question) each() (found []*question, err error) {
 			if name == "" || one.hasRule(takes) || !q.hasRule(takes) {
 				one.cost.named[name] = units
 			}
+		}
+		if q.cost.named != nil {
+			Costs(one.cost.named)(&one)
 		}
 		found = append(found, &one)
 	}

@@ -99,7 +99,7 @@ func (e *estimate) decide(q *question) (Report, error) {
 		}
 	}
 	cost := q.cost
-	if cost.kind == rangeCost { // as much as passes
+	if cost.isRange { // as much as passes
 		for _, c := range counters {
 			if c.cost < 0 && !c.shadow {
 				cost.most = min(cost.most, e.look(c, 0, now).Remaining)
@@ -231,7 +231,7 @@ func (e *estimate) end(of *counted, id string, how *question, now time.Duration)
 		c, real := taken.counter, taken.units
 		if how.refund || c.kind == "slots" {
 			real = 0
-		} else if how.cost.kind != noCost {
+		} else if how.cost.words != nil {
 			real = how.cost.of(c.rule)
 		}
 		if e.age(c, now); c.isBucket() || c.since == taken.began || c.kind == "slots" {

@@ -105,10 +105,9 @@ func (l *Limiter) serve(o *HTTP, next http.Handler, w http.ResponseWriter, r *ht
 		w.Header().Add(field.Name, field.Value)
 	}
 	status := http.StatusTooManyRequests
-	switch {
-	case report.Source == NoServer:
+	if report.Source == NoServer {
 		status = http.StatusServiceUnavailable
-	case report.Verdict == Blocked:
+	} else if report.Verdict == Blocked {
 		status = http.StatusForbidden
 	}
 	if !report.Allowed() {

@@ -104,10 +104,9 @@ func (e *Lease) ask(ctx context.Context, units int64) (Report, error) {
 	ended := e.end()
 	settled.Go(func() { _ = e.settle(ended) })
 	defer settled.Wait()
-	most := max(units, e.next, 1)
-	q := &question{limits: e.limits, cost: cost{rangeCost, units, most, nil}, full: true, id: newID(), ttl: e.ttl, refund: true}
+	q := &question{limits: e.limits, full: true, id: newID(), ttl: e.ttl, refund: true}
 	since := clock()
-	report, err := e.l.decide(ctx, q, nil)
+	report, err := e.l.decide(ctx, q, []Option{CostRange(units, max(units, e.next, 1))})
 	if err != nil || report.Source == NoServer {
 		return report, err
 	}
@@ -145,8 +144,8 @@ func (e *Lease) settle(ended *leased) error {
 	if ended == nil {
 		return nil
 	}
-	used := ended.granted - ended.left
-	how := &question{cost: cost{plainCost, used, used, nil}}
+	how := new(question)
+	Cost(ended.granted - ended.left)(how)
 	_, err := e.l.endHold(e.l.ctx, e.limits[0].Key, ended.id, e.ttl, how)
 	return err
 }

@@ -139,11 +139,8 @@ func ofNodes(cluster *redis.ClusterOptions) *redis.Options {
 }
 
 func newLimiter(server *redis.Options, seeds []string, isCluster bool, options Options) (*Limiter, error) {
-	if err := options.test(); err != nil {
-		return nil, err
-	}
 	local, err := newEstimate(max(1, options.Processes), options.Policies)
-	if err != nil {
+	if err = cmp.Or(options.test(), err); err != nil {
 		return nil, err
 	}
 	l := &Limiter{o: options, estimate: local, denials: newDenials(options.RememberDenials)}
@@ -180,6 +177,9 @@ func (l *Limiter) bounds(own *redis.Options) {
 	own.ConnMaxIdleTime, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns = idleMost, 0, 0, 0
 	own.PipelinePoolSize = -1
 	own.Limiter, own.ClientSideCache, own.ClientSideCacheConfig = nil, nil, nil
+	if own.Dialer == nil {
+		own.Dialer = redis.NewDialer(own)
+	}
 	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 

@@ -161,16 +161,9 @@ func (n *node) begin() *epoch {
 // connect makes a client, which connects when it is first used.
 func (e *epoch) connect(most int) *redis.Client {
 	options := *e.node.l.servers.options
-	options.PoolSize = most
+	options.PoolSize, options.Dialer = most, e.dial
 	if e.node.l.servers.isCluster {
 		options.Addr = e.node.name
-	}
-	dial := options.Dialer
-	if dial == nil {
-		dial = redis.NewDialer(&options)
-	}
-	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return e.dial(ctx, func(ctx context.Context) (net.Conn, error) { return dial(ctx, network, address) })
 	}
 	return redis.NewClient(&options)
 }
@@ -184,7 +177,7 @@ func (e *epoch) single(ctx context.Context) (*redis.Client, func()) {
 }
 
 // dial bounds a dialer by the time-out, whether or not it obeys its context.
-func (e *epoch) dial(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+func (e *epoch) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	late := fmt.Errorf("no connection within %d ms", e.node.l.timeout.Milliseconds())
 	ctx, cancel := context.WithTimeoutCause(ctx, e.node.l.timeout, late)
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -193,7 +186,7 @@ func (e *epoch) dial(ctx context.Context, dial func(context.Context) (net.Conn, 
 	dialed := make(chan struct{})
 	go func() {
 		defer close(dialed)
-		if made, err = dial(ctx); ctx.Err() != nil && made != nil {
+		if made, err = e.node.l.servers.options.Dialer(ctx, network, address); ctx.Err() != nil && made != nil {
 			_ = made.Close()
 		}
 	}()

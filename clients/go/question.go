@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,17 +59,22 @@ type Option func(*question)
 
 // Cost is what a request costs, 1 by default.
 func Cost(units int64) Option {
-	return func(q *question) { q.cost = cost{plainCost, units, units, nil} }
+	return func(q *question) { q.cost = cost{units, units, false, nil, []any{"COST", units}} }
 }
 
 // CostRange takes as much of a range as passes. The reply says what was granted.
 func CostRange(least, most int64) Option {
-	return func(q *question) { q.cost = cost{rangeCost, least, most, nil} }
+	text := strconv.FormatInt(least, 10) + ".." + strconv.FormatInt(most, 10)
+	return func(q *question) { q.cost = cost{least, most, true, nil, []any{"COST", text}} }
 }
 
 // Costs are units for the rules with these names. "" stands for all others.
 func Costs(byName map[string]int64) Option {
-	return func(q *question) { q.cost = cost{namedCost, 1, 1, byName} }
+	words := []any{}
+	for name, units := range byName {
+		words = append(words, "COST", strings.TrimPrefix(name+"="+strconv.FormatInt(units, 10), "="))
+	}
+	return func(q *question) { q.cost = cost{1, 1, false, byName, words} }
 }
 
 // Meta is a text for RL.LOG, such as who asks.
@@ -101,14 +105,13 @@ func Priority(priority int) Option {
 	return func(q *question) { q.line = append(q.line, "PRIORITY", priority) }
 }
 
-// cost is what a request costs. Its kinds: 1, a number, a range, by name.
+// cost is what a request costs: 1 if there are no words for it.
 type cost struct {
-	kind        uint8
 	least, most int64
+	isRange     bool
 	named       map[string]int64
+	words       []any // of a command
 }
-
-const noCost, plainCost, rangeCost, namedCost uint8 = 0, 1, 2, 3
 
 func (c cost) test() (err error) {
 	for name, units := range c.named {
@@ -118,26 +121,6 @@ func (c cost) test() (err error) {
 		err = misuse("the cost is %d to %d, expected the least first", c.least, c.most)
 	}
 	return cmp.Or(err, testUnits("the cost", c.least), testUnits("the cost", c.most))
-}
-
-// append adds the options COST to the words of a command.
-func (c cost) append(words []any) []any {
-	switch c.kind {
-	case noCost:
-		return words
-	case plainCost:
-		return append(words, "COST", c.least)
-	case rangeCost:
-		return append(words, "COST", strconv.FormatInt(c.least, 10)+".."+strconv.FormatInt(c.most, 10))
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.named)) {
-		units := strconv.FormatInt(c.named[name], 10)
-		if name != "" {
-			units = name + "=" + units
-		}
-		words = append(words, "COST", units)
-	}
-	return words
 }
 
 // of is the cost for one rule.
@@ -151,7 +134,7 @@ func (c cost) of(r *rule) int64 {
 		return r.cost
 	case found:
 		return others
-	case c.kind == plainCost || c.kind == rangeCost:
+	case c.words != nil:
 		return c.least
 	}
 	return 1
@@ -207,7 +190,7 @@ func (q *question) words(full bool) []any {
 		}
 	}
 	words = appendIf(appendIf(words, q.any, "ANY"), q.most, "MOST")
-	words = appendIf(q.cost.append(words), q.meta != "", "META", q.meta)
+	words = appendIf(append(words, q.cost.words...), q.meta != "", "META", q.meta)
 	if q.ttl > 0 {
 		words = appendIf(append(words, "HOLD", q.id, "PX", ms(q.ttl)), q.refund, "REFUND")
 	}

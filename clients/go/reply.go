@@ -230,7 +230,7 @@ func (r *reader) fields(sent any) map[string]any {
 // readShort reads five integers, and a sixth if a range was asked for.
 func readShort(sent any, q *question) (Report, error) {
 	list, _ := sent.([]any)
-	if len(list) < 5 || len(list) > 6 || (len(list) == 6) != (q.cost.kind == rangeCost) {
+	if len(list) < 5 || len(list) > 6 || (len(list) == 6) != q.cost.isRange {
 		return Report{}, unreadable(sent)
 	}
 	var r reader
