@@ -132,6 +132,7 @@ conformance: compile-clients faulty ### one suite for the packages of all langua
 	cd clients/conformance && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
 	cd clients/node && npm run --silent build
 	cd clients/conformance && python3 -B -m pytest -q -n 6 $(TESTS)
+	$(if $(RATELIMIT_LONG),clients/conformance/planted.py)
 
 # A workspace apart from the module's. One command builds both crates, so what they share is compiled once.
 RUST_CLIENTS := --manifest-path clients/Cargo.toml

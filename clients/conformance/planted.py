@@ -135,7 +135,7 @@ FAULTS = [
 
 
 def copied(to: Path) -> None:
-    listed = subprocess.run(["git", "ls-files", "-z", "clients", "core", "protocol"], cwd=ROOT, capture_output=True)
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
     for name in listed.stdout.decode().split("\0")[:-1]:
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(ROOT / name):
