@@ -92,7 +92,7 @@ ready:
 	$(BESIDE)=3 fetch-all lint unit faulty compile-clients
 
 fetch-all: fetch
-	$(FETCH) clients-node clients-python languages envoy
+	$(FETCH) clients-node clients-python clients-go languages envoy
 
 lint: doc faulty ## rustfmt, clippy (while tests compile), rustdoc, walls between rooms, names in documents, licences, workflows
 	cargo fmt --all --check
@@ -119,18 +119,19 @@ integration-more: faulty fetch ### tests on servers of more versions, or on your
 
 test-clients: ## tests of the adapters in clients/, on all servers
 	$(BESIDE)=2 test-clients-rust test-clients-node
-	$(BESIDE)=2 test-clients-python test-clients-others
+	$(BESIDE)=3 test-clients-python test-clients-others test-clients-go
 	@$(MAKE) conformance
 
 # Two drivers in `make test`, all of them in `make test-long`.
 DRIVERS ?= $(if $(RATELIMIT_LONG),,python-redis-py node-ioredis)
-conformance: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
+conformance: export PATH := $(CURDIR)/.cache/clients-node/bin:$(CURDIR)/.cache/clients-go/bin:$(PATH)
 conformance: export PYTHONPATH := $(PYTHON_CLIENT)
 conformance: export DRIVERS
 conformance: compile-clients faulty ### one suite for the packages of all languages (DRIVERS='rust node-redis', TESTS=suite/test_laws.py)
-	$(FETCH) servers clients-python clients-node
+	$(FETCH) servers clients-python clients-node clients-go
 	cd clients/conformance && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
 	cd clients/node && npm run --silent build
+	cd clients/conformance/drivers/go && go build -o $(CURDIR)/target/conformance/go .
 	cd clients/conformance && python3 -B -m pytest -q -n 6 $(TESTS)
 	$(if $(RATELIMIT_LONG),clients/conformance/planted.py)
 

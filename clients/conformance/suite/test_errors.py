@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import servers
 from drivers import Driver, Failed
 from proxy import Proxy
 
@@ -131,7 +132,4 @@ def test_max_clients_is_a_node_that_is_away(driver: Driver, own_server: Any, key
         assert limiter.check(key, "5/s")["source"] == "outage"
         assert limiter("state")["away"]
         client.config_set("maxclients", 1000)
-        for _ in range(300):
-            if limiter.check(key, "1000/s")["source"] == "server":
-                return
-    pytest.fail("the node does not come back")
+        servers.until(lambda: limiter.check(key, "1000/s")["source"] == "server")
