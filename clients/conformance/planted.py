@@ -25,7 +25,7 @@ class Fault(NamedTuple):
     tests: str
 
 
-PYTHON, NODE, RUST = "clients/python/src/rl_limits", "clients/node/src", "clients/rust/src"
+PYTHON, NODE, RUST, GO = "clients/python/src/rl_limits", "clients/node/src", "clients/rust/src", "clients/go"
 FAULTS = [
     Fault(
         "any lost request makes the node go away",
@@ -131,6 +131,38 @@ FAULTS = [
         "expect(units <= u64::MAX,",
         "test_values",
     ),
+    Fault(
+        "any lost request makes the node go away",
+        "go",
+        f"{GO}/node.go",
+        "case failed.isNew:",
+        "case failed.isNew, failed.wrote:",
+        "test_laws",
+    ),
+    Fault(
+        "a lost check is sent again",
+        "go",
+        f"{GO}/node.go",
+        "wrote == all && repeatable",
+        "wrote == all",
+        "test_laws",
+    ),
+    Fault(
+        "a settlement is tried once",
+        "go",
+        f"{GO}/hold.go",
+        "s.l.background(s.run)",
+        "",
+        "test_holds",
+    ),
+    Fault(
+        "a cost may be negative",
+        "go",
+        f"{GO}/question.go",
+        "if units < 0 ||",
+        "if units < -1000 ||",
+        "test_values",
+    ),
 ]
 
 
@@ -146,6 +178,9 @@ def copied(to: Path) -> None:
 def build(tree: Path, driver: str) -> None:
     if driver.startswith("node"):
         subprocess.run(["npm", "run", "--silent", "build"], cwd=tree / "clients/node", check=True)
+    if driver == "go":
+        program = tree / "target/conformance/go"
+        subprocess.run(["go", "build", "-o", program, "."], cwd=tree / "clients/conformance/drivers/go", check=True)
     if driver == "rust":
         folders = "--manifest-path", tree / "clients/Cargo.toml", "--target-dir", ROOT / "target/planted"
         subprocess.run(["cargo", "build", "--quiet", *folders, "--locked", "--package", "conformance-rust"], check=True)

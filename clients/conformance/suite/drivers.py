@@ -39,7 +39,7 @@ STACKS = {
     "node-ioredis": Stack(["node", str(HERE / "node.mjs"), "ioredis"], NODE),
     "node-redis": Stack(["node", str(HERE / "node.mjs"), "node-redis"], NODE),
     "rust": Stack([str(servers.ROOT / RUST / "debug/conformance-rust")], {"Misuse"}),
-    "go": Stack([str(servers.ROOT / "target/conformance/go")], {"Misuse"}),
+    "go": Stack([str(TREE / "target/conformance/go")], {"Misuse"}),
 }
 #: The drivers to test: all, or those that DRIVERS names.
 NAMES = (os.environ.get("DRIVERS") or " ".join(STACKS)).replace(",", " ").split()
