@@ -345,7 +345,7 @@ mod tests {
     use crate::algorithm::bucket::Interval;
     use crate::algorithm::debt::Debt;
     use crate::algorithm::fixed::Fixed;
-    use crate::algorithm::list::Meter;
+    use crate::algorithm::meter::Meter;
     use crate::algorithm::state::Named;
     use crate::key::check::Change;
     use crate::tests::laws::holds::memory::Bytes;

@@ -16,10 +16,8 @@ pub mod saved;
 mod words;
 
 use super::{
-    Algorithm, Details, Excess, Held, Meter, Moment, NO_TIME_US, OpenWindow, Params, Reading,
-    Uint48,
+    Algorithm, Details, Excess, Meter, Moment, NO_TIME_US, OpenWindow, Params, Reading, Uint48,
 };
-use crate::heap::HeapVisitor;
 use crate::rule::{MS_US, Rule};
 use alloc::{boxed::Box, collections::VecDeque};
 pub use words::FixedParams;
@@ -157,9 +155,7 @@ impl Algorithm for Fixed {
     fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
         if self.count_at(at_us) == 0 { 0 } else { self.count.take(units.into()) }
     }
-}
 
-impl Held for Fixed {
     fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         if self.holds(self.start_us(), stamp_us) { self.count.take(units) } else { 0 }
     }
@@ -292,13 +288,7 @@ impl Algorithm for FixedWithPast {
         Some(Details::Windows(past.chain([present]).map(in_ms).collect()))
     }
 
-    fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        to.ring(&mut self.past);
-    }
-}
-
-/// A hold gives units back to the window that counted them, even if it is a past one.
-impl Held for FixedWithPast {
+    // A hold gives units back to the window that counted them, even if it is a past one.
     fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         // A window of the past may have opened again on a clock that stepped back, for other units at
         // the same times. So both may give back the hold's units.

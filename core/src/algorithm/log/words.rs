@@ -15,15 +15,15 @@ impl Words for LogParams {
         Ok(Self)
     }
 
-    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_period(f, rule, Unit::Week)
     }
 
-    fn identity(self) -> Option<(&'static str, &'static str)> {
+    fn identity(&self) -> Option<(&'static str, &'static str)> {
         None
     }
 
-    fn explain(self, rule: &Rule) -> String {
+    fn explain(&self, rule: &Rule) -> String {
         let limit = u64::from(rule.limit());
         let (least, most) = (memory::log_entry(0), memory::log_entry(rule.period_us()));
         let entry = if least == most { least.to_string() } else { format!("{least} to {most}") };

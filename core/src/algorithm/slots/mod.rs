@@ -5,9 +5,8 @@
 pub mod saved;
 mod words;
 
-use super::{Algorithm, Excess, Held, Moment, Params, Reading};
+use super::{Algorithm, Excess, Moment, Params, Reading};
 use crate::rule::{Kind, Rule};
-use core::ptr;
 pub use words::SlotsParams;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +61,6 @@ impl Algorithm for Slots {
         0
     }
 
-    /// Slots have no allocation.
-    fn address(&self) -> *const u8 {
-        ptr::null()
-    }
-}
-
-/// A hold that ends frees its slots by itself.
-impl Held for Slots {
+    // A hold that ends frees its slots by itself.
     fn consume_excess(&mut self, _excess: Excess, _at_us: u64) {}
 }

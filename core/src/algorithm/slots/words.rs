@@ -15,15 +15,15 @@ impl Words for SlotsParams {
         Ok(Self)
     }
 
-    fn write(self, _rule: &Rule, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, _rule: &Rule, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ok(())
     }
 
-    fn identity(self) -> Option<(&'static str, &'static str)> {
+    fn identity(&self) -> Option<(&'static str, &'static str)> {
         Some(("algorithm", "limit"))
     }
 
-    fn explain(self, rule: &Rule) -> String {
+    fn explain(&self, rule: &Rule) -> String {
         format!(
             "at most {} at once: each takes a slot with HOLD, and gives it back when its hold is \
          settled or lapses (concurrency limit). Worst burst: {} at once, as often as holds are \

@@ -27,31 +27,33 @@ pub struct WindowParams {
 const RES: OwnOption = OwnOption::number("res", "an integer 1..60");
 
 impl Words for WindowParams {
-    const OPTIONS: &'static [OwnOption] = &[RES];
+    fn options() -> &'static [OwnOption] {
+        &[RES]
+    }
 
     fn read(words: &OwnWords) -> Result<Self, RuleError> {
         Ok(Self { res: words.within((0, &RES), 1, 1, MAX_RES)? })
     }
 
-    fn shape(self) -> u32 {
+    fn shape(&self) -> u32 {
         self.res.into()
     }
 
-    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_period(f, rule, Unit::Week)?;
         write_option(f, RES.name, (self.res != 1).then_some(self.res))
     }
 
-    fn worst_in_period(self, rule: &Rule) -> u64 {
+    fn worst_in_period(&self, rule: &Rule) -> u64 {
         worst(rule.limit().into(), rule.period_us().max(1), self.res)
     }
 
-    fn identity(self) -> Option<(&'static str, &'static str)> {
+    fn identity(&self) -> Option<(&'static str, &'static str)> {
         Some(("algorithm, period and res", "limit"))
     }
 
-    fn explain(self, rule: &Rule) -> String {
-        let Self { res } = self;
+    fn explain(&self, rule: &Rule) -> String {
+        let Self { res } = *self;
         let (limit, period_us, parts) = (rule.limit(), rule.period_us(), u64::from(res));
         let (period, counters) = (per(period_us), parts.saturating_add(1));
         let part = share(period_us.into(), parts);
