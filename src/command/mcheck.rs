@@ -15,7 +15,7 @@ use crate::policy::Resolver;
 use crate::server::{Call, CommandError, KeysRequest, clock};
 use ratelimit_core::check::{self, Decision, Outcome};
 use ratelimit_core::rule::digits;
-use ratelimit_protocol::parse;
+use ratelimit_protocol::parse::{self, PlanOf};
 
 /// `RL.MCHECK`
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
@@ -37,8 +37,8 @@ pub fn with_request(
     scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let args = call.args().from(1).bytes();
         let limits = if enforced { config::limits() } else { resolver.limits() };
-        let plans = &mut WithPlans::new(&mut resolver, |index: usize, at_us| {
-            let name = call.args().get(index.saturating_add(2))?;
+        let plans = &mut WithPlans::new(&mut resolver, |PlanOf { key, at_us }| {
+            let name = call.args().get(key.saturating_add(2))?;
             Some(plans::of_key(call, name, at_us)?.name)
         });
         let request = &parse::mcheck(args, &limits, plans, rules)?;

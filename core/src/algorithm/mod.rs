@@ -41,7 +41,7 @@ use core::fmt;
 
 pub(crate) use bucket::{BucketParams, Interval, Refill};
 pub(crate) use debt::Debt;
-pub(crate) use fixed::{Fixed, FixedParams, FixedWithPast};
+pub(crate) use fixed::{Anchor, Fixed, FixedParams, FixedWithPast};
 pub(crate) use leaky::LeakyParams;
 pub use log::LogReport;
 pub(crate) use log::series::Take;
@@ -170,11 +170,6 @@ pub(crate) trait Algorithm: 'static {
 
     /// When units were last added; [`NO_TIME_US`] if nothing counts in it.
     fn last_us(&self) -> u64;
-
-    /// The length of a rule's window at the state's last time. Calendar months differ in length.
-    fn window_of(&self, rule: &Rule) -> u64 {
-        rule.period_us()
-    }
 
     /// True if a rule can read the state as it is: both have the same shape and period. A named rule
     /// that neither drains nor adds units reads any state of its algorithm, even of another period.

@@ -71,7 +71,7 @@ pub fn read<'a>(
             if let Some(meta) = meta {
                 meta.text = args.required()?;
             }
-            take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
+            take_rules(None, &mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
             if args.peek().is_none() {
                 require_rule(rules)?;
             }
@@ -82,7 +82,7 @@ pub fn read<'a>(
         }
         Action::Renew { id: hold, .. } => *hold = args.id()?,
         Action::Refund { .. } => {
-            take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
+            take_rules(None, &mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
         }
         Action::Set { reason, user, .. } => {
             *reason = args.required()?;

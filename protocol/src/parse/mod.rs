@@ -55,7 +55,7 @@ pub use plan::{PlanRequest, plan};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use refund::{RefundRequest, refund};
 pub use renew::{RenewRequest, renew};
-pub use resolver::{NoPolicies, RuleCache, RuleResolver};
+pub use resolver::{NoPolicies, PlanOf, RuleCache, RuleResolver};
 pub use settle::{SettleRequest, Settled, settle, without_at};
 pub use standing::{Ends, StandingRequest, standing};
 pub use sync::{SyncRequest, sync};

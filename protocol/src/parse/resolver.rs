@@ -13,17 +13,13 @@ pub trait RuleResolver {
     /// Why the policy cannot be used.
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError>;
 
-    /// The rules of the policy that the key's plan names, or of this one if the key has no plan.
+    /// The rules of the policy that the plan of a key names, or of this one if the key has no plan.
     ///
     /// # Errors
     /// Why the policy cannot be used.
-    fn plan(&mut self, default: &[u8]) -> Result<&[Rule], RuleArgError> {
+    fn plan(&mut self, _key: PlanOf, default: &[u8]) -> Result<&[Rule], RuleArgError> {
         self.policy(default)
     }
-
-    /// Announces that the next arguments are for the key with this index, at this time; `None`: the
-    /// server's time.
-    fn of_key(&mut self, _index: usize, _at_us: Option<u64>) {}
 
     /// Whether the request has named a policy.
     fn named_a_policy(&self) -> bool {
@@ -39,15 +35,15 @@ pub trait RuleResolver {
     fn cache(&mut self) -> Option<&mut RuleCache> {
         None
     }
+}
 
-    /// Reads a rule and adds it; `false` if the text does not look like a rule.
-    ///
-    /// # Errors
-    /// Why the text is no rule.
-    #[inline(always)]
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
-        add_rule(text, self.cache(), rules)
-    }
+/// Which plan a rule asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanOf {
+    /// The index of its key in the request.
+    pub key: usize,
+    /// The time of the request; `None`: the server's time.
+    pub at_us: Option<u64>,
 }
 
 /// A resolver without policies and without a cache.
@@ -67,7 +63,11 @@ pub struct RuleCache {
     rules: DirectMapped<Text, Rule>,
 }
 
-/// Does what [`RuleResolver::rule`] does, through this cache.
+/// Reads a rule and adds it, through a cache if there is one; `false` if the text does not look like a
+/// rule.
+///
+/// # Errors
+/// Why the text is no rule.
 #[inline(always)]
 pub(crate) fn add_rule(
     text: &[u8],

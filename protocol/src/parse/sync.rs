@@ -34,8 +34,7 @@ pub fn sync<'a>(
         Some(given) => ParseError::unexpected(given, "REMAINING and what remains"),
         None => ParseError::Arity,
     })?;
-    resolver.of_key(0, at_us);
-    take_rules(&mut args, limits, resolver, rules)?;
+    take_rules(at_us, &mut args, limits, resolver, rules)?;
     args.finish(if rules.is_empty() { A_RULE } else { RULES_COME_LAST })?;
     require_rule(rules)?;
     match rules.as_slice() {

@@ -7,7 +7,7 @@ use crate::command::{answer, peek};
 use crate::config::{self, Enforcement};
 use crate::server::{Call, CommandError, clock};
 use ratelimit_core::key::{Plan, Verdict};
-use ratelimit_protocol::parse::{self, ParseError, WaitRequest};
+use ratelimit_protocol::parse::{self, ParseError, PlanOf, WaitRequest};
 use ratelimit_protocol::waiting::{Denial, PlanEnd};
 use std::cell::Cell;
 
@@ -53,7 +53,7 @@ fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<Asked<'a>, P
     let Scratch { rules, resolver, .. } = scratch;
     let limits = resolver.limits();
     let plan_end = Cell::new(None);
-    let plans = &mut WithPlans::new(resolver, |_, at_us| {
+    let plans = &mut WithPlans::new(resolver, |PlanOf { at_us, .. }| {
         let plan = plans::of_key(call, call.key_name().ok()?, at_us);
         plan_end.set(Some(end_of(plan.as_ref())));
         Some(plan?.name)

@@ -125,11 +125,6 @@ impl Algorithm for Fixed {
         Some(self.limit)
     }
 
-    /// A start before the epoch wraps to a huge `u64`; the wrapping subtraction undoes this.
-    fn window_of(&self, _rule: &Rule) -> u64 {
-        self.end_us().wrapping_sub(self.start_us().cast_unsigned())
-    }
-
     fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let (count, limit) = (self.count_at(at_us), rule.limit().into());
         Reading::of_used(at_us, (count, limit), cost, || Moment::At(self.end_us()))
@@ -241,10 +236,6 @@ impl Algorithm for FixedWithPast {
 
     fn last_us(&self) -> u64 {
         self.fixed.last_us()
-    }
-
-    fn window_of(&self, rule: &Rule) -> u64 {
-        self.fixed.window_of(rule)
     }
 
     fn is_empty(&self) -> bool {
