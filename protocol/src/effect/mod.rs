@@ -40,10 +40,9 @@
 //! misreading it.
 //!
 //! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word` and the numbers'
-//! ranges from `fields`. Property tests read back what is written, for every command and with each
+//! ranges from `write`. Property tests read back what is written, for every command and with each
 //! number at its bounds.
 
-mod fields;
 mod read;
 mod write;
 

@@ -1,12 +1,11 @@
 //! Reads an effect; `mod.rs` describes its form.
 
-use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
+use super::write::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
 use super::{Action, BanTerms, Effect, Recorded, VERSION, WITHOUT_AUTHOR, Word};
 use crate::parse::cursor::Cursor;
-use crate::parse::policy;
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
-use crate::parse::{Limits, NoPolicies, ParseError, Settled};
+use crate::parse::{Limits, NoPolicies, ParseError, Settled, policy};
 use ratelimit_core::key::{BanCount, Expiry, HoldRequest, MAX_USER, Meta, Standing, Verdict};
 use ratelimit_core::rule::{Excerpt, NamedCost, Rule, digits};
 

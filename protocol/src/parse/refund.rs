@@ -1,9 +1,8 @@
 //! `RL.REFUND`: units to give back.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, UNITS};
 use super::error::Parsed;
 use super::limits::Limits;
-use super::options::UNITS;
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, take_rules};
 use ratelimit_core::rule::Rule;

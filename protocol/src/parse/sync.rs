@@ -1,9 +1,8 @@
 //! `RL.SYNC`: how many units remain according to an upstream, a service that others use too.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, UNITS};
 use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
-use super::options::UNITS;
 use super::resolver::RuleResolver;
 use super::rules::{A_RULE, RULES_COME_LAST, require_rule, take_rules};
 use ratelimit_core::rule::{Kind, Rule};

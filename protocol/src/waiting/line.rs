@@ -20,12 +20,11 @@
 //! the denied head leaves or is tried again. A head whose rules are known to deny it is not tried: its
 //! denial stands. A step looks at one head, so the time of a step is bounded.
 
-use super::cause::Cause;
 use super::denials::{Denials, DenyingRules, LastDenial, all_turns};
 use super::flows::Flows;
 use super::heads_by_rule::HeadsByRule;
 use super::known::Known;
-use super::request::{Client, Flow, HoldId, PlanEnd, Ticket};
+use super::request::{Cause, Client, Flow, HoldId, PlanEnd, Ticket};
 use super::rules::Rules;
 use super::turn::Turn;
 use ratelimit_core::rule::{Identity, Rule};

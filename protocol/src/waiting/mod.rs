@@ -11,7 +11,7 @@
 //! Only the head of a flow is tried: a later client of the flow never overtakes it, however small its
 //! request. Between flows, turns decide (`turn.rs`), and some heads may pass others (`line.rs`). A head
 //! is due when the wait that its last denial announced is over, when something happens to its key that
-//! may let it pass (`cause.rs`), and when it becomes the head of its flow. When the key's plan ends, other
+//! may let it pass (`Cause`), and when it becomes the head of its flow. When the key's plan ends, other
 //! rules may decide: the rules of all clients are read again, and all heads are due.
 //!
 //! One ordered set holds every instant at which something is due. So one timer, set for the
@@ -23,10 +23,8 @@
 //! microseconds of any clock that never steps back.
 //!
 //! ```text
-//! request        what a client asks of a line
+//! request        what a client asks of a line, what changed a key, and why a request is denied
 //! rules          its rules, as far as a line needs them
-//! cause          what changed a key
-//! denial         why a request is denied
 //! denials        what denies heads, until when, and which later heads a denial keeps back
 //! heads_by_rule  how many heads have each rule
 //! known          what tries have shown about rules
@@ -34,11 +32,8 @@
 //! present        where a flow that joins a line begins
 //! flows          the flows of a line, and the order of their heads
 //! line           the clients that wait for one key, and which heads to try
-//! shared         rules that several clients have
 //! ```
 
-mod cause;
-mod denial;
 mod denials;
 mod flows;
 mod heads_by_rule;
@@ -47,17 +42,14 @@ mod line;
 mod present;
 mod request;
 mod rules;
-mod shared;
 mod turn;
 
-pub use cause::Cause;
-pub use denial::Denial;
 pub use line::Due;
 use line::Line;
 use request::Client;
-pub use request::{Flow, HoldId, PlanEnd, Request, Ticket};
+pub use request::{Cause, Denial, Flow, HoldId, PlanEnd, Request, Ticket};
 pub use rules::Rules;
-use shared::SharedRules;
+use rules::SharedRules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

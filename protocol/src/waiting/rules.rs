@@ -1,7 +1,9 @@
 //! What a line knows of the rules of a request.
 
 use ratelimit_core::rule::{Identity, Kind, Rule};
+use std::collections::BTreeSet;
 use std::hash::DefaultHasher;
+use std::sync::Arc;
 
 /// A hash, equal for rules that admit and deny a cost alike.
 pub fn hash_of_limit(rule: &Rule) -> u64 {
@@ -76,4 +78,48 @@ impl Rules {
 /// Whether a rule reads the log of its key.
 pub(super) fn reads_log(rule: &Rule) -> bool {
     rule.kind() == Kind::Log
+}
+
+/// Equal rules of several clients, which take memory once.
+#[derive(Debug)]
+pub struct SharedRules {
+    rules: BTreeSet<Arc<Rules>>,
+    bytes: usize,
+}
+
+impl SharedRules {
+    pub const NONE: Self = Self { rules: BTreeSet::new(), bytes: 0 };
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// How many bytes all rules take.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many more bytes these rules would take.
+    pub fn bytes_of(&self, rules: &Rules) -> usize {
+        if self.rules.contains(rules) { 0 } else { rules.bytes() }
+    }
+
+    /// Returns the one allocation of these rules that clients share.
+    pub fn share(&mut self, rules: Rules) -> Arc<Rules> {
+        if let Some(shared) = self.rules.get(&rules) {
+            return Arc::clone(shared);
+        }
+        self.bytes = self.bytes.saturating_add(rules.bytes());
+        let rules = Arc::new(rules);
+        self.rules.insert(Arc::clone(&rules));
+        rules
+    }
+
+    /// Drops rules that only the caller still has.
+    pub fn unshare(&mut self, rules: &Arc<Rules>) {
+        if Arc::strong_count(rules) == 2 && self.rules.remove(rules) {
+            self.bytes = self.bytes.saturating_sub(rules.bytes());
+        }
+    }
 }
