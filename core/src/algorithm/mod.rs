@@ -17,7 +17,6 @@
 //! reading       what a rule reads in a state at a time
 //! debt          the state of `bucket` and `leaky`
 //! open_window   the window now open, in `fixed` and in `bucket` with `refill=interval`
-//! uint48        a number in six bytes
 //! ```
 //!
 //! The state of an algorithm implements `Algorithm` and `Saved`. Its parameters implement `Words`.
@@ -32,9 +31,9 @@ pub(crate) mod open_window;
 pub(crate) mod reading;
 pub(crate) mod slots;
 pub(crate) mod state;
-pub(crate) mod uint48;
 pub(crate) mod window;
 
+pub(crate) use crate::exact::Uint48;
 use crate::rule::{OwnOption, Period, Rule, RuleError, bounded};
 use alloc::{string::String, vec::Vec};
 use core::fmt;
@@ -52,7 +51,6 @@ pub(crate) use open_window::OpenWindow;
 pub(crate) use reading::{Moment, NO_TIME_US, Reading, effective_time, not_before_us};
 pub(crate) use slots::{Slots, SlotsParams};
 pub(crate) use state::State;
-pub(crate) use uint48::Uint48;
 pub use window::WindowReport;
 pub(crate) use window::{Window, WindowParams};
 

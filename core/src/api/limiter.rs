@@ -1,9 +1,8 @@
 //! What one client has consumed.
 
-use super::answer::Answer;
+use super::answer::{Answer, RuleReport};
 use super::hold::{Hold, HoldError, Settlement};
 use super::micros;
-use super::report::RuleReport;
 use super::rules::Rules;
 use crate::check::{Bounds, Budget};
 use crate::key::holds::MOST_HOLDS;

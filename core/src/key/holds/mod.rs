@@ -12,9 +12,7 @@
 //! 16 more bytes per hold and are no faster.
 //!
 //! ```text
-//! request      what callers ask of holds
-//! hold         a hold and its charges
-//! lapse        how long a hold is, and its rank in the order of ends
+//! hold         a hold, its charges, and what callers ask of it
 //! living       which holds live at a time
 //! ending       a hold ends: it is settled, or has lapsed
 //! track        what the holds of one state have in common
@@ -26,21 +24,21 @@
 mod charging;
 mod ending;
 mod hold;
-mod lapse;
 mod lapsed_copy;
 mod least;
 mod living;
-pub mod request;
 mod track;
 
-use self::lapse::{Lapse, Row};
+use self::hold::{Lapse, Row};
 use crate::algorithm::log::Consumption;
 use crate::algorithm::{Meter, Moment};
 use crate::heap::HeapVisitor;
 use alloc::{collections::VecDeque, vec::Vec};
 use core::ops::Range;
-pub use hold::{Charge, Detail, Hold, Id, TrackNumber};
-pub use lapse::Length;
+pub use hold::{
+    Charge, Detail, Hold, HoldOption, HoldRequest, Id, Length, MAX_END_US, MAX_ID, Settlement,
+    TrackNumber, hold_end_us,
+};
 pub use lapsed_copy::LapsedCopy;
 pub use least::{Leasts, Position};
 pub use track::{Track, TrackKind};
