@@ -31,8 +31,6 @@ pub struct Request {
     pub rules: Rules,
     /// When the plan ends by which the rules were read; `None` if they do not depend on the key's plan.
     pub plan_end: Option<PlanEnd>,
-    /// The cost of the rules without another cost; if it is a range, its least cost.
-    pub cost: u32,
     /// The hold that it asks for.
     pub hold: Option<HoldId>,
 }
@@ -62,7 +60,6 @@ pub(super) struct Client {
     pub rules: Arc<Rules>,
     /// The generation of policies and plans from which the rules come.
     pub generation: u64,
-    pub cost: u32,
     pub hold: Option<HoldId>,
 }
 

@@ -1,6 +1,6 @@
 //! What a line knows of the rules of a request.
 
-use ratelimit_core::rule::{Identity, Kind, Rule};
+use ratelimit_core::rule::{Identity, Rule};
 use std::collections::BTreeSet;
 use std::hash::DefaultHasher;
 use std::sync::Arc;
@@ -22,18 +22,6 @@ pub(super) struct Entry {
     pub state: Identity,
     /// A hash of its text: rules with equal hashes deny alike.
     pub text: u64,
-    /// Its cost, if it differs from the request's.
-    cost: Option<u32>,
-}
-
-impl Entry {
-    pub fn cost_or(&self, of_request: u32) -> u32 {
-        self.cost.unwrap_or(of_request)
-    }
-
-    pub fn reads_log(&self) -> bool {
-        self.state == Identity::LOG
-    }
 }
 
 impl Rules {
@@ -43,7 +31,6 @@ impl Rules {
             identity: rule.identity(),
             state: rule.state(),
             text: hash_of_limit(rule),
-            cost: rule.cost().own(),
         };
         let mut entries: Vec<_> =
             rules.iter().filter(|rule| !rule.is_shadow()).map(entry).collect();
@@ -60,24 +47,21 @@ impl Rules {
         self.0.iter()
     }
 
-    /// Whether each of these identities, which are sorted, has a rule.
-    pub(super) fn contain_all(&self, identities: &[Identity]) -> bool {
+    /// Whether each of these rules, which are sorted, has a rule of its identity here.
+    pub(super) fn contain_all(&self, others: &[Entry]) -> bool {
         let mut entries = self.0.iter();
-        identities.iter().all(|identity| {
-            let found = entries.find(|entry| entry.identity >= *identity);
-            found.is_some_and(|entry| entry.identity == *identity)
+        others.iter().all(|other| {
+            let found = entries.find(|entry| entry.identity >= other.identity);
+            found.is_some_and(|entry| entry.identity == other.identity)
         })
     }
 
-    pub(super) fn get(&self, identity: &Identity) -> Option<&Entry> {
-        let place = self.0.binary_search_by_key(identity, |entry| entry.identity).ok()?;
-        self.0.get(place)
+    /// The rule of this identity. A rule that the request has got since has no text yet.
+    pub(super) fn entry(&self, identity: Identity) -> Entry {
+        let place = self.0.binary_search_by_key(&identity, |entry| entry.identity).ok();
+        let unread = Entry { identity, state: identity, text: 0 };
+        place.and_then(|place| self.0.get(place)).copied().unwrap_or(unread)
     }
-}
-
-/// Whether a rule reads the log of its key.
-pub(super) fn reads_log(rule: &Rule) -> bool {
-    rule.kind() == Kind::Log
 }
 
 /// Equal rules of several clients, which take memory once.

@@ -80,7 +80,6 @@ fn waits_or_is_denied(
         weight: request.weight,
         rules: Rules::of(scratch.rules),
         plan_end: *plan_end,
-        cost: request.check.cost,
         hold: hold.map(|hold| HoldId::of(hold.id)),
     };
     let lens = call.args().bytes().map(<[u8]>::len);
