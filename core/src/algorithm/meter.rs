@@ -2,11 +2,12 @@
 //! in each list of this file; compile errors show where.
 //!
 //! What every check calls is dispatched by `match`, which the compiler inlines. Anything else is called
-//! through the traits: a [`Meter`] dereferences to its [`Algorithm`], and [`Params`] to their [`Words`].
+//! through the traits: a [`Meter`] dereferences to its [`Algorithm`], and [`Params`] to their [`RuleText`].
 
 use super::{
     Algorithm, BucketParams, Debt, Fixed, FixedParams, FixedWithPast, Interval, LeakyParams, Log,
-    LogParams, Moment, OwnWords, Reading, Refill, Slots, SlotsParams, Window, WindowParams, Words,
+    LogParams, Moment, OptionValues, Reading, Refill, RuleText, Slots, SlotsParams, Window,
+    WindowParams,
 };
 use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{DisplayPeriod, Name, OwnOption, Rule, RuleError, named};
@@ -56,7 +57,7 @@ macro_rules! algorithms {
 
         impl Params {
             /// The parameters of a rule of this kind.
-            pub(crate) fn read(kind: Kind, words: &OwnWords) -> Result<Self, RuleError> {
+            pub(crate) fn read(kind: Kind, words: &OptionValues) -> Result<Self, RuleError> {
                 match kind { $(Kind::$kind => $params::read(words).map(Self::$kind)),+ }
             }
 
@@ -82,7 +83,7 @@ macro_rules! algorithms {
         }
 
         impl Deref for Params {
-            type Target = dyn Words;
+            type Target = dyn RuleText;
 
             #[inline]
             fn deref(&self) -> &Self::Target {

@@ -19,7 +19,7 @@
 //! open_window   the window now open, in `fixed` and in `bucket` with `refill=interval`
 //! ```
 //!
-//! The state of an algorithm implements `Algorithm` and `Saved`. Its parameters implement `Words`.
+//! The state of an algorithm implements `Algorithm` and `Saved`. Its parameters implement `RuleText`.
 
 pub(crate) mod bucket;
 pub(crate) mod debt;
@@ -56,18 +56,18 @@ pub(crate) use window::{Window, WindowParams};
 
 /// The parts of a rule's text that its algorithm reads.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnWords {
+pub(crate) struct OptionValues {
     pub limit: u32,
     /// `None` for slots.
     pub period: Option<Period>,
-    /// The values of [`Words::options`], in their order.
+    /// The values of [`RuleText::options`], in their order.
     pub options: [Option<i128>; MOST_OWN],
 }
 
 /// The most options that only one algorithm takes.
 pub(crate) const MOST_OWN: usize = 3;
 
-impl OwnWords {
+impl OptionValues {
     /// The value of an option, or its default.
     pub fn of(&self, option: usize, default: i128) -> i128 {
         self.options.get(option).copied().flatten().unwrap_or(default)
@@ -87,7 +87,7 @@ impl OwnWords {
 }
 
 /// How an algorithm reads, writes and explains its parameters.
-pub(crate) trait Words {
+pub(crate) trait RuleText {
     /// The options that only this algorithm takes, in the order of the canonical text.
     fn options() -> &'static [OwnOption]
     where
@@ -97,7 +97,7 @@ pub(crate) trait Words {
     }
 
     /// Reads the parameters and tests every bound.
-    fn read(words: &OwnWords) -> Result<Self, RuleError>
+    fn read(words: &OptionValues) -> Result<Self, RuleError>
     where
         Self: Sized;
 
@@ -170,8 +170,7 @@ pub(crate) trait Algorithm: 'static {
     fn last_us(&self) -> u64;
 
     /// True if a rule can read the state as it is: both have the same shape and period. A named rule
-    /// that neither drains nor adds units reads any state of its algorithm, even of another period.
-    /// Such a rule does not reshape the state, because a reshaped state would no longer know when it
+    /// with limit 0 reads any debt of its algorithm, even of another period. Such a rule does not reshape the state, because a reshaped state would no longer know when it
     /// ends.
     #[inline]
     fn fits(&self, rule: &Rule) -> bool {

@@ -61,13 +61,13 @@ impl Answer {
     }
 
     /// Converts the engine's answer to a check, given the decisions of the check's rules.
-    pub(super) fn new(check: &Check<'_>, answer: Decision, decisions: &mut [Decision]) -> Self {
+    pub(super) fn new(check: &Check<'_>, answer: Decision, decisions: &[Decision]) -> Self {
         let (remaining, reset) = (u32::try_from(answer.remaining).ok(), duration(answer.reset_ms));
         let wait = duration(answer.wait_ms);
         match answer.verdict {
             Verdict::Allowed => Self::Allowed { remaining, reset, wait: wait.unwrap_or_default() },
             Verdict::Limited | Verdict::Blocked => {
-                let deciding = check.deciding_rule(true, decisions).map(|(rule, _)| rule);
+                let deciding = check.deciding_rule(decisions).map(|(rule, _)| rule);
                 let is_deciding =
                     |rule: &Rule| deciding.is_some_and(|other| core::ptr::eq(rule, other));
                 let rule = check.rules.iter().position(is_deciding);

@@ -124,6 +124,12 @@ impl<'a> Check<'a> {
         self.rules.iter().zip(decisions).filter(limited).map(|(rule, _)| rule)
     }
 
+    /// Takes the turns back that rules gave to a check which is denied.
+    pub(crate) fn take_turns_back(decisions: &mut [Decision]) {
+        let allows = |decision: &&mut Decision| decision.verdict == Verdict::Allowed;
+        decisions.iter_mut().filter(allows).for_each(|decision| decision.wait_ms = 0);
+    }
+
     /// True if a rule denies.
     pub(crate) fn is_denied(&self, decisions: &[Decision]) -> bool {
         self.denials(decisions).next().is_some()
@@ -139,19 +145,11 @@ impl<'a> Check<'a> {
 
     /// The deciding rule and its decision; of equal rules the first, `None` if all are shadows. If a
     /// rule denies, the rule that denies longest decides. Otherwise the rule with the least
-    /// remaining/cost decides, and its wait is the longest turn of all rules. In a denied check, the
-    /// wait of a rule that admits is 0.
+    /// remaining/cost decides, and its wait is the longest turn of all rules.
     #[inline]
-    pub(crate) fn deciding_rule(
-        &self,
-        denied: bool,
-        decisions: &mut [Decision],
-    ) -> Option<(&'a Rule, Decision)> {
+    pub(crate) fn deciding_rule(&self, decisions: &[Decision]) -> Option<(&'a Rule, Decision)> {
         let (mut turn_ms, mut deciding) = (0, None::<(&Rule, Decision)>);
         for (rule, decision) in self.rules.iter().zip(decisions) {
-            if denied && decision.verdict == Verdict::Allowed {
-                decision.wait_ms = 0;
-            }
             if rule.is_shadow() {
                 continue;
             }

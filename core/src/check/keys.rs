@@ -313,7 +313,11 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             Some(Standing::Block) => return Some((self.outcome.summary, 0)),
             None => {}
         }
-        let deciding = self.check.deciding_rule(denied, self.own(decisions));
+        let decisions = self.own(decisions);
+        if denied {
+            Check::take_turns_back(decisions);
+        }
+        let deciding = self.check.deciding_rule(decisions);
         let longer_pause = |pause: &Decision| {
             deciding.is_none_or(|(rule, own)| pause.precedes(0, &own, self.check.cost_of(rule)))
         };

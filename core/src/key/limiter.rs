@@ -9,7 +9,7 @@
 //! limiter is as large as the server's smallest objects. So an allocator with size classes places the
 //! limiter next to the server's objects for the key.
 
-use super::{BanCount, Check, Deadline, History, Hold, Holds, Orders, StandingEntry};
+use super::{BanCount, Check, Deadline, History, Hold, Holds, PauseAndPlan, StandingEntry};
 use crate::algorithm::{Moment, NO_TIME_US, State};
 use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{HOUR_US, MS_US, Rule};
@@ -39,7 +39,7 @@ pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
     pub standing: Option<Box<StandingEntry>>,
-    pub orders: Option<Box<Orders>>,
+    pub orders: Option<Box<PauseAndPlan>>,
     /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
     pub history: Option<Box<History>>,
@@ -310,7 +310,7 @@ impl Limiter {
 // ```
 //
 // So a command without `AT` moves the expiry to an earlier time only if the key's remaining time
-// exceeds the longest time for which a check's traces in it can matter (`lasts_us`). In that case, an
+// exceeds the longest time for which a check's consumption can matter (`lasts_us`). In that case, an
 // earlier block or pause set the expiry.
 
 impl Limiter {
@@ -350,7 +350,7 @@ impl Compound {
     /// This value, if it holds one state and a plan in effect, and nothing else.
     fn only_planned(&self, now_us: u64) -> Option<&Self> {
         let Self { states, standing, orders, bans, history, holds } = self;
-        let Orders { pause, plan } = orders.as_deref()?;
+        let PauseAndPlan { pause, plan } = orders.as_deref()?;
         let others = standing.is_some() || pause.is_some() || bans.is_some() || history.is_some();
         let in_effect = plan.as_ref().is_some_and(|plan| plan.ends() > Moment::At(now_us));
         (states.len() == 1 && in_effect && !others && holds.is_none()).then_some(self)

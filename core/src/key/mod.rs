@@ -44,7 +44,7 @@ pub(crate) use limiter::Compound;
 pub use limiter::Limiter;
 pub use report::{HoldReport, StateReport};
 pub(crate) use slots::Slots;
-pub(crate) use standing::Orders;
+pub(crate) use standing::PauseAndPlan;
 pub use standing::{
     Author, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, MAX_USER, Pause, Plan, Standing, StandingEntry,
 };

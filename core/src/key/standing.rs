@@ -211,7 +211,7 @@ impl Plan {
 /// What an upstream and a seller have said about a key. Few keys have either, so a key stores one
 /// pointer for both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Orders {
+pub(crate) struct PauseAndPlan {
     pub pause: Option<Box<Pause>>,
     pub plan: Option<Box<Plan>>,
 }

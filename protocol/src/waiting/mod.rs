@@ -101,9 +101,9 @@ pub struct Queues<W> {
     /// How many bytes the arguments of all waiters take.
     bytes: usize,
     arrivals: u64,
-    /// How often [`Queues::everything_changed`] was called, and with how many of these calls the lines
-    /// have to catch up.
+    /// How often [`Queues::everything_changed`] was called.
     generation: u64,
+    /// With how many of these calls the lines have to catch up.
     seen: u64,
     /// Lines from this place on may still have to catch up with the last `everything_changed`.
     stale_from: Option<Arc<Place>>,

@@ -7,7 +7,7 @@
 //! after. All `B` tokens can be taken before the refill too. But taking the first of them began the
 //! period that ends with the refill, so that token lies a whole period back and does not count.
 
-use crate::algorithm::{OwnWords, Words, debt};
+use crate::algorithm::{OptionValues, RuleText, debt};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, share, time};
 use crate::rule::{
     Kind, MAX_UNITS, Number, OwnOption, Period, Rule, RuleError, RuleSpec, Unit, write_option,
@@ -46,12 +46,12 @@ impl RuleSpec {
     }
 }
 
-impl Words for BucketParams {
+impl RuleText for BucketParams {
     fn options() -> &'static [OwnOption] {
         &[BURST, REFILL]
     }
 
-    fn read(words: &OwnWords) -> Result<Self, RuleError> {
+    fn read(words: &OptionValues) -> Result<Self, RuleError> {
         let burst = match words.options {
             // The default is the limit, which may be 0.
             [None, ..] => words.limit,

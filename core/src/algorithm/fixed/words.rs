@@ -4,7 +4,7 @@
 //! `align=first` it is `2L - 1`: the request that opens a window comes a whole period before the
 //! window's end, so it is not part of the burst at that end.
 
-use crate::algorithm::{OwnWords, Words};
+use crate::algorithm::{OptionValues, RuleText};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, time};
 use crate::rule::{
     Align, Calendar, MAX_KEEP, MAX_TZ_MIN, OwnOption, Rule, RuleError, Unit, WEEK_US, digits,
@@ -31,12 +31,12 @@ const ALIGN: OwnOption = OwnOption {
 const TZ: OwnOption = OwnOption { name: "tz", value: "+HH:MM or -HH:MM", read: minutes };
 const KEEP: OwnOption = OwnOption::number("keep", "an integer 0..366");
 
-impl Words for FixedParams {
+impl RuleText for FixedParams {
     fn options() -> &'static [OwnOption] {
         &[ALIGN, TZ, KEEP]
     }
 
-    fn read(words: &OwnWords) -> Result<Self, RuleError> {
+    fn read(words: &OptionValues) -> Result<Self, RuleError> {
         let (first, tz_min) = (words.of(0, 0) == 1, words.of(1, 0));
         let within = |tz: &i16| (-MAX_TZ_MIN..=MAX_TZ_MIN).contains(tz);
         let tz_min = i16::try_from(tz_min).ok().filter(within).ok_or(RuleError::TimeZone)?;

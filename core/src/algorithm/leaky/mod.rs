@@ -3,7 +3,7 @@
 //! The worst burst within a period is `Q + 1 + L - ceil(L/W)`, that of a token bucket of capacity
 //! `Q + 1`. Units count when they are admitted, not when their turn comes.
 
-use super::{OwnWords, Words, debt};
+use super::{OptionValues, RuleText, debt};
 use crate::rule::explain::{constant, requests, share};
 use crate::rule::{
     MAX_UNITS, Number, OwnOption, Rule, RuleError, Unit, write_option, write_period,
@@ -19,12 +19,12 @@ pub struct LeakyParams {
 
 const QUEUE: OwnOption = OwnOption::number("queue", "an integer 0..1000000000");
 
-impl Words for LeakyParams {
+impl RuleText for LeakyParams {
     fn options() -> &'static [OwnOption] {
         &[QUEUE]
     }
 
-    fn read(words: &OwnWords) -> Result<Self, RuleError> {
+    fn read(words: &OptionValues) -> Result<Self, RuleError> {
         Ok(Self { queue: words.within((0, &QUEUE), words.limit, 0, MAX_UNITS)? })
     }
 

@@ -1,6 +1,6 @@
 //! The words of `log`: it has no options.
 
-use crate::algorithm::{OwnWords, Words};
+use crate::algorithm::{OptionValues, RuleText};
 use crate::rule::explain::{at_worst, per, requests};
 use crate::rule::{Rule, RuleError, Unit, memory, write_period};
 use alloc::string::{String, ToString};
@@ -10,8 +10,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogParams;
 
-impl Words for LogParams {
-    fn read(_words: &OwnWords) -> Result<Self, RuleError> {
+impl RuleText for LogParams {
+    fn read(_words: &OptionValues) -> Result<Self, RuleError> {
         Ok(Self)
     }
 

@@ -2,7 +2,7 @@
 //! only says that there are such holds, and stores the limit of the last rule.
 
 use super::{Algorithm, Excess, Moment, Params, Reading};
-use crate::algorithm::{OwnWords, Words};
+use crate::algorithm::{OptionValues, RuleText};
 use crate::rule::explain::requests;
 use crate::rule::{Kind, Rule, RuleError, memory};
 use alloc::string::String;
@@ -71,8 +71,8 @@ impl Algorithm for Slots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotsParams;
 
-impl Words for SlotsParams {
-    fn read(_words: &OwnWords) -> Result<Self, RuleError> {
+impl RuleText for SlotsParams {
+    fn read(_words: &OptionValues) -> Result<Self, RuleError> {
         Ok(Self)
     }
 

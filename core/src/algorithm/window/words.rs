@@ -7,12 +7,12 @@
 //! counted sub-interval, so the rule counts `(w-e)/w` of that sub-interval's units. If all `L`
 //! units came at the very end of that sub-interval, they all lie in the true window, and the rule
 //! admits `L*e/w` more. Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`. But
-//! the covered part must contain a whole microsecond, so `w-e` is at least `g`: the smallest distance
-//! above one microsecond that a time can have from a boundary. More sub-intervals do not lower the
+//! the covered part must contain a whole microsecond, so `w-e` is at least `g`: the shortest distance
+//! of at least a microsecond that a time can have from a boundary. More sub-intervals do not lower the
 //! sum. They only move the second half of the burst away from the first. The `res-1` sub-intervals
 //! before the current one are counted in full, so no stretch of `W - w` admits more than `L`.
 
-use crate::algorithm::{OwnWords, Words};
+use crate::algorithm::{OptionValues, RuleText};
 use crate::rule::explain::{at_worst, per, requests, share, time};
 use crate::rule::{MAX_RES, OwnOption, Rule, RuleError, Unit, memory, write_option, write_period};
 use alloc::string::String;
@@ -26,12 +26,12 @@ pub struct WindowParams {
 
 const RES: OwnOption = OwnOption::number("res", "an integer 1..60");
 
-impl Words for WindowParams {
+impl RuleText for WindowParams {
     fn options() -> &'static [OwnOption] {
         &[RES]
     }
 
-    fn read(words: &OwnWords) -> Result<Self, RuleError> {
+    fn read(words: &OptionValues) -> Result<Self, RuleError> {
         Ok(Self { res: words.within((0, &RES), 1, 1, MAX_RES)? })
     }
 

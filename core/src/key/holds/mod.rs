@@ -40,7 +40,7 @@ pub use hold::{
     TrackNumber, hold_end_us,
 };
 pub use lapsed_copy::LapsedCopy;
-pub use least::{Leasts, Position};
+pub use least::{LeastDebts, Position};
 pub use track::{Track, TrackKind};
 
 /// The most holds of a key, whatever the setting.
@@ -333,7 +333,7 @@ impl Holds {
             let mut kept: Vec<(Position, &mut Charge)> =
                 of_track.filter_map(|charge| Some((charge.detail.position()?, charge))).collect();
             kept.sort_unstable_by_key(|&(position, _)| position);
-            let mut compacted = Leasts::with_room(kept.len());
+            let mut compacted = LeastDebts::with_room(kept.len());
             for (position, charge) in kept {
                 charge.detail = Detail::least(compacted.push(leasts.get(position)));
             }

@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_that_was_given_everything_back_on_a_reeling_clock_is_like_new(
+    fn a_key_that_was_given_everything_back_on_a_jumping_clock_is_like_new(
         traffic in with_holds(steady(costless(with_slots(alike(3))), CALLS, Clock::Reels))
     ) {
         emptied_keys_are_like_new(&traffic)?;
