@@ -142,18 +142,28 @@ impl<'a> Entry<'a> {
 }
 
 impl Top {
-    /// Sets how many counters there may be. A change drops all counts.
+    /// Sets how many counters there may be. Keeps the largest counters, and frees the memory of the
+    /// others. If all counters are taken and there may be more, drops all counts: a key without a counter
+    /// may have had denials, but could take a free one.
     #[inline]
     pub fn resize(&mut self, counters: usize) {
         if counters != self.capacity {
-            *self = Self { capacity: counters, ..Self::default() };
+            self.change_capacity(counters);
         }
+    }
+
+    fn change_capacity(&mut self, counters: usize) {
+        let is_full = self.counters.len() == self.capacity;
+        self.keep(if is_full && counters > self.capacity { 0 } else { counters });
+        self.capacity = counters;
+        self.counters.shrink_to(counters);
+        let all = &self.counters;
+        self.index.shrink_to(counters, |&rank| hash_of(all, rank));
     }
 
     /// Drops all counts.
     pub fn clear(&mut self) {
-        self.counters.clear();
-        self.index.clear();
+        self.keep(0);
     }
 
     /// Counts a denial of a key.
@@ -200,9 +210,8 @@ impl Top {
         counter.key.extend_from_slice(kept(key));
         (counter.len, counter.hash) = (key.len(), hash);
         (counter.error, counter.since_us) = (counter.count, now_us);
-        let (rank, counters) = (self.counters.len().checked_sub(1)?, &self.counters);
-        let hash_of = |&rank: &usize| counters.get(rank).map_or(0, |counter| counter.hash);
-        self.index.insert_unique(hash, rank, hash_of);
+        let (rank, all) = (self.counters.len().checked_sub(1)?, &self.counters);
+        self.index.insert_unique(hash, rank, |&rank| hash_of(all, rank));
         Some(rank)
     }
 
@@ -245,10 +254,18 @@ impl Top {
             counter.count = halved(counter.count, halvings);
             counter.error = halved_up(counter.error, halvings).min(counter.count);
         }
-        let left = self.counters.partition_point(|counter| counter.count > 0);
-        self.counters.truncate(left);
-        self.index.retain(|&mut rank| rank < left);
+        self.keep(self.counters.partition_point(|counter| counter.count > 0));
     }
+
+    /// Keeps this number of the largest counters.
+    fn keep(&mut self, counters: usize) {
+        self.counters.truncate(counters);
+        self.index.retain(|&mut rank| rank < counters);
+    }
+}
+
+fn hash_of(counters: &[Counter], rank: usize) -> u64 {
+    counters.get(rank).map_or(0, |counter| counter.hash)
 }
 
 /// The part of a name that is kept.

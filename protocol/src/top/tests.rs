@@ -326,8 +326,15 @@ fn a_sketch_without_counters_counts_nothing() {
 }
 
 #[test]
-fn a_resized_sketch_counts_anew() {
-    let mut top = denied(2, &[("a", 3), ("b", 2)]);
+fn a_resized_sketch_keeps_the_largest_unless_it_missed_others() {
+    let mut top = denied(3, &[("a", 3), ("b", 2)]);
+    for counters in [4, 2] {
+        top.resize(counters);
+        assert_eq!(entries(&mut top, 0), owned(&[("a", 3, 0), ("b", 2, 0)]));
+        in_order(&top);
+    }
+    top.resize(1);
+    assert_eq!(entries(&mut top, 0), owned(&[("a", 3, 0)]));
     top.resize(3);
     assert_eq!(entries(&mut top, 0), []);
     top.count(b"c", 0);
@@ -396,6 +403,9 @@ fn a_smaller_sketch_frees_memory() {
         top.count(&n.to_le_bytes(), 0);
     }
     top.resize(10);
+    in_order(&top);
+    assert!(top.counters.capacity() <= 10 && top.index.capacity() <= 32);
+    top.resize(0);
     assert_eq!((top.counters.capacity(), top.index.capacity()), (0, 0));
 }
 
