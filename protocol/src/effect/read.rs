@@ -5,8 +5,10 @@ use super::{Action, BanTerms, Effect, Recorded, VERSION, WITHOUT_AUTHOR, Word};
 use crate::parse::cursor::Cursor;
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
-use crate::parse::{Limits, NoPolicies, ParseError, Settled, policy};
-use ratelimit_core::key::{BanCount, Expiry, HoldRequest, MAX_USER, Meta, Standing, Verdict};
+use crate::parse::{Limits, NoPolicies, ParseError, policy};
+use ratelimit_core::key::{
+    BanCount, Expiry, HoldRequest, MAX_USER, Meta, Settlement, Standing, Verdict,
+};
 use ratelimit_core::rule::{Excerpt, NamedCost, Rule, digits};
 
 /// What errors say after 'expected' if an effect ends too early.
@@ -180,7 +182,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
             Word::Hold => {
                 self.check(Recorded::Held(HoldRequest { id: b"", end_us: 0, refund: false }))?
             }
-            Word::Settle => Action::Settle { id: b"", settled: Settled::AsCharged },
+            Word::Settle => Action::Settle { id: b"", settled: Settlement::AsCharged },
             Word::Renew => Action::Renew { id: b"", end_us: self.number(END)? },
             Word::Refund => Action::Refund { units: self.number(UNITS)? },
             Word::Lapse => Action::Lapse,

@@ -44,7 +44,7 @@ pub use mcheck::{Any, Group, MCheckRequest, mcheck};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use refund::{RefundRequest, refund};
 pub use resolver::{DirectMapped, NoPolicies, PlanOf, RuleCache, RuleResolver};
-pub use settle::{SettleRequest, Settled, settle, without_at};
+pub use settle::{SettleRequest, settle, without_at};
 pub use shown::{BlocksRequest, TopRequest, blocks, log, top};
 pub use standing::{Ends, PlanRequest, StandingRequest, pause, plan, standing};
 pub use sync::{SyncRequest, sync};

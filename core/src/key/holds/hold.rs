@@ -319,6 +319,17 @@ pub enum Settlement<'a> {
     },
 }
 
+impl Settlement<'_> {
+    /// The settlement with these costs by name, if it has costs.
+    pub const fn with(self, named: &[NamedCost]) -> Settlement<'_> {
+        match self {
+            Self::AsCharged => Settlement::AsCharged,
+            Self::Refund => Settlement::Refund,
+            Self::Costs { default, .. } => Settlement::Costs { default, named },
+        }
+    }
+}
+
 /// A hold's index in the rows. It changes when another hold ends.
 pub type Row = u16;
 
