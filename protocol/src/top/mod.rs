@@ -3,17 +3,21 @@
 //! Elements in Data Streams", 2005).
 //!
 //! ```text
-//! counters   9:a  4:f  4:c  4:d  2:x    k counters, largest first
-//! index      hash of a key -> the rank of its counter
+//! order   9:a  4:f  4:c  4:d  2:x    k counters by rank, largest first, each with its slot
+//! slots   c  a  x  f  d              the keys; each knows the rank of its counter
+//! index   hash of a key -> slot
 //!
-//! c is denied                           c and f swap ranks, c counts 5
-//! y is denied, has no counter           y takes over the counter of x: it counts 3, this denial and
-//!                                       the 2 that y may have had before
+//! c is denied                   c and f swap ranks, c counts 5
+//! y is denied, has no counter   y takes over the counter of x: it counts 3, this denial and the 2
+//!                               that y may have had before
 //! ```
 //!
-//! An incremented counter moves only past its equals: it swaps ranks with the first of them, which a
-//! binary search finds. Once all counters are taken, a new key takes over the smallest one: the count
-//! stays as the `error` of the new key. The new key reuses the buffer, so only a longer name allocates.
+//! An incremented counter moves only past its equals: it swaps ranks with the first of them.
+//! Slots do not move, so a swap writes two slot numbers and looks nothing up. Often the first
+//! equal is known: it is the counter itself (frequent keys), or it follows the last incremented
+//! counter (new keys, one after another). Otherwise a binary search finds it. Once all counters are
+//! taken, a new key takes over the smallest one: the count stays as the `error` of the new key. The new
+//! key reuses slot and buffer, so only a longer name allocates.
 //!
 //! # Long names
 //!
@@ -88,25 +92,36 @@ pub const KEPT_BYTES: usize = 256;
 /// guarantees.
 #[derive(Debug, Default)]
 pub struct Top {
-    /// Largest first.
-    counters: Vec<Counter>,
-    /// The rank of the counter of each key.
+    /// The counters by rank, largest first.
+    order: Vec<RankedCount>,
+    /// The keys of the counters. A key keeps its slot until counters are dropped.
+    slots: Vec<Slot>,
+    /// The slot of each key.
     index: HashTable<usize>,
     hashing: RandomState,
+    /// A guess for the rank of the first equal: the rank after the last increment.
+    hint: usize,
     /// How many counters there may be.
     capacity: usize,
     /// The time up to which halvings are done.
     halved_us: u64,
 }
 
+#[derive(Debug)]
+struct RankedCount {
+    count: u64,
+    slot: usize,
+}
+
 #[derive(Debug, Default)]
-struct Counter {
+struct Slot {
     /// The first [`KEPT_BYTES`] of the key's name. Its capacity is no larger.
     key: Vec<u8>,
     /// The length and the hash of the whole name.
     len: usize,
     hash: u64,
-    count: u64,
+    /// The index of its counter in the order.
+    rank: usize,
     error: u64,
     /// When the key got its counter.
     since_us: u64,
@@ -153,12 +168,13 @@ impl Top {
     }
 
     fn change_capacity(&mut self, counters: usize) {
-        let is_full = self.counters.len() == self.capacity;
+        let is_full = self.order.len() == self.capacity;
         self.keep(if is_full && counters > self.capacity { 0 } else { counters });
         self.capacity = counters;
-        self.counters.shrink_to(counters);
-        let all = &self.counters;
-        self.index.shrink_to(counters, |&rank| hash_of(all, rank));
+        self.order.shrink_to(counters);
+        self.slots.shrink_to(counters);
+        let slots = &self.slots;
+        self.index.shrink_to(counters, |&slot| hash_of(slots, slot));
     }
 
     /// Drops all counts.
@@ -170,67 +186,99 @@ impl Top {
     pub fn count(&mut self, key: &[u8], now_us: u64) {
         self.decay(now_us);
         let hash = self.hashing.hash_one(key);
-        if let Some(rank) = self.find(key, hash).or_else(|| self.insert(key, hash, now_us)) {
-            self.increment(rank);
+        if let Some(slot) = self.find(key, hash).or_else(|| self.insert(key, hash, now_us)) {
+            self.increment(slot);
         }
     }
 
     /// The keys most often denied, at most `n`, largest first.
     pub fn largest(&mut self, now_us: u64, n: usize) -> impl ExactSizeIterator<Item = Entry<'_>> {
         self.decay(now_us);
-        self.counters.iter().take(n).map(|counter| {
-            let &Counter { ref key, len, hash, count, error, since_us } = counter;
-            Entry { key, len, hash, count, error, since_us }
-        })
+        let entry = |&RankedCount { count, slot }: &RankedCount| {
+            let &Slot { ref key, len, hash, error, since_us, .. } = self.slots.get(slot)?;
+            Some(Entry { key, len, hash, count, error, since_us })
+        };
+        self.order.iter().take(n).filter_map(entry).collect::<Vec<_>>().into_iter()
     }
 
-    /// The rank of a key's counter.
+    /// The slot of a key.
     fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
         // The hash is that of the whole name, so it distinguishes long names.
-        let has = |counter: &Counter| counter.hash == hash && counter.key == kept(key);
-        self.index.find(hash, |&rank| self.counters.get(rank).is_some_and(has)).copied()
+        let has = |slot: &Slot| slot.hash == hash && slot.key == kept(key);
+        self.index.find(hash, |&slot| self.slots.get(slot).is_some_and(has)).copied()
     }
 
-    /// Gives a key a counter, the smallest if all are taken, and returns its rank. The counter keeps its
+    /// Gives a key a counter, the smallest if all are taken, and returns its slot. The counter keeps its
     /// count; the caller adds the present denial.
     #[inline(never)]
     fn insert(&mut self, key: &[u8], hash: u64, now_us: u64) -> Option<usize> {
-        if self.counters.len() < self.capacity {
-            self.counters.push(Counter::default());
-        } else {
-            let (rank, smallest) = (self.counters.len().checked_sub(1)?, self.counters.last()?);
-            if let Ok(entry) = self.index.find_entry(smallest.hash, |&other| other == rank) {
-                entry.remove();
-            }
+        let (rank, at) = (self.order.len(), self.slots.len());
+        if at < self.capacity {
+            self.order.push(RankedCount { count: 0, slot: at });
+            self.slots.push(Slot { rank, ..Slot::default() });
         }
-        let counter = self.counters.last_mut()?;
-        counter.key.clear();
-        // Reserves exactly, so that no key's capacity exceeds KEPT_BYTES.
-        counter.key.reserve_exact(kept(key).len());
-        counter.key.extend_from_slice(kept(key));
-        (counter.len, counter.hash) = (key.len(), hash);
-        (counter.error, counter.since_us) = (counter.count, now_us);
-        let (rank, all) = (self.counters.len().checked_sub(1)?, &self.counters);
-        self.index.insert_unique(hash, rank, |&rank| hash_of(all, rank));
-        Some(rank)
+        let &RankedCount { count, slot: at } = self.order.last()?;
+        let slot = self.slots.get_mut(at)?;
+        if let Ok(entry) = self.index.find_entry(slot.hash, |&slot| slot == at) {
+            entry.remove();
+        }
+        slot.key.clear();
+        // Reserves exactly, so that no slot's capacity exceeds KEPT_BYTES.
+        slot.key.reserve_exact(kept(key).len());
+        slot.key.extend_from_slice(kept(key));
+        (slot.len, slot.hash) = (key.len(), hash);
+        (slot.error, slot.since_us) = (count, now_us);
+        self.index_slot(at, hash);
+        Some(at)
+    }
+
+    /// Adds a slot to the index.
+    fn index_slot(&mut self, slot: usize, hash: u64) {
+        self.index.insert_unique(hash, slot, |&slot| hash_of(&self.slots, slot));
     }
 
     /// Adds one to a counter. The counter swaps ranks with the first of its equals, and so becomes
     /// the last of the counters with the new count.
-    fn increment(&mut self, rank: usize) {
-        let Some(count) = self.counters.get(rank).map(|counter| counter.count) else { return };
+    fn increment(&mut self, slot: usize) {
+        let Some(rank) = self.slots.get(slot).map(|slot| slot.rank) else { return };
+        let Some(count) = self.order.get(rank).map(|counter| counter.count) else { return };
         let Some(more) = count.checked_add(1) else { return };
-        let first = self.counters.partition_point(|counter| counter.count > count);
-        if let Ok([counter, equal]) = self.counters.get_disjoint_mut([rank, first]) {
-            let hashes = [counter.hash, equal.hash];
-            let is = |place, &of: &usize| of == if place == 0 { rank } else { first };
-            if let [Some(one), Some(other)] = self.index.get_disjoint_mut(hashes, is) {
-                std::mem::swap(one, other);
-            }
-            std::mem::swap(counter, equal);
-        }
-        if let Some(counter) = self.counters.get_mut(first) {
+        let first = self.first_of_equals(rank, count);
+        self.swap(rank, first);
+        if let Some(counter) = self.order.get_mut(first) {
             counter.count = more;
+        }
+    }
+
+    /// The rank of the first counter with this count, given the rank of any of them.
+    fn first_of_equals(&mut self, rank: usize, count: u64) -> usize {
+        if self.is_first(rank, count) {
+            return rank;
+        }
+        let first = if self.is_first(self.hint, count) {
+            self.hint
+        } else {
+            self.order.partition_point(|counter| counter.count > count)
+        };
+        self.hint = first.saturating_add(1);
+        first
+    }
+
+    /// Whether the first counter with this count has this rank.
+    fn is_first(&self, rank: usize, count: u64) -> bool {
+        let before = rank.checked_sub(1).and_then(|before| self.order.get(before));
+        self.order.get(rank).is_some_and(|counter| counter.count == count)
+            && before.is_none_or(|before| before.count > count)
+    }
+
+    /// Swaps the ranks of two counters.
+    fn swap(&mut self, one: usize, other: usize) {
+        let Ok([a, b]) = self.order.get_disjoint_mut([one, other]) else { return };
+        std::mem::swap(a, b);
+        for (counter, rank) in [(a, one), (b, other)] {
+            if let Some(slot) = self.slots.get_mut(counter.slot) {
+                slot.rank = rank;
+            }
         }
     }
 
@@ -238,7 +286,7 @@ impl Top {
     /// halving is due, and the next one is a half-life away.
     #[inline]
     fn decay(&mut self, now_us: u64) {
-        if self.counters.is_empty() || now_us < self.halved_us {
+        if self.order.is_empty() || now_us < self.halved_us {
             self.halved_us = now_us;
         }
         let halvings = now_us.saturating_sub(self.halved_us) / HALF_LIFE_US;
@@ -250,27 +298,40 @@ impl Top {
     fn halve(&mut self, halvings: u64) {
         self.halved_us = self.halved_us.saturating_add(halvings.saturating_mul(HALF_LIFE_US));
         let halvings = u32::try_from(halvings).unwrap_or(u32::MAX);
-        for counter in &mut self.counters {
+        for counter in &mut self.order {
             counter.count = halved(counter.count, halvings);
-            counter.error = halved_up(counter.error, halvings).min(counter.count);
+            if let Some(slot) = self.slots.get_mut(counter.slot) {
+                slot.error = halved_up(slot.error, halvings).min(counter.count);
+            }
         }
-        self.keep(self.counters.partition_point(|counter| counter.count > 0));
+        self.keep(self.order.partition_point(|counter| counter.count > 0));
     }
 
-    /// Keeps this number of the largest counters.
+    /// Keeps this number of the largest counters, drops the others, and sorts the slots by rank.
     fn keep(&mut self, counters: usize) {
-        self.counters.truncate(counters);
-        self.index.retain(|&mut rank| rank < counters);
+        if counters >= self.order.len() {
+            return;
+        }
+        self.order.truncate(counters);
+        self.slots.sort_unstable_by_key(|slot| slot.rank);
+        self.slots.truncate(counters);
+        self.index.clear();
+        for rank in 0..counters {
+            let Some(counter) = self.order.get_mut(rank) else { return };
+            counter.slot = rank;
+            let Some(hash) = self.slots.get(rank).map(|slot| slot.hash) else { return };
+            self.index_slot(rank, hash);
+        }
     }
-}
-
-fn hash_of(counters: &[Counter], rank: usize) -> u64 {
-    counters.get(rank).map_or(0, |counter| counter.hash)
 }
 
 /// The part of a name that is kept.
 fn kept(key: &[u8]) -> &[u8] {
     key.get(..KEPT_BYTES).unwrap_or(key)
+}
+
+fn hash_of(slots: &[Slot], slot: usize) -> u64 {
+    slots.get(slot).map_or(0, |slot| slot.hash)
 }
 
 /// A number after some halvings, rounded down.

@@ -44,7 +44,7 @@ impl Pair {
     }
 
     fn deny(&mut self, key: &[u8]) {
-        self.naive.advance(self.now_us, self.top.counters.is_empty());
+        self.naive.advance(self.now_us, self.top.order.is_empty());
         self.naive.all += ONE;
         *self.naive.left.entry(key.to_vec()).or_default() += ONE;
         self.top.count(key, self.now_us);
@@ -60,7 +60,7 @@ impl Pair {
 
     /// Checks the sketch's order, and bounds 1 and 2 of the module's text.
     fn check(&mut self) {
-        self.naive.advance(self.now_us, self.top.counters.is_empty());
+        self.naive.advance(self.now_us, self.top.order.is_empty());
         let entries: Vec<_> = self
             .top
             .largest(self.now_us, usize::MAX)
@@ -85,10 +85,10 @@ impl Pair {
         let counters = self.top.capacity as u128;
         let counts: u64 = counts(&self.top).iter().sum();
         assert!(u128::from(counts) * ONE <= all);
-        for counter in &self.top.counters {
-            assert!(u128::from(counter.error) * ONE * counters < all + ONE * counters);
+        for slot in &self.top.slots {
+            assert!(u128::from(slot.error) * ONE * counters < all + ONE * counters);
             if self.naive.halvings == 0 {
-                assert!(u128::from(counter.error) * ONE * counters <= all);
+                assert!(u128::from(slot.error) * ONE * counters <= all);
             }
         }
         for (key, left) in &self.naive.left {
@@ -111,26 +111,28 @@ impl Top {
 
 /// The counts, in order.
 fn counts(top: &Top) -> Vec<u64> {
-    top.counters.iter().map(|counter| counter.count).collect()
+    top.order.iter().map(|counter| counter.count).collect()
 }
 
-/// The rank of a key's counter, found by the index.
+/// The slot of a key, found by the index.
 fn found(top: &Top, key: &[u8]) -> Option<usize> {
     top.find(key, top.hashing.hash_one(key))
 }
 
 /// How many denials a key without a counter may have had at most.
 fn missed(top: &Top) -> u64 {
-    top.counters.get(top.capacity.wrapping_sub(1)).map_or(0, |smallest| smallest.count)
+    top.order.get(top.capacity.wrapping_sub(1)).map_or(0, |smallest| smallest.count)
 }
 
 fn in_order(top: &Top) {
-    assert!(top.counters.len() <= top.capacity);
-    assert!(top.counters.is_sorted_by(|one, next| one.count >= next.count));
-    assert_eq!(top.index.len(), top.counters.len());
-    for (rank, counter) in top.counters.iter().enumerate() {
-        assert_eq!(found(top, &counter.key), Some(rank));
-        assert!(counter.count > 0 && counter.count >= counter.error);
+    assert!(top.order.len() <= top.capacity);
+    assert!(top.order.is_sorted_by(|one, next| one.count >= next.count));
+    assert_eq!((top.slots.len(), top.index.len()), (top.order.len(), top.order.len()));
+    for (rank, counter) in top.order.iter().enumerate() {
+        let slot = &top.slots[counter.slot];
+        assert_eq!(slot.rank, rank);
+        assert_eq!(found(top, &slot.key), Some(counter.slot));
+        assert!(counter.count > 0 && counter.count >= slot.error);
     }
 }
 
@@ -178,6 +180,22 @@ proptest! {
         for act in acts {
             pair.act(&act);
             pair.check_all();
+        }
+    }
+
+    #[test]
+    fn the_first_of_equals_is_found_with_any_hint(
+        mut counts in proptest::collection::vec(1..6u64, 1..20),
+        hint in 0..24usize,
+        raised in 0..20usize,
+    ) {
+        counts.sort_unstable_by(|one, next| next.cmp(one));
+        let mut top = Top::new(counts.len());
+        top.order = (0..).zip(&counts).map(|(slot, &count)| RankedCount { count, slot }).collect();
+        top.hint = hint;
+        for place in (raised..counts.len()).chain(0..raised.min(counts.len())) {
+            let first = counts.iter().position(|&count| count == counts[place]);
+            prop_assert_eq!(Some(top.first_of_equals(place, counts[place])), first);
         }
     }
 }
@@ -391,9 +409,9 @@ fn memory_is_bounded_for_any_names() {
     for n in 0..2_000_usize {
         let name = vec![n as u8; n.wrapping_mul(997) % 3_000];
         (0..n).for_each(|_| top.count(&name, 0));
-        assert!(top.counters.iter().all(|counter| counter.key.capacity() <= KEPT_BYTES));
+        assert!(top.slots.iter().all(|slot| slot.key.capacity() <= KEPT_BYTES));
     }
-    assert_eq!(top.counters.len(), 16);
+    assert_eq!(top.slots.len(), 16);
 }
 
 #[test]
@@ -404,15 +422,16 @@ fn a_smaller_sketch_frees_memory() {
     }
     top.resize(10);
     in_order(&top);
-    assert!(top.counters.capacity() <= 10 && top.index.capacity() <= 32);
+    let room = |top: &Top| top.order.capacity() + top.slots.capacity() + top.index.capacity();
+    assert!(room(&top) <= 10 + 10 + 32, "{}", room(&top));
     top.resize(0);
-    assert_eq!((top.counters.capacity(), top.index.capacity()), (0, 0));
+    assert_eq!(room(&top), 0);
 }
 
 #[test]
 fn a_new_key_reuses_the_buffer_of_the_evicted_one() {
     let mut top = denied(2, &[("a", 9), ("user:1", 1)]);
-    let buffer = |top: &Top| top.counters[1].key.as_ptr();
+    let buffer = |top: &Top| top.slots[1].key.as_ptr();
     let before = buffer(&top);
     for key in ["user:2", "b", "", "user:3"] {
         top.count(key.as_bytes(), 0);
@@ -428,7 +447,7 @@ fn a_new_key_reuses_the_buffer_of_the_evicted_one() {
 #[test]
 fn a_count_at_its_maximum_stays_there() {
     let mut top = denied(2, &[("a", 1), ("b", 1)]);
-    top.counters.iter_mut().for_each(|counter| counter.count = u64::MAX);
+    top.order.iter_mut().for_each(|counter| counter.count = u64::MAX);
     for key in ["a", "b", "b", "c"] {
         top.count(key.as_bytes(), 0);
         in_order(&top);
