@@ -1,23 +1,32 @@
 //! Finds the keys denied most often lately, among any number of keys, in little memory:
 //! Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k
-//! Elements in Data Streams", 2005).
+//! Elements in Data Streams", 2005), with a filter before it (Homem and Carvalho, "Finding
+//! Top-k Elements in Data Streams", 2010).
 //!
 //! ```text
 //! order   9:a  4:f  4:c  4:d  2:x    k counters by rank, largest first, each with its slot
 //! slots   c  a  x  f  d              the keys; each knows the rank of its counter
 //! index   hash of a key -> slot
+//! cells   0  2  0  1  0  0  2 ...    8k counts of the keys without a counter, by hash
 //!
 //! c is denied                   c and f swap ranks, c counts 5
-//! y is denied, has no counter   y takes over the counter of x: it counts 3, this denial and the 2
-//!                               that y may have had before
+//! y is denied, has no counter   its cell had 1, now has 2, and y gets no counter
+//! y is denied once more         y evicts x, whose cell gets x's count of 2;
+//!                               y counts 3: this denial, and the 2 it may have had
 //! ```
 //!
+//! A key without a counter is counted in its cell, which it shares with other such keys. Once
+//! the cell has reached the smallest counter, the next denied key evicts that counter's key. So
+//! in a flood of different keys only about one in eight gets a counter, and keys with large
+//! counters keep them longer.
+//!
 //! An incremented counter moves only past its equals: it swaps ranks with the first of them.
-//! Slots do not move, so a swap writes two slot numbers and looks nothing up. Often the first
-//! equal is known: it is the counter itself (frequent keys), or it follows the last incremented
-//! counter (new keys, one after another). Otherwise a binary search finds it. Once all counters are
-//! taken, a new key takes over the smallest one: the count stays as the `error` of the new key. The new
-//! key reuses slot and buffer, so only a longer name allocates.
+//! Slots do not move, so a swap writes two slot numbers and looks nothing up. For a frequent key, the
+//! first equal is the counter itself; otherwise a binary search finds it. So a denial costs one hash and
+//! one lookup, two more lookups if a key gets a counter,
+//! and sometimes a search of `log k` steps, however many keys there are. Once all counters are
+//! taken, a new key takes over the smallest one: the count stays as the `error` of the new key.
+//! The new key reuses slot and buffer, so only a longer name allocates.
 //!
 //! # Long names
 //!
@@ -29,7 +38,7 @@
 //! # Decay
 //!
 //! Every half-life, counts are halved, and counters that reach 0 are dropped. After a time without
-//! calls, several halvings are done at once. A halving is one pass over the counters: a few
+//! calls, several halvings are done at once. A halving is one pass over counters and cells: a few
 //! microseconds every ten minutes with the default of 128 counters.
 //!
 //! # Bounds of the error
@@ -45,23 +54,29 @@
 //! ```
 //!
 //! Without halving all counts are whole and the `+ 1` in 3 and 4 is not needed:
-//! `error <= N/k`, and a key with `f > N/k` has a counter. Proof: a denial adds one to one counter, and
-//! a key that takes over a counter keeps the counter's count. So the counts add up to at most `N`, and
-//! the smallest of `k` is at most `N/k`. It never decreases, so a key without a counter has had at most
-//! as many denials as the smallest counts: when the key lost its counter, this counter was the smallest,
-//! and each later denial would have given it one. That proves 1 and 4 for keys without a counter. A key
-//! that gets one had between 0 and that many denials. Its count is the smallest plus this denial, and its
-//! error is the smallest, which proves 1, 2 and 3.
+//! `error <= N/k`, and a key with `f > N/k` has a counter. Proof: a denial adds one to at most one
+//! counter, and a key that takes over a counter keeps the counter's count. So the counts add up to at
+//! most `N`, and the smallest of `k` is at most `N/k`. No cell exceeds the smallest counter, which never
+//! decreases: a cell is incremented only while it is less, and is set to the smallest when a key is
+//! evicted. No cell is less than the denials of any of its keys: it gets the count of an evicted key,
+//! and one for each denial. That proves 1 and 4 for keys without a counter. When a new key gets a
+//! counter, its cell has reached the smallest, so the key had between 0 and that many denials. Its count
+//! is the smallest plus this denial, and its error is the smallest, which proves 1, 2 and 3.
 //!
-//! Halving preserves all four if counts are rounded down, and errors up.
+//! Halving preserves all four if counts and cells are rounded down, and errors up.
 //!
 //! - Counts: their sum falls to half or less, and `N` to half. Since `floor(floor(f)/2) =
 //!   floor(f/2)`, a count of at least `floor(f)` stays so. That keeps 1, and also 4, up to the
 //!   fraction of a denial by which `f` may exceed `floor(f)`.
 //! - Errors: `floor(c/2) - ceil(e/2) <= (c - e)/2` keeps 2. What rounding adds to an error is
 //!   halved each time, and 1/2 + 1/4 + ... < 1: hence the `+ 1` in 3.
-//! - Dropped counters: the smallest counter has fallen to 0. While a counter is free, no key without a
-//!   counter has a whole denial left, so the key that takes the free one has no error.
+//! - Dropped counters: the smallest counter has fallen to 0, so all cells have fallen to 0 too.
+//!   While a counter is free, no key without a counter has a whole denial left, so the key that
+//!   takes the free one has no error.
+//!
+//! Resizing replaces the cells by new ones, which start from the smallest counter. With fewer counters
+//! the smallest are dropped, and nothing else changes. With more, all counts are dropped if all counters
+//! were taken: a key without a counter may have had denials, but could take a free one.
 //!
 //! # Rejected
 //!
@@ -69,8 +84,6 @@
 //!   increments one number in each of several rows, and the heap must hold the keys anyway.
 //! - `HeavyKeeper`, as in TOPK: often closer, but it forgets by chance, so a count can be too low
 //!   by an unknown amount. Here `count - error` is certain.
-//! - A filter that counts keys without a counter, so that a flood of different keys takes over fewer
-//!   counters: the bounds stay the same.
 //! - Weights that grow with time, instead of halving: then an increment can move a counter past
 //!   larger ones, not only past its equals.
 //! - A list of the groups of equals, as in the paper: it always knows the first equal, but with about a
@@ -88,6 +101,9 @@ pub const HALF_LIFE_US: u64 = 10 * 60 * 1_000_000;
 /// How many bytes of a name are kept at most.
 pub const KEPT_BYTES: usize = 256;
 
+/// How many cells there are for each counter.
+const CELLS: usize = 8;
+
 /// The sketch, which counts nothing until it is resized. The module's documentation states its
 /// guarantees.
 #[derive(Debug, Default)]
@@ -99,10 +115,11 @@ pub struct Top {
     /// The slot of each key.
     index: HashTable<usize>,
     hashing: RandomState,
-    /// A guess for the rank of the first equal: the rank after the last increment.
-    hint: usize,
     /// How many counters there may be.
     capacity: usize,
+    /// By hash: how many denials a key without a counter may have had at most. No cell exceeds the
+    /// smallest counter; while a counter is free, each is 0.
+    cells: Vec<u64>,
     /// The time up to which halvings are done.
     halved_us: u64,
 }
@@ -157,9 +174,8 @@ impl<'a> Entry<'a> {
 }
 
 impl Top {
-    /// Sets how many counters there may be. Keeps the largest counters, and frees the memory of the
-    /// others. If all counters are taken and there may be more, drops all counts: a key without a counter
-    /// may have had denials, but could take a free one.
+    /// Sets how many counters there may be. Keeps the largest counters, and frees the memory of
+    /// the others. If all are taken and there may be more, drops all counts.
     #[inline]
     pub fn resize(&mut self, counters: usize) {
         if counters != self.capacity {
@@ -171,6 +187,7 @@ impl Top {
         let is_full = self.order.len() == self.capacity;
         self.keep(if is_full && counters > self.capacity { 0 } else { counters });
         self.capacity = counters;
+        self.cells = vec![self.smallest().unwrap_or(0); counters.saturating_mul(CELLS)];
         self.order.shrink_to(counters);
         self.slots.shrink_to(counters);
         let slots = &self.slots;
@@ -180,14 +197,16 @@ impl Top {
     /// Drops all counts.
     pub fn clear(&mut self) {
         self.keep(0);
+        self.cells.fill(0);
     }
 
     /// Counts a denial of a key.
     pub fn count(&mut self, key: &[u8], now_us: u64) {
         self.decay(now_us);
         let hash = self.hashing.hash_one(key);
-        if let Some(slot) = self.find(key, hash).or_else(|| self.insert(key, hash, now_us)) {
-            self.increment(slot);
+        match self.find(key, hash) {
+            Some(slot) => self.increment(slot),
+            None => self.count_in_cell(key, hash, now_us),
         }
     }
 
@@ -208,27 +227,68 @@ impl Top {
         self.index.find(hash, |&slot| self.slots.get(slot).is_some_and(has)).copied()
     }
 
-    /// Gives a key a counter, the smallest if all are taken, and returns its slot. The counter keeps its
-    /// count; the caller adds the present denial.
+    /// Counts a denial of a key without a counter: in its cell, or, if the cell has reached the
+    /// smallest counter, in that counter.
     #[inline(never)]
+    fn count_in_cell(&mut self, key: &[u8], hash: u64, now_us: u64) {
+        if let (Some(smallest), Some(cell)) = (self.smallest(), self.cell(hash))
+            && *cell < smallest
+        {
+            *cell = cell.saturating_add(1);
+        } else if let Some(slot) = self.insert(key, hash, now_us) {
+            self.increment(slot);
+        }
+    }
+
+    /// The smallest counter; `None` while a counter is free.
+    fn smallest(&self) -> Option<u64> {
+        self.order.get(self.capacity.wrapping_sub(1)).map(|counter| counter.count)
+    }
+
+    /// The cell of a hash.
+    fn cell(&mut self, hash: u64) -> Option<&mut u64> {
+        // The hash as a fraction of 2^64, times the number of cells.
+        let cells = u128::try_from(self.cells.len()).unwrap_or(0);
+        let cell = u128::from(hash).wrapping_mul(cells) >> 64;
+        self.cells.get_mut(usize::try_from(cell).ok()?)
+    }
+
+    /// Gives a key a counter, the smallest if all are taken. The counter starts from the
+    /// denials that the key may have had; the caller adds the present one.
     fn insert(&mut self, key: &[u8], hash: u64, now_us: u64) -> Option<usize> {
-        let (rank, at) = (self.order.len(), self.slots.len());
-        if at < self.capacity {
-            self.order.push(RankedCount { count: 0, slot: at });
-            self.slots.push(Slot { rank, ..Slot::default() });
-        }
-        let &RankedCount { count, slot: at } = self.order.last()?;
+        let at =
+            if self.slots.len() < self.capacity { self.add_slot() } else { self.evict_smallest()? };
         let slot = self.slots.get_mut(at)?;
-        if let Ok(entry) = self.index.find_entry(slot.hash, |&slot| slot == at) {
-            entry.remove();
-        }
-        slot.key.clear();
         // Reserves exactly, so that no slot's capacity exceeds KEPT_BYTES.
         slot.key.reserve_exact(kept(key).len());
         slot.key.extend_from_slice(kept(key));
-        (slot.len, slot.hash) = (key.len(), hash);
-        (slot.error, slot.since_us) = (count, now_us);
+        slot.len = key.len();
+        slot.hash = hash;
+        slot.error = self.order.get(slot.rank)?.count;
+        slot.since_us = now_us;
         self.index_slot(at, hash);
+        Some(at)
+    }
+
+    /// Adds a slot with the smallest counter.
+    fn add_slot(&mut self) -> usize {
+        let rank = self.order.len();
+        let slot = self.slots.len();
+        self.order.push(RankedCount { count: 0, slot });
+        self.slots.push(Slot { rank, ..Slot::default() });
+        slot
+    }
+
+    /// Evicts the key of the smallest counter, and returns the counter's slot.
+    fn evict_smallest(&mut self) -> Option<usize> {
+        let &RankedCount { count, slot: at } = self.order.last()?;
+        let slot = self.slots.get_mut(at)?;
+        let hash = slot.hash;
+        slot.key.clear();
+        if let Ok(entry) = self.index.find_entry(hash, |&slot| slot == at) {
+            entry.remove();
+        }
+        *self.cell(hash)? = count;
         Some(at)
     }
 
@@ -251,24 +311,12 @@ impl Top {
     }
 
     /// The rank of the first counter with this count, given the rank of any of them.
-    fn first_of_equals(&mut self, rank: usize, count: u64) -> usize {
-        if self.is_first(rank, count) {
+    fn first_of_equals(&self, rank: usize, count: u64) -> usize {
+        let before = rank.checked_sub(1).and_then(|before| self.order.get(before));
+        if before.is_none_or(|before| before.count > count) {
             return rank;
         }
-        let first = if self.is_first(self.hint, count) {
-            self.hint
-        } else {
-            self.order.partition_point(|counter| counter.count > count)
-        };
-        self.hint = first.saturating_add(1);
-        first
-    }
-
-    /// Whether the first counter with this count has this rank.
-    fn is_first(&self, rank: usize, count: u64) -> bool {
-        let before = rank.checked_sub(1).and_then(|before| self.order.get(before));
-        self.order.get(rank).is_some_and(|counter| counter.count == count)
-            && before.is_none_or(|before| before.count > count)
+        self.order.partition_point(|counter| counter.count > count)
     }
 
     /// Swaps the ranks of two counters.
@@ -298,6 +346,9 @@ impl Top {
     fn halve(&mut self, halvings: u64) {
         self.halved_us = self.halved_us.saturating_add(halvings.saturating_mul(HALF_LIFE_US));
         let halvings = u32::try_from(halvings).unwrap_or(u32::MAX);
+        for cell in &mut self.cells {
+            *cell = halved(*cell, halvings);
+        }
         for counter in &mut self.order {
             counter.count = halved(counter.count, halvings);
             if let Some(slot) = self.slots.get_mut(counter.slot) {

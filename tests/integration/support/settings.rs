@@ -125,11 +125,11 @@ pub const SETTINGS: [Setting; 13] = [
         values: Integer(0..=100_000),
         effects: &[
             ("0", &["RL.CHECK k 0/h", "RL.TOP"], "array([])"),
-            // With room for only one key, the key that was denied last takes over the count.
+            // With room for only one key, the key that is denied more often stays.
             (
                 "1",
                 &["RL.TOP RESET", "RL.CHECK a 0/h", "RL.CHECK b 0/h", "RL.CHECK b 0/h", "RL.TOP"],
-                r#"bulk-string('"b"'), int(3)"#,
+                r#"bulk-string('"b"'), int(2)"#,
             ),
             (
                 "2",
