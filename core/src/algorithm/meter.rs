@@ -2,7 +2,8 @@
 //! in each list of this file; compile errors show where.
 //!
 //! What every check calls is dispatched by `match`, which the compiler inlines. Anything else is called
-//! through the traits: a [`Meter`] dereferences to its [`Algorithm`], and [`Params`] to their [`RuleText`].
+//! through the traits: a [`Meter`] dereferences to its [`Algorithm`], and [`Params`] to their
+//! [`RuleText`].
 
 use super::{
     Algorithm, BucketParams, Debt, Fixed, FixedParams, FixedWithPast, Interval, LeakyParams, Log,

@@ -52,10 +52,10 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
 /// An `RL.RENEW`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenewRequest<'a> {
-    /// 1 ..= [`MAX_ID`](ratelimit_core::key::MAX_ID) bytes.
+    /// 1 ..= [`MAX_ID`] bytes.
     pub id: &'a [u8],
     /// How long the hold lasts from the time of the renewal: 1 ms ..=
-    /// [`MAX_PERIOD_US`](ratelimit_core::rule::MAX_PERIOD_US).
+    /// [`MAX_PERIOD_US`].
     pub hold_us: u64,
     /// The time of the renewal, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
     /// `None`: the server's time.

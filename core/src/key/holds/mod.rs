@@ -225,7 +225,7 @@ impl Holds {
     }
 
     /// Records that a request consumed from the state at a place. Before that, the state's
-    /// [level](Meter::level) was `before`.
+    /// [level](crate::algorithm::Algorithm::level) was `before`.
     pub fn note_consumption(&mut self, place: usize, before: u128, consumption: Consumption) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
             track.note_consumption(before, consumption);

@@ -65,7 +65,8 @@ impl Track {
         self.place.is_some() || self.charges > 0
     }
 
-    /// Records a consumption from the state. Before it, the state's [level](Meter::level) was `before`.
+    /// Records a consumption from the state. Before it, the state's
+    /// [level](crate::algorithm::Algorithm::level) was `before`.
     /// A charged denial gets no turn, so it does not queue.
     pub fn note_consumption(&mut self, before: u128, consumption: Consumption) {
         match &mut self.kind {
