@@ -34,6 +34,15 @@ pub trait RuleResolver {
     fn cache(&mut self) -> Option<&mut RuleCache> {
         None
     }
+
+    /// Reads a rule and adds it; `false` if the text does not look like a rule.
+    ///
+    /// # Errors
+    /// Why the text is no rule.
+    #[inline(always)]
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
+        add_rule(text, self.cache(), rules)
+    }
 }
 
 /// Which plan a rule asks for.
@@ -62,11 +71,7 @@ pub struct RuleCache {
     rules: DirectMapped<Text, Rule>,
 }
 
-/// Reads a rule and adds it, through a cache if there is one; `false` if the text does not look like a
-/// rule.
-///
-/// # Errors
-/// Why the text is no rule.
+/// Does what [`RuleResolver::rule`] does, through this cache.
 #[inline(always)]
 pub(crate) fn add_rule(
     text: &[u8],

@@ -4,7 +4,7 @@
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
-use super::resolver::{PlanOf, RuleResolver, add_rule};
+use super::resolver::{PlanOf, RuleResolver};
 use ratelimit_core::rule::{Kind, Rule};
 
 /// How errors describe a rule.
@@ -45,9 +45,7 @@ pub(super) fn take_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
                 None => resolver.policy(name),
             };
             rules.extend_from_slice(found.map_err(|error| ParseError::rule(text, error))?);
-        } else if !add_rule(text, resolver.cache(), rules)
-            .map_err(|error| ParseError::rule(text, error))?
-        {
+        } else if !resolver.rule(text, rules).map_err(|error| ParseError::rule(text, error))? {
             break;
         }
         let (before, found) = rules.split_at_checked(first_found).unwrap_or_default();
