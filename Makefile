@@ -67,7 +67,7 @@ top: ### watch a server: denials a second, the keys most often denied, blocks (A
 # What `make quick` runs on one server, and the slow tests that it skips: load, crashes, bounds of time and memory, ten million
 # requests.
 QUICK := command:: durability:: panics:: policy:: replication:: server::
-SLOW := a_flood bounds:: crash:: hammer:: many:: million out_of_memory:: ten_clients
+SLOW := a_flood bounds:: crash:: many:: million out_of_memory:: ten_clients
 quick: export RATELIMIT_ONLY := redis-7.0
 quick: export RATELIMIT_COMMANDS := 20000
 quick: export PROPTEST_CASES := 100

@@ -97,18 +97,12 @@ pub const COMMIT: &str = match option_env!("RATELIMIT_COMMIT") {
     None => "unknown",
 };
 
-static VERSION_TEXT: [u8; 48] = nul_terminated(VERSION);
-static COMMIT_TEXT: [u8; 48] = nul_terminated(COMMIT);
-
-/// The first 47 bytes of a text, and NUL.
-const fn nul_terminated(text: &str) -> [u8; 48] {
-    let (mut bytes, mut rest) = ([0; 48], text.as_bytes());
-    let (mut to, _) = bytes.split_at_mut(47);
-    while let ([byte, more @ ..], [slot, free @ ..]) = (rest, to) {
-        *slot = *byte;
-        (rest, to) = (more, free);
-    }
-    bytes
+/// Passes the first 47 bytes of texts that are joined to a function, without an allocation.
+fn with_joined(texts: [&str; 2], body: impl FnOnce(&CStr)) {
+    let mut joined = [0; 48];
+    let bytes = texts.iter().flat_map(|text| text.bytes());
+    joined.iter_mut().take(47).zip(bytes).for_each(|(to, byte)| *to = byte);
+    body(CStr::from_bytes_until_nul(&joined).unwrap_or_default());
 }
 
 /// How many rules of each algorithm the checks had.
@@ -218,14 +212,7 @@ pub fn write_info(info: &Info, enforce: (&CStr, bool), max_waiters: u64, max_wai
     info.add(c"max_waiter_bytes", max_waiter_bytes);
     counters(&OF_WAITS);
     for (kind, counter) in Kind::ALL.iter().zip(&RULES) {
-        // Without an allocation.
-        let mut name = [0; 32];
-        name.iter_mut()
-            .zip(kind.name().bytes().chain(*b"_rules"))
-            .for_each(|(to, byte)| *to = byte);
-        if let Ok(name) = CStr::from_bytes_until_nul(&name) {
-            info.add(name, counter.get());
-        }
+        with_joined([kind.name(), "_rules"], |name| info.add(name, counter.get()));
     }
     counters(&LAST);
     info.add(c"internal_errors", log::panics());
@@ -234,9 +221,8 @@ pub fn write_info(info: &Info, enforce: (&CStr, bool), max_waiters: u64, max_wai
     let (enforce, enforcing) = enforce;
     info.add_text(c"enforce", enforce);
     info.add(c"enforcing", enforcing.into());
-    for (name, text) in [(c"version", &VERSION_TEXT), (c"commit", &COMMIT_TEXT)] {
-        info.add_text(name, CStr::from_bytes_until_nul(text).unwrap_or_default());
-    }
+    with_joined([VERSION, ""], |version| info.add_text(c"version", version));
+    with_joined([COMMIT, ""], |commit| info.add_text(c"commit", commit));
 }
 
 #[cfg(test)]

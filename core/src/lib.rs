@@ -32,9 +32,9 @@
 //! # The rooms, in reading order
 //!
 //! ```text
+//! exact          integers: arithmetic that does not overflow, a number in six bytes
 //! rule           a rule: its bounds, its text, what it means in words
 //! header_slice   a header and items in one allocation, with the crate's only unsafe code
-//! exact          integer arithmetic that does not overflow
 //! heap           the heap allocations of a value
 //! saved          reads and writes the bytes of the saved form, and tests their bounds
 //! algorithm      the algorithms, a folder each: formula, state, words, saved form

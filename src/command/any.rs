@@ -6,7 +6,7 @@
 
 use super::answer;
 use super::opened::{event, refused};
-use super::several::{Asked, Asking, Done, done, key_checks};
+use super::several::{CheckedKey, KeyOutcome, MultiCheck, key_checks, outcomes_of};
 use crate::config;
 use crate::policy::Resolver;
 use crate::server::CommandError;
@@ -17,7 +17,7 @@ use std::slice;
 
 /// Answers a check of any of the keys.
 pub fn decide(
-    asked: &Asked<'_>,
+    asked: &MultiCheck<'_>,
     any: Any,
     decisions: &mut Vec<Decision>,
     resolver: &Resolver<'_>,
@@ -26,18 +26,18 @@ pub fn decide(
     match pass(asked, any, &mut keys, decisions)? {
         Some((mut key, outcome)) => {
             drop(keys);
-            let (summary, done) = (outcome.summary, (outcome, 0..decisions.len()));
-            let (keys, all_done) = (slice::from_mut(&mut key), slice::from_ref(&done));
-            asked.checked(keys, all_done, summary.verdict, decisions, resolver)?;
-            reply(asked, summary, &key, &done, decisions);
-            key.opened.close(event(&done.0));
+            let (summary, own) = (outcome.summary, (outcome, 0..decisions.len()));
+            let (keys, outcomes) = (slice::from_mut(&mut key), slice::from_ref(&own));
+            asked.checked(keys, outcomes, summary.verdict, decisions, resolver)?;
+            reply(asked, summary, &key, &own, decisions);
+            key.opened.close(event(&own.0));
         }
         None => {
-            let (index, summary, done) = deny(asked, &mut keys, decisions, resolver)?;
-            if let Some((key, own)) = keys.get(index).zip(done.get(index)) {
+            let (index, summary, outcomes) = deny(asked, &mut keys, decisions, resolver)?;
+            if let Some((key, own)) = keys.get(index).zip(outcomes.get(index)) {
                 reply(asked, summary, key, own, decisions);
             }
-            asked.close(keys, &done);
+            asked.close(keys, &outcomes);
         }
     }
     Ok(())
@@ -45,16 +45,16 @@ pub fn decide(
 
 /// Replies with this key's answer.
 fn reply(
-    asked: &Asked<'_>,
+    asked: &MultiCheck<'_>,
     summary: Decision,
-    key: &Asking<'_>,
-    done: &Done,
+    key: &CheckedKey<'_>,
+    own: &KeyOutcome,
     decisions: &mut [Decision],
 ) {
     let passes = summary.verdict == Verdict::Allowed;
     let chosen = if passes { i64::try_from(key.index).unwrap_or(-1) } else { -1 };
     if asked.request.check.full {
-        let shown = key.shown(done);
+        let shown = key.shown(own);
         answer::full(asked.call, summary, decisions, &[shown], Some(0), Some(chosen));
     } else {
         answer::of_any(asked.call, summary, key.check.granted(summary.verdict), chosen);
@@ -65,15 +65,15 @@ fn reply(
 /// admits the check, or with `MOST` the key with the most left afterwards. If no key admits the check,
 /// returns `None` and leaves all keys open in `keys`.
 fn pass<'a>(
-    asked: &Asked<'a>,
+    asked: &MultiCheck<'a>,
     any: Any,
-    keys: &mut Vec<Asking<'a>>,
+    keys: &mut Vec<CheckedKey<'a>>,
     decisions: &mut Vec<Decision>,
-) -> Result<Option<(Asking<'a>, Outcome)>, CommandError> {
+) -> Result<Option<(CheckedKey<'a>, Outcome)>, CommandError> {
     let mut open = Vec::new();
     if asked.takes_hold() {
         open = asked.open_all()?;
-        let repeats = |key: &Asking<'_>| key.limiter().repeats_until(&key.check).is_some();
+        let repeats = |key: &CheckedKey<'_>| key.limiter().repeats_until(&key.check).is_some();
         if let Some(index) = open.iter().position(repeats) {
             return check(asked, open.swap_remove(index), decisions).map(Some);
         }
@@ -107,10 +107,10 @@ fn pass<'a>(
 
 /// Checks one of the keys.
 fn check<'a>(
-    asked: &Asked<'a>,
-    mut key: Asking<'a>,
+    asked: &MultiCheck<'a>,
+    mut key: CheckedKey<'a>,
     decisions: &mut Vec<Decision>,
-) -> Result<(Asking<'a>, Outcome), CommandError> {
+) -> Result<(CheckedKey<'a>, Outcome), CommandError> {
     let check = key.check;
     let outcome = key.limiter_mut().check_within(config::bounds(), &check, decisions);
     let outcome = outcome.map_err(|error| refusal(asked, &key, &error))?;
@@ -119,23 +119,23 @@ fn check<'a>(
 
 /// The error if this key refuses the check.
 #[cold]
-fn refusal(asked: &Asked<'_>, key: &Asking<'_>, error: &CheckError) -> CommandError {
+fn refusal(asked: &MultiCheck<'_>, key: &CheckedKey<'_>, error: &CheckError) -> CommandError {
     refused(asked.names().from(key.index), error)
 }
 
 /// Lets each key deny the check separately. Returns the index and the answer of the key to reply with,
 /// and what was done to each key.
 fn deny<'a>(
-    asked: &Asked<'a>,
-    keys: &mut [Asking<'a>],
+    asked: &MultiCheck<'a>,
+    keys: &mut [CheckedKey<'a>],
     decisions: &mut Vec<Decision>,
     resolver: &Resolver<'_>,
-) -> Result<(usize, Decision, Vec<Done>), CommandError> {
+) -> Result<(usize, Decision, Vec<KeyOutcome>), CommandError> {
     let mut checks = key_checks(keys);
     let denied = deny_each(&mut checks, config::bounds(), decisions);
     let denied = denied.map_err(|error| refused(asked.names(), &error))?;
     let (index, summary) = denied.ok_or(CommandError::Internal)?;
-    let done = done(&checks);
-    asked.checked(keys, &done, summary.verdict, decisions, resolver)?;
-    Ok((index, summary, done))
+    let outcomes = outcomes_of(&checks);
+    asked.checked(keys, &outcomes, summary.verdict, decisions, resolver)?;
+    Ok((index, summary, outcomes))
 }

@@ -12,7 +12,7 @@ use crate::{config, metrics};
 use ratelimit_core::check::{Decision, Outcome};
 use ratelimit_core::key::{Check, Limiter};
 use ratelimit_core::rule::Rule;
-use ratelimit_protocol::parse::{self, CheckRequest};
+use ratelimit_protocol::parse::{self, CheckRequest, PlanOf};
 
 /// `RL.CHECK`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
@@ -20,7 +20,7 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
         let clock_us = clock::now_us();
         // The prefetch of the key's value runs while the request is parsed.
         let key = call.open_write(call.key_name()?, &LIMITER);
-        let plans = &mut WithPlans::new(&mut resolver, |_, at_us| {
+        let plans = &mut WithPlans::new(&mut resolver, |PlanOf { at_us, .. }| {
             let limiter = key.as_ref().ok()?.value()?;
             Some(limiter.plan_at(at_us.unwrap_or(clock_us))?.name)
         });

@@ -1,13 +1,12 @@
-//! `RL.INFO`: what a key holds.
+//! `RL.INFO`: what a key holds. `RL.LOG`: its last checks.
 
 use super::standing::kind_name;
 use crate::datatype::{self, LIMITER};
-use crate::policy;
 use crate::server::reply::Value::{Count, Integer, Nested, Null, Text};
 use crate::server::{Call, CommandError, Writer, clock};
-use crate::unreadable;
+use crate::{policy, unreadable};
 use ratelimit_core::algorithm::Details;
-use ratelimit_core::key::{HoldReport, Limiter, Plan, StateReport};
+use ratelimit_core::key::{Entry, HoldReport, Limiter, Plan, StateReport};
 use ratelimit_core::rule::MS_US;
 use ratelimit_protocol::parse;
 
@@ -112,4 +111,27 @@ fn show_standing(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
         Some(("since_ms", standing.since_us().map_or(Null, |us| Count(us / MS_US)))),
         Some(("by", user.map_or(Null, Text))),
     ]);
+}
+
+/// `RL.LOG`
+pub fn log(call: &Call<'_>) -> Result<(), CommandError> {
+    unreadable::require_nothing_skipped(call)?;
+    let name = call.key_name()?;
+    let count = parse::log(call.after_key().bytes())?;
+    let key = call.open_shown(name, &LIMITER)?;
+    let limiter = key.as_ref().and_then(|key| key.value());
+    let limiter = limiter.map(|limiter| limiter.as_of(clock::now_us()));
+    let last_checks = limiter.as_deref().into_iter().flat_map(Limiter::last_checks);
+    let entries: Vec<Entry> = last_checks.take(count).collect();
+    call.reply(|to| {
+        to.list(&entries, |to, entry| {
+            to.row(&[
+                Count(entry.time_us / 1_000),
+                Count(entry.cost.into()),
+                Integer(entry.verdict.code()),
+                entry.meta.as_deref().map_or(Null, Text),
+            ]);
+        });
+    });
+    Ok(())
 }

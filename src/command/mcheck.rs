@@ -9,13 +9,13 @@ use super::any;
 use super::opened::refused;
 use super::plans::{self, WithPlans};
 use super::scratch::{self, Scratch};
-use super::several::{Asked, done, key_checks};
+use super::several::{MultiCheck, key_checks, outcomes_of};
 use crate::config;
 use crate::policy::Resolver;
 use crate::server::{Call, CommandError, KeysRequest, clock};
 use ratelimit_core::check::{self, Decision, Outcome};
 use ratelimit_core::rule::digits;
-use ratelimit_protocol::parse;
+use ratelimit_protocol::parse::{self, PlanOf};
 
 /// `RL.MCHECK`
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
@@ -32,13 +32,13 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
 pub fn with_request(
     call: &Call<'_>,
     enforced: bool,
-    body: impl FnOnce(&Asked<'_>, &mut Vec<Decision>, &Resolver<'_>) -> Result<(), CommandError>,
+    body: impl FnOnce(&MultiCheck<'_>, &mut Vec<Decision>, &Resolver<'_>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let args = call.args().from(1).bytes();
         let limits = if enforced { config::limits() } else { resolver.limits() };
-        let plans = &mut WithPlans::new(&mut resolver, |index: usize, at_us| {
-            let name = call.args().get(index.saturating_add(2))?;
+        let plans = &mut WithPlans::new(&mut resolver, |PlanOf { key, at_us }| {
+            let name = call.args().get(key.saturating_add(2))?;
             Some(plans::of_key(call, name, at_us)?.name)
         });
         let request = &parse::mcheck(args, &limits, plans, rules)?;
@@ -46,13 +46,13 @@ pub fn with_request(
         let now_us = request.check.at_us.unwrap_or(clock_us);
         let options = request.check.options_at(now_us);
         let options = options.as_ref();
-        body(&Asked { call, request, rules, options, now_us, clock_us }, decisions, &resolver)
+        body(&MultiCheck { call, request, rules, options, now_us, clock_us }, decisions, &resolver)
     })
 }
 
 /// Checks all keys together.
 fn all(
-    asked: &Asked<'_>,
+    asked: &MultiCheck<'_>,
     decisions: &mut Vec<Decision>,
     resolver: &Resolver<'_>,
 ) -> Result<(), CommandError> {
@@ -60,18 +60,18 @@ fn all(
     let mut checks = key_checks(&mut keys);
     let decider = check::check_keys(&mut checks, config::bounds(), decisions)
         .map_err(|error| refused(asked.names(), &error))?;
-    let done = done(&checks);
-    let Some(&(Outcome { summary, .. }, _)) = done.first() else { return Ok(()) };
-    asked.checked(&mut keys, &done, summary.verdict, decisions, resolver)?;
+    let outcomes = outcomes_of(&checks);
+    let Some(&(Outcome { summary, .. }, _)) = outcomes.first() else { return Ok(()) };
+    asked.checked(&mut keys, &outcomes, summary.verdict, decisions, resolver)?;
     if asked.request.check.full {
-        let shown: Vec<_> = keys.iter().zip(&done).map(|(key, done)| key.shown(done)).collect();
+        let shown: Vec<_> = keys.iter().zip(&outcomes).map(|(key, own)| key.shown(own)).collect();
         answer::full(asked.call, summary, decisions, &shown, decider, None);
     } else {
         let check = keys.first().map(|key| key.check);
         let granted = check.and_then(|check| check.granted(summary.verdict));
         answer::short(asked.call, summary, granted);
     }
-    asked.close(keys, &done);
+    asked.close(keys, &outcomes);
     Ok(())
 }
 

@@ -9,10 +9,10 @@
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide
 //! any                                     RL.MCHECK with ANY
-//! refund, reset, standing, plan           change a key
-//! pause, sync                             follow an upstream
+//! refund, standing                        change a key
+//! sync                                    follows an upstream
 //! holds                                   RL.SETTLE and RL.RENEW
-//! blocks, log, info, top, explain         show
+//! blocks, info, top, explain              show
 //! policy                                  rules under a name
 //! internal                                RL.APPLY and RL.LOAD: effects and values that were
 //!                                         replicated or saved
@@ -27,8 +27,8 @@
 //! line                                    the clients that wait
 //! ```
 //!
-//! Any other file has the command that it is named after. `standing` has RL.BLOCK, RL.EXEMPT,
-//! RL.UNBLOCK and RL.UNEXEMPT; `pause` also has RL.RESUME, and `plan` RL.UNPLAN.
+//! Any other file has the command that it is named after. `standing` has RL.BLOCK, RL.EXEMPT, RL.PAUSE,
+//! RL.PLAN and the commands that end these; `refund` also has RL.RESET, and `info` RL.LOG.
 
 mod answer;
 mod any;
@@ -46,16 +46,12 @@ mod holds;
 mod info;
 mod internal;
 mod line;
-mod log;
 mod mcheck;
 mod opened;
-mod pause;
 mod peek;
-mod plan;
 mod plans;
 mod policy;
 mod refund;
-mod reset;
 mod scratch;
 mod several;
 mod standing;
@@ -224,7 +220,7 @@ static TABLE: [Command; 32] = [
     },
     Command {
         name: c"rl.reset",
-        handler: on_command(reset::reset),
+        handler: on_command(refund::reset),
         key: KeyUse::Delete,
         summary: c"Forgets what a key consumed, keeps its block or exemption.",
         complexity: c"O(S) with S states.",
@@ -244,14 +240,14 @@ static TABLE: [Command; 32] = [
         name: c"rl.pause",
         syntax: "key EX seconds|PX milliseconds|EXAT unix-time-seconds|\
                  PXAT unix-time-milliseconds|FOR period [REASON reason]",
-        handler: on_command(pause::pause),
+        handler: on_command(standing::pause),
         tips: CLOCK,
         summary: c"Denies every check of a key until an upstream wants requests again.",
         ..USUAL
     },
     Command {
         name: c"rl.resume",
-        handler: on_command(pause::resume),
+        handler: on_command(standing::resume),
         key: KeyUse::Delete,
         tips: CLOCK,
         summary: c"Ends the pause of a key.",
@@ -275,14 +271,14 @@ static TABLE: [Command; 32] = [
         name: c"rl.plan",
         syntax: "key policy [EX seconds|PX milliseconds|EXAT unix-time-seconds|\
                  PXAT unix-time-milliseconds|FOR period]",
-        handler: on_command(plan::plan),
+        handler: on_command(standing::plan),
         flags: c"write fast deny-oom",
         summary: c"Binds a policy to a key, for the checks that ask for its plan.",
         ..BLOCK
     },
     Command {
         name: c"rl.unplan",
-        handler: on_command(plan::unplan),
+        handler: on_command(standing::unplan),
         summary: c"Ends the plan of a key.",
         ..UNBLOCK
     },
@@ -300,7 +296,7 @@ static TABLE: [Command; 32] = [
     Command {
         name: c"rl.log",
         syntax: "key [COUNT count]",
-        handler: on_command(log::log),
+        handler: on_command(info::log),
         flags: c"readonly",
         key: KeyUse::Read,
         summary: c"Shows the last checks of a key, newest first.",

@@ -14,21 +14,19 @@ use crate::policy::Resolver;
 use crate::server::{Arg, Call, clock};
 use ratelimit_core::key::Plan;
 use ratelimit_core::rule::{Name, Rule};
-use ratelimit_protocol::parse::{RuleArgError, RuleCache, RuleResolver};
+use ratelimit_protocol::parse::{PlanOf, RuleArgError, RuleCache, RuleResolver};
 
 /// Resolves rules that may ask for plans.
 pub struct WithPlans<'r, 'm, F> {
     resolver: &'r mut Resolver<'m>,
-    /// Returns the plan of the key with this index at this time. `None` stands for now.
+    /// Returns the name of a key's plan.
     plan_of: F,
-    key: usize,
-    at_us: Option<u64>,
 }
 
-impl<'r, 'm, F: Fn(usize, Option<u64>) -> Option<Name>> WithPlans<'r, 'm, F> {
+impl<'r, 'm, F: Fn(PlanOf) -> Option<Name>> WithPlans<'r, 'm, F> {
     #[inline(always)]
     pub const fn new(resolver: &'r mut Resolver<'m>, plan_of: F) -> Self {
-        Self { resolver, plan_of, key: 0, at_us: None }
+        Self { resolver, plan_of }
     }
 }
 
@@ -36,8 +34,10 @@ impl<'r, 'm, F: Fn(usize, Option<u64>) -> Option<Name>> WithPlans<'r, 'm, F> {
 pub fn of_call<'r, 'm>(
     call: &'r Call<'_>,
     resolver: &'r mut Resolver<'m>,
-) -> WithPlans<'r, 'm, impl Fn(usize, Option<u64>) -> Option<Name>> {
-    WithPlans::new(resolver, |_, at_us| Some(of_key(call, call.key_name().ok()?, at_us)?.name))
+) -> WithPlans<'r, 'm, impl Fn(PlanOf) -> Option<Name>> {
+    WithPlans::new(resolver, |PlanOf { at_us, .. }| {
+        Some(of_key(call, call.key_name().ok()?, at_us)?.name)
+    })
 }
 
 /// The plan of a key that is not open.
@@ -46,21 +46,15 @@ pub fn of_key(call: &Call<'_>, name: Arg<'_>, at_us: Option<u64>) -> Option<Plan
     key.value()?.plan_at(at_us.unwrap_or_else(clock::now_us)).cloned()
 }
 
-impl<F: Fn(usize, Option<u64>) -> Option<Name>> RuleResolver for WithPlans<'_, '_, F> {
+impl<F: Fn(PlanOf) -> Option<Name>> RuleResolver for WithPlans<'_, '_, F> {
     #[inline]
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
         self.resolver.policy(name)
     }
 
-    fn plan(&mut self, default: &[u8]) -> Result<&[Rule], RuleArgError> {
-        let Self { resolver, plan_of, key, at_us } = self;
-        resolver.planned(*key, default, || plan_of(*key, *at_us))
-    }
-
-    #[inline]
-    fn of_key(&mut self, index: usize, at_us: Option<u64>) {
-        self.key = index;
-        self.at_us = at_us;
+    fn plan(&mut self, key: PlanOf, default: &[u8]) -> Result<&[Rule], RuleArgError> {
+        let Self { resolver, plan_of } = self;
+        resolver.planned(key.key, default, || plan_of(key))
     }
 
     #[inline]

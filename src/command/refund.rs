@@ -1,9 +1,9 @@
-//! `RL.REFUND`: gives units back.
+//! `RL.REFUND`: gives units back. `RL.RESET`: forgets what a key consumed.
 
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
-use super::plans;
 use super::scratch::{self, Scratch};
+use super::{audit, plans};
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::rule::Rule;
@@ -46,4 +46,17 @@ pub fn give_back<'e>(
         metrics::refunded(refunded);
     }
     refunded
+}
+
+/// `RL.RESET`
+pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
+    parse::no_arguments(call.after_key().bytes())?;
+    let mut opened = Opened::first(call, None)?;
+    let reset = opened.key.value_mut().is_some_and(|limiter| limiter.reset(opened.at_us));
+    if reset {
+        opened.changed(Action::Reset, Cause::Changed, EffectArgs::default);
+        audit::key_changed(call);
+    }
+    call.reply_integer(reset.into());
+    Ok(())
 }

@@ -15,7 +15,7 @@ use std::mem;
 use std::ops::Range;
 
 /// A request to check several keys.
-pub struct Asked<'a> {
+pub struct MultiCheck<'a> {
     pub call: &'a Call<'a>,
     pub request: &'a MCheckRequest<'a>,
     pub rules: &'a [Rule],
@@ -25,7 +25,7 @@ pub struct Asked<'a> {
 }
 
 /// A key of a check, with the value to store if the key is missing.
-pub struct Asking<'a> {
+pub struct CheckedKey<'a> {
     pub index: usize,
     pub opened: Opened<'a>,
     new: Limiter,
@@ -34,9 +34,9 @@ pub struct Asking<'a> {
 }
 
 /// What a check did to a key, and where its decisions are.
-pub type Done = (Outcome, Range<usize>);
+pub type KeyOutcome = (Outcome, Range<usize>);
 
-impl<'a> Asked<'a> {
+impl<'a> MultiCheck<'a> {
     pub fn names(&self) -> Args<'a> {
         self.call.args().from(2).first(self.request.keys)
     }
@@ -47,11 +47,11 @@ impl<'a> Asked<'a> {
     }
 
     /// Opens a key, and ends its lapsed holds.
-    pub fn open(&self, (index, name): (usize, Arg<'a>)) -> Result<Asking<'a>, CommandError> {
+    pub fn open(&self, (index, name): (usize, Arg<'a>)) -> Result<CheckedKey<'a>, CommandError> {
         let key = self.call.open_write(name, &LIMITER)?;
         let mut opened = Opened { key, at_us: self.now_us, clock_us: self.clock_us };
         opened.lapse();
-        Ok(Asking { index, opened, new: Limiter::default(), check: self.check_of(index) })
+        Ok(CheckedKey { index, opened, new: Limiter::default(), check: self.check_of(index) })
     }
 
     /// The check of a key.
@@ -66,7 +66,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Opens all keys.
-    pub fn open_all(&self) -> Result<Vec<Asking<'a>>, CommandError> {
+    pub fn open_all(&self) -> Result<Vec<CheckedKey<'a>>, CommandError> {
         let mut keys = Vec::with_capacity(self.request.keys);
         for key in self.names().iter().enumerate() {
             keys.push(self.open(key)?);
@@ -92,8 +92,8 @@ impl<'a> Asked<'a> {
     /// Counts the decision, and applies the consequences of each key's change.
     pub fn checked(
         &self,
-        keys: &mut [Asking<'a>],
-        done: &[Done],
+        keys: &mut [CheckedKey<'a>],
+        outcomes: &[KeyOutcome],
         verdict: Verdict,
         decisions: &[Decision],
         resolver: &Resolver<'_>,
@@ -104,14 +104,16 @@ impl<'a> Asked<'a> {
             // Each key was checked by itself, or passed over.
             Some(_) => {
                 resolver.note_use(self.clock_us);
-                for (key, (outcome, _)) in keys.iter().zip(done) {
+                for (key, (outcome, _)) in keys.iter().zip(outcomes) {
                     let written = self.written(key.index).bytes();
                     resolver.count_of_key(key.index, written, outcome.summary.verdict);
                 }
             }
         }
         let mut may_be_spared = false;
-        for (Asking { index, opened, new, check }, (outcome, own)) in keys.iter_mut().zip(done) {
+        for (CheckedKey { index, opened, new, check }, (outcome, own)) in
+            keys.iter_mut().zip(outcomes)
+        {
             if outcome.changed() {
                 opened.store(mem::take(new))?;
             }
@@ -122,7 +124,7 @@ impl<'a> Asked<'a> {
             });
         }
         if may_be_spared {
-            self.count_spared(keys, done, decisions, resolver);
+            self.count_spared(keys, outcomes, decisions, resolver);
         }
         Ok(())
     }
@@ -131,13 +133,13 @@ impl<'a> Asked<'a> {
     #[cold]
     fn count_spared(
         &self,
-        keys: &[Asking<'_>],
-        done: &[Done],
+        keys: &[CheckedKey<'_>],
+        outcomes: &[KeyOutcome],
         decisions: &[Decision],
         resolver: &Resolver<'_>,
     ) {
         let (mut spared, mut policies) = (false, Vec::new());
-        for (Asking { index, opened, check, .. }, (outcome, own)) in keys.iter().zip(done) {
+        for (CheckedKey { index, opened, check, .. }, (outcome, own)) in keys.iter().zip(outcomes) {
             let decisions = decisions.get(own.clone()).unwrap_or_default();
             spared |= opened.spared(check, decisions, outcome);
             let of_key = resolver.of_key(*index, self.written(*index).bytes());
@@ -150,10 +152,10 @@ impl<'a> Asked<'a> {
     }
 
     /// Closes the keys, which have consecutive indexes, then publishes their events.
-    pub fn close(&self, keys: Vec<Asking<'a>>, done: &[Done]) {
+    pub fn close(&self, keys: Vec<CheckedKey<'a>>, outcomes: &[KeyOutcome]) {
         let first = keys.first().map_or(0, |key| key.index);
         drop(keys);
-        for (name, (outcome, _)) in self.names().from(first).iter().zip(done) {
+        for (name, (outcome, _)) in self.names().from(first).iter().zip(outcomes) {
             if let Some(event) = event(outcome) {
                 self.call.notify(event, name);
             }
@@ -161,7 +163,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Asking<'_> {
+impl CheckedKey<'_> {
     pub fn limiter(&self) -> &Limiter {
         self.opened.key.value().unwrap_or(&self.new)
     }
@@ -171,18 +173,18 @@ impl Asking<'_> {
     }
 
     /// The key in the long reply.
-    pub fn shown(&self, (_, decisions): &Done) -> Shown<'_> {
+    pub fn shown(&self, (_, decisions): &KeyOutcome) -> Shown<'_> {
         let (name, limiter) = (Some(self.opened.key.name()), Some(self.limiter()));
         Shown { name, check: self.check, decisions: decisions.clone(), limiter }
     }
 }
 
 /// One check for each key, to decide them together.
-pub fn key_checks<'k, 'a>(keys: &'k mut [Asking<'a>]) -> Vec<KeyCheck<'k, &'k mut Limiter>>
+pub fn key_checks<'k, 'a>(keys: &'k mut [CheckedKey<'a>]) -> Vec<KeyCheck<'k, &'k mut Limiter>>
 where
     'a: 'k,
 {
-    let key_check = |key: &'k mut Asking<'a>| {
+    let key_check = |key: &'k mut CheckedKey<'a>| {
         let check = key.check;
         KeyCheck::new(key.limiter_mut(), check)
     };
@@ -190,6 +192,6 @@ where
 }
 
 /// What the checks did to their keys.
-pub fn done(keys: &[KeyCheck<'_>]) -> Vec<Done> {
+pub fn outcomes_of(keys: &[KeyCheck<'_>]) -> Vec<KeyOutcome> {
     keys.iter().map(|key| (*key.outcome(), key.decisions().clone())).collect()
 }

@@ -3,8 +3,7 @@
 //! ```text
 //! saved    RDB files and the AOF; policies, the data outside of keys
 //! upkeep   freeing, measuring, copying, digesting, moving allocations
-//! heap     visiting a value's allocations
-//! value    the pointer that the server keeps
+//! heap     the pointer that the server keeps, and visiting a value's allocations
 //! ```
 //!
 //! A value is a `Box<Limiter>` in memory. Elsewhere it is one payload, which `key::encode` writes. The
@@ -14,16 +13,15 @@
 mod heap;
 mod saved;
 mod upkeep;
-mod value;
 
 use redis_module::raw;
 
 use crate::server::{KeyValue, NativeType, ReadKey};
 use ratelimit_core::key::Limiter;
 
-// SAFETY: every method takes and gives values as `value::into_raw` makes them.
+// SAFETY: every method takes and gives values as `heap::into_raw` makes them.
 pub static LIMITER: NativeType<Limiter> =
-    unsafe { NativeType::new(c"ratelimit", value::ENCODING, METHODS) };
+    unsafe { NativeType::new(c"ratelimit", heap::ENCODING, METHODS) };
 
 const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,

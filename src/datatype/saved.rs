@@ -28,7 +28,7 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::value::{ENCODING, NULL, borrow, new_value};
+use super::heap::{ENCODING, NULL, borrow, new_value};
 use crate::server::api::{ERROR, OK};
 use crate::server::callback::guarded;
 use crate::server::io;
@@ -171,7 +171,7 @@ unsafe fn load_payload<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datatype::value::from_raw;
+    use crate::datatype::heap::from_raw;
     use ratelimit_core::check::Bounds;
     use ratelimit_core::key::Check;
     use ratelimit_core::rule::{Name, Rule};

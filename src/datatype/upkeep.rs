@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use redis_module::raw;
 
 use super::heap;
-use super::value::{NULL, borrow, from_raw, new_value};
+use super::heap::{NULL, borrow, from_raw, new_value};
 use crate::metrics;
 use crate::server::args::key_name;
 use crate::server::callback::guarded;

@@ -9,8 +9,8 @@ use redis_module::raw;
 
 use super::api::{api, has_flag};
 use super::args::{Arg, Args};
+use super::commands;
 use super::log::c_string;
-use super::usage;
 
 /// Why a command replies with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl<'a> Call<'a> {
         }
         let text: Cow<'_, str> = match error {
             CommandError::WrongArity => {
-                let usage = usage::of(self.args).unwrap_or_default();
+                let usage = commands::usage_of(self.args).unwrap_or_default();
                 Cow::Owned(format!("ERR wrong number of arguments, usage: {usage}"))
             }
             CommandError::Because(why) | CommandError::UnknownPolicy(why) => {

@@ -1,15 +1,12 @@
 //! The functions that the server calls. No panic escapes them.
 
+use super::api::{OK, api};
+use super::args::Args;
+use super::call::{Call, CommandError};
+use redis_module::raw;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-
-use redis_module::raw;
-
-use super::api::OK;
-use super::args::Args;
-use super::call::{Call, CommandError};
-use super::keys_request::KeysRequest;
 
 /// Runs the body of a callback, and returns `otherwise` if it panics.
 pub fn guarded<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
@@ -122,4 +119,42 @@ const unsafe fn recreate<F: Copy + 'static>() -> F {
     const { assert!(size_of::<F>() == 0, "a callback carries no value") };
     // SAFETY: the caller's promise.
     unsafe { NonNull::<F>::dangling().read() }
+}
+
+/// The server asks for the command's keys without executing it.
+pub struct KeysRequest<'a> {
+    ctx: *mut raw::RedisModuleCtx,
+    args: Args<'a>,
+}
+
+impl<'a> KeysRequest<'a> {
+    /// The request, if the server called the command's handler for its keys.
+    ///
+    /// # Safety
+    /// Context and arguments are those the server called with, for all of 'a.
+    pub(super) unsafe fn of(ctx: *mut raw::RedisModuleCtx, args: Args<'a>) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        let is_request = unsafe { api(raw::RedisModule_IsKeysPositionRequest)(ctx) } != 0;
+        is_request.then_some(Self { ctx, args })
+    }
+
+    /// All arguments, the command's name first.
+    pub const fn args(&self) -> Args<'a> {
+        self.args
+    }
+
+    /// Reports every argument except the command's name as a key.
+    pub(super) fn add_all(&self) {
+        for position in 1..self.args.len() {
+            self.add(position);
+        }
+    }
+
+    /// Reports the argument at this position as a key.
+    pub fn add(&self, position: usize) {
+        if let Ok(position) = c_int::try_from(position) {
+            // SAFETY: the context is alive, and asks for keys.
+            unsafe { api(raw::RedisModule_KeyAtPos)(self.ctx, position) };
+        }
+    }
 }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A callback is named by the path of its function, such as `datatype::saved::save`. A test may also
-//! name `server::replicate`, to panic between a change and its propagation,
+//! name `server::propagation`, to panic between a change and its propagation,
 //! or after both. The server reads the file each time, so a test can start and end a fault at any
 //! time, even in children and in code that runs before the first command.
 

@@ -9,13 +9,13 @@
 //!                                        |- args       borrowed &[u8], never copied
 //!                                        |- key        opened, type-checked, closed by Drop
 //!                                        |- reply      integers, arrays, maps, errors
-//!                                        |- replicate  to replicas and the AOF
+//!                                        |- propagation  to replicas and the AOF
 //!                                        |- scan       one step of SCAN
 //!                                        |- call_reply commands that the module calls
 //!             -> callback::on_command_or_keys -> KeysRequest  where its keys are
 //!             -> callback::guarded            every other callback
 //!
-//!  module  commands, registration, syntax, usage  settings  info     what is registered at load
+//!  module  commands, registration, syntax  settings  info      what is registered at load
 //!  events  propagation  changes                            what happens to the server
 //!  waiting_clients  alarm                                  what is done later
 //!  io      payloads in RDB files, the AOF and digests
@@ -42,24 +42,21 @@ mod fault;
 pub mod info;
 pub mod io;
 pub mod key;
-pub mod keys_request;
 pub mod log;
 mod module;
 pub mod propagation;
 mod registration;
-pub mod replicate;
 pub mod reply;
 pub mod scan;
 pub mod settings;
 mod syntax;
-mod usage;
 pub mod waiting_clients;
 
 pub use args::{Arg, Args, Texts};
 pub use call::{Call, CommandError, PerServer};
+pub use callback::KeysRequest;
 pub use events::{EventContext, ReplicateTo, ServerEvent};
 pub use key::{KeyValue, NativeType, ReadKey, WriteKey};
-pub use keys_request::KeysRequest;
 pub use module::{declare_options, end_server, load, version};
 pub use registration::register as register_commands;
 pub use reply::Writer;

@@ -23,13 +23,14 @@
 //! whose slots can migrate; where snapshots may be made without a fork; on future versions of the server;
 //! and where the server does not answer the question or report these events.
 
+use super::api::{OK, api};
+use super::args::{Arg, Args};
+use super::call::Call;
+use super::module::may_save_forkless;
+use super::propagation;
+use redis_module::raw;
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use redis_module::raw;
-
-use super::api::{OK, api};
-use super::module::may_save_forkless;
 
 /// Read for each effect; written on the events described above.
 static NEEDED: AtomicBool = AtomicBool::new(true);
@@ -136,5 +137,79 @@ impl Drop for ServerInfo {
     fn drop(&mut self) {
         // SAFETY: the section is freed only here.
         unsafe { api(raw::RedisModule_FreeServerInfo)(self.ctx, self.data) };
+    }
+}
+
+impl Call<'_> {
+    /// True if a replica or the append-only file needs the effects of this call, which has changed
+    /// something.
+    #[inline]
+    pub fn propagates(&self) -> bool {
+        let is_needed = propagation::is_needed();
+        if !is_needed && !self.counted.replace(true) {
+            // No receiver gets this. But the server counts a change, which save points (`save 60
+            // 1000`) need.
+            self.replicate_verbatim();
+        }
+        is_needed
+    }
+
+    /// Replicates and persists `command key head [text] [text] [arg ...]`.
+    pub fn replicate(
+        &self,
+        command: &CStr,
+        key: Arg<'_>,
+        head: &[u8],
+        texts: [Option<&[u8]>; 2],
+        args: Args<'_>,
+    ) {
+        let (ctx, command, key) = (self.ctx, command.as_ptr(), key.raw);
+        let (head, head_len) = (head.as_ptr(), head.len());
+        let (start, len) = (args.raw().as_ptr(), args.len());
+        // SAFETY: each format describes the arguments after it: `s` a string,
+        // `b` a buffer with its length, `v` a vector of strings with its length.
+        // All are alive.
+        let replicate = || unsafe {
+            let replicate = api(raw::RedisModule_Replicate);
+            match (texts, args.raw()) {
+                ([None, _], &[arg]) => {
+                    replicate(ctx, command, c"sbs".as_ptr(), key, head, head_len, arg.raw)
+                }
+                ([None, _], _) => {
+                    replicate(ctx, command, c"sbv".as_ptr(), key, head, head_len, start, len)
+                }
+                ([Some(one), None], _) => {
+                    let (format, one, one_len) = (c"sbbv".as_ptr(), one.as_ptr(), one.len());
+                    replicate(ctx, command, format, key, head, head_len, one, one_len, start, len)
+                }
+                ([Some(one), Some(two)], _) => {
+                    let (format, one, one_len) = (c"sbbbv".as_ptr(), one.as_ptr(), one.len());
+                    let (two, two_len) = (two.as_ptr(), two.len());
+                    replicate(
+                        ctx, command, format, key, head, head_len, one, one_len, two, two_len,
+                        start, len,
+                    )
+                }
+            };
+        };
+        #[cfg(feature = "fault-injection")]
+        let replicate = super::fault::around(replicate);
+        replicate();
+    }
+
+    /// Replicates and persists the first arguments of the call.
+    pub fn replicate_first(&self, command: &CStr, arguments: usize) {
+        let args = self.args().from(1).first(arguments);
+        // SAFETY: the format describes the arguments after it; all are alive.
+        unsafe {
+            let (replicate, format) = (api(raw::RedisModule_Replicate), c"v".as_ptr());
+            replicate(self.ctx, command.as_ptr(), format, args.raw().as_ptr(), args.len());
+        }
+    }
+
+    /// Replicates and persists the call unchanged.
+    pub fn replicate_verbatim(&self) {
+        // SAFETY: the context is alive.
+        unsafe { api(raw::RedisModule_ReplicateVerbatim)(self.ctx) };
     }
 }

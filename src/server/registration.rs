@@ -11,10 +11,9 @@ use redis_module::{Context, raw};
 use thiserror::Error;
 
 use super::api::{OK, api};
-use super::commands::{Audience, Command, KeyUse};
+use super::commands::{self, Audience, Command, KeyUse};
 use super::log::{self, c_string};
 use super::syntax::{self, Param};
-use super::usage;
 
 /// The server did not register a command.
 #[derive(Debug, Error)]
@@ -35,7 +34,7 @@ pub fn register(
     ctx: &Context,
     mut commands: impl Iterator<Item = &'static Command> + Clone,
 ) -> Result<(), Refused> {
-    usage::keep(commands.clone());
+    commands::keep(commands.clone());
     let has_category = add_category(ctx);
     let parents: Vec<_> = commands.clone().filter_map(Command::parent).collect();
     commands.try_for_each(|command| {

@@ -1,61 +1,220 @@
-//! Dispatches calls on a meter, or on a rule's parameters, to their algorithm.
+//! The list of algorithms, and calls of any of them. To add an algorithm, write its folder and a line
+//! in each list of this file; compile errors show where.
+//!
+//! What every check calls is dispatched by `match`, which the compiler inlines. Anything else is called
+//! through the traits: a [`Meter`] dereferences to its [`Algorithm`], and [`Params`] to their
+//! [`RuleText`].
 
-use super::list::{each_meter, each_params};
-use super::{Algorithm, Details, Excess, Held, Meter, Moment, Params, Reading, Words};
-use crate::rule::{DisplayPeriod, Kind, Name, Rule};
+use super::{
+    Algorithm, BucketParams, Debt, Fixed, FixedParams, FixedWithPast, Interval, LeakyParams, Log,
+    LogParams, Moment, OptionValues, Reading, Refill, RuleText, Slots, SlotsParams, Window,
+    WindowParams,
+};
+use crate::heap::{HeapVisitor, address_of};
+use crate::rule::{DisplayPeriod, Name, OwnOption, Rule, RuleError, named};
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
-use core::fmt;
+use core::ops::{Deref, DerefMut};
 
-/// Functions that call the algorithm's own function of the same name.
-macro_rules! forward {
-    ($($(#[$attribute:meta])* fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty;)+) => {$(
-        $(#[$attribute])*
-        pub fn $name(&self $(, $arg: $type)*) -> $out {
-            each_meter!(self, it => it.$name($($arg),*))
+named! {
+    /// The algorithms, without their options.
+    #[derive(Default)]
+    pub enum Kind {
+        #[default]
+        /// Keeps the times of the requests that were admitted in the last period.
+        Log = "log",
+        /// A sliding window counter.
+        Window = "window",
+        /// Windows that follow each other, by the calendar or from the first request.
+        Fixed = "fixed",
+        /// A token bucket.
+        Bucket = "bucket",
+        /// A queue that leaks evenly.
+        Leaky = "leaky",
+        /// Concurrent requests, each with a hold; no period.
+        Slots = "slots",
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Kind {
+    /// The algorithms whose checks need no hold.
+    pub const RATES: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];
+}
+
+/// Each algorithm with its parameters, and what follows from that list.
+macro_rules! algorithms {
+    ($($kind:ident($params:ident)),+) => {
+        /// An algorithm with its options.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Params { $($kind($params)),+ }
+
+        impl Kind {
+            /// The options that only this algorithm takes, in the order of the canonical text.
+            pub(crate) fn options(self) -> &'static [OwnOption] {
+                match self { $(Self::$kind => $params::options()),+ }
+            }
         }
-    )+};
+
+        impl Params {
+            /// The parameters of a rule of this kind.
+            pub(crate) fn read(kind: Kind, words: &OptionValues) -> Result<Self, RuleError> {
+                match kind { $(Kind::$kind => $params::read(words).map(Self::$kind)),+ }
+            }
+
+            /// The parameters for one of several programs that share a limit. `part` computes one
+            /// program's part of a number.
+            #[must_use]
+            pub(crate) fn divided(self, part: impl Fn(u32) -> u32) -> Self {
+                match self { $(Self::$kind(it) => Self::$kind(it.divided(part))),+ }
+            }
+
+            /// The algorithm without its options.
+            #[inline]
+            pub(crate) const fn kind(self) -> Kind {
+                match self { $(Self::$kind(_) => Kind::$kind),+ }
+            }
+
+            /// The algorithm, and one number for the options that shape its state. Two rules without
+            /// a name share a state if their shapes and their periods are equal.
+            #[inline]
+            pub(crate) fn shape(self) -> (Kind, u32) {
+                (self.kind(), match self { $(Self::$kind(it) => it.shape()),+ })
+            }
+        }
+
+        impl Deref for Params {
+            type Target = dyn RuleText;
+
+            #[inline]
+            fn deref(&self) -> &Self::Target {
+                match self { $(Self::$kind(it) => it),+ }
+            }
+        }
+    };
+}
+
+algorithms! {
+    Log(LogParams), Window(WindowParams), Fixed(FixedParams),
+    Bucket(BucketParams), Leaky(LeakyParams), Slots(SlotsParams)
+}
+
+/// 16 bytes: the algorithm, and a pointer to its allocation. The size of the allocation depends on
+/// the algorithm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Meter {
+    Log(Log),
+    Window(Window),
+    Fixed(Box<Fixed>),
+    /// `fixed` with `keep`.
+    FixedWithPast(Box<FixedWithPast>),
+    /// `bucket` and `leaky`.
+    Debt(Box<Debt>),
+    /// `bucket` with `refill=interval`.
+    Interval(Box<Interval>),
+    Slots(Slots),
+}
+
+/// Runs one expression on the meter of any algorithm.
+macro_rules! each_meter {
+    ($meter:expr, $it:ident => $do:expr) => {
+        match $meter {
+            Self::Log($it) => $do,
+            Self::Window($it) => $do,
+            Self::Fixed($it) => $do,
+            Self::FixedWithPast($it) => $do,
+            Self::Debt($it) => $do,
+            Self::Interval($it) => $do,
+            Self::Slots($it) => $do,
+        }
+    };
+}
+impl Deref for Meter {
+    type Target = dyn Algorithm;
+
+    fn deref(&self) -> &Self::Target {
+        each_meter!(self, it => it.any())
+    }
+}
+
+impl DerefMut for Meter {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        each_meter!(self, it => it.any_mut())
+    }
 }
 
 impl Meter {
-    forward! {
-        /// The first address to read, for a prefetch.
-        #[inline]
-        fn address(&self) -> *const u8;
-        /// The parameters of the rule that consumed last.
-        fn params(&self) -> Params;
-        /// When units were last added; [`NO_TIME_US`](super::NO_TIME_US) if it is empty.
-        #[inline(always)]
-        fn last_us(&self) -> u64;
-        /// The length of its window.
-        #[inline]
-        fn period_us(&self) -> u64;
-        /// The length of a rule's window at the meter's last time. Calendar months differ in length.
-        fn window_of(&self, rule: &Rule) -> u64;
-        /// True if it holds nothing that could matter.
-        fn is_empty(&self) -> bool;
-        /// Units that still count at `at_us >= last_us`, rounded up.
-        fn consumed(&self, at_us: u64) -> u64;
-        /// What a rule of its shape reads at `at_us >= last_us`.
-        #[inline(always)]
-        fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading;
-        /// When the meter ends: nothing in it counts any more for the rule that consumed last, as
-        /// the rule was then. A log ends when this holds for every rule that consumed from it. From
-        /// then on every rule reads the meter as empty.
-        #[inline(always)]
-        fn ends(&self) -> Moment;
-        /// Until when a decision or a reader may need it. Past windows are kept for graphs, so they
-        /// may be read after the end.
-        #[inline]
-        fn matters_until(&self) -> Moment;
-        /// The size of one unit in [`level`](Self::level); `None` if each check adds its full cost, even
-        /// one of a shadow rule.
-        fn unit(&self) -> Option<u64>;
-        /// How full it is at `at_us >= last_us`: the debt that is left after draining at `limit`, in
-        /// fractions of a unit, or the tokens taken. 0 for meters without a [`unit`](Self::unit).
-        fn level(&self, limit: u32, at_us: u64) -> u128;
-        /// The part of a report that only this algorithm has. `at_us` is `None` if the meter's last
-        /// time lies too far ahead of the clock to count.
-        fn details(&self, at_us: Option<u64>) -> Option<Details>;
+    /// A meter of a rule's shape with `units` consumed at `last_us`.
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        match rule.params() {
+            Params::Log(_) => Self::Log(Log::default()),
+            Params::Window(WindowParams { res }) => {
+                Self::Window(Window::of_units(rule, res, last_us, units))
+            }
+            Params::Fixed(params) => {
+                Self::Fixed(Box::new(Fixed::of_units(rule, params, last_us, units)))
+            }
+            Params::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
+                Self::Interval(Box::new(Interval::of_units(rule, last_us, units)))
+            }
+            Params::Bucket(BucketParams { refill: Refill::Even, .. }) | Params::Leaky(_) => {
+                Self::Debt(Box::new(Debt::of_units(rule, last_us, units)))
+            }
+            Params::Slots(_) => Self::Slots(Slots { limit: rule.limit() }),
+        }
+    }
+
+    /// Converts the meter to the shape of a rule of its kind, with the rule's limit. A debt keeps
+    /// its fraction of a unit, rounded up. Any other meter is rebuilt from its units that still
+    /// count, as if all had been consumed at its last time.
+    pub fn reshaped(&self, rule: &Rule) -> Self {
+        let mut of_units = Self::of_units(rule, self.last_us(), self.consumed(self.last_us()));
+        if let (Self::Debt(debt), Self::Debt(converted)) = (self, &mut of_units) {
+            **converted = debt.reshaped(rule);
+        }
+        of_units
+    }
+
+    /// The first address to read, for a prefetch. Slots have no allocation.
+    #[inline]
+    pub fn address(&self) -> *const u8 {
+        match self {
+            Self::Log(log) => log.admitted().address(),
+            Self::Window(window) => window.address(),
+            Self::Fixed(fixed) => address_of(&**fixed),
+            Self::FixedWithPast(past) => address_of(&**past),
+            Self::Debt(debt) => address_of(&**debt),
+            Self::Interval(interval) => address_of(&**interval),
+            Self::Slots(_) => core::ptr::null(),
+        }
+    }
+
+    /// Visits each heap allocation.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        match self {
+            Self::Log(log) => log.visit_heap(to),
+            Self::Window(window) => window.visit_heap(to),
+            Self::Fixed(fixed) => to.boxed(fixed),
+            Self::FixedWithPast(past) => {
+                to.boxed(past);
+                to.ring(&mut past.past);
+            }
+            Self::Debt(debt) => to.boxed(debt),
+            Self::Interval(interval) => to.boxed(interval),
+            Self::Slots(_) => {}
+        }
+    }
+
+    /// When units were last added; [`NO_TIME_US`](super::NO_TIME_US) if it is empty.
+    #[inline(always)]
+    pub fn last_us(&self) -> u64 {
+        each_meter!(self, it => it.last_us())
+    }
+
+    /// The length of its window.
+    #[inline]
+    pub fn period_us(&self) -> u64 {
+        each_meter!(self, it => it.period_us())
     }
 
     /// True if it was made for a rule of this kind, whatever the rule's options.
@@ -69,12 +228,25 @@ impl Meter {
         each_meter!(self, it => it.fits(rule))
     }
 
+    /// What a rule of its shape reads at `at_us >= last_us`.
+    #[inline(always)]
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        each_meter!(self, it => it.read(rule, at_us, cost))
+    }
+
     /// When nothing counts any more for a rule of its shape; 0 if nothing counts at `at_us`, which
     /// may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
         let clears = each_meter!(self, it => it.clears(rule));
         if clears <= Moment::At(at_us) { Moment::At(0) } else { clears }
+    }
+
+    /// Until when a decision or a reader may need it. Past windows are kept for graphs, so they
+    /// may be read after the end.
+    #[inline]
+    pub fn matters_until(&self) -> Moment {
+        each_meter!(self, it => it.matters_until())
     }
 
     pub fn has_ended(&self, at_us: u64) -> bool {
@@ -95,79 +267,43 @@ impl Meter {
         each_meter!(self, it => it.consume(rule, at_us, cost));
     }
 
-    /// Gives back up to `units`, newest first, and returns how many. If none come back, changes nothing:
-    /// a refund of 0 units is not propagated. A log gives back only entries within the
-    /// window.
-    pub fn refund(&mut self, window_us: u64, at_us: u64, units: u32) -> u64 {
-        each_meter!(self, it => it.refund(window_us, at_us, units))
-    }
-
-    /// Lowers the level at its last time.
-    pub fn take_off(&mut self, level: u128) {
-        each_meter!(self, it => it.take_off(level));
-    }
-
-    /// Gives back up to `units` of those consumed at `stamp_us`, as far as it still has them, even if
-    /// they do not count any more: they would count again for a clock that steps back. Returns how
-    /// many came back; if none did, nothing has changed. `last_us` stays, unless a log loses its
-    /// newest entry, or nothing is left.
-    ///
-    /// A debt gets nothing back: it does not know when its units were consumed.
-    pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
-        each_meter!(self, it => it.give_back(stamp_us, units))
-    }
-
-    /// Consumes what a settled hold cost beyond its charge, even if that exceeds the limit.
-    pub fn consume_excess(&mut self, excess: Excess, at_us: u64) {
-        if excess.units > 0 {
-            let at_us = at_us.max(self.last_us());
-            each_meter!(self, it => it.consume_excess(excess, at_us));
-        }
-    }
-
     /// The text of the rule that consumed last, as far as the meter stores it. A log stores no limit,
     /// so its text is only the algorithm and the period.
     pub fn rule(&self, name: Option<Name>) -> String {
         let (params, period_us) = (self.params(), self.period_us());
-        match each_meter!(self, it => it.limit()) {
+        match self.limit() {
             Some(limit) => Rule::new(params, limit, period_us).named(name).to_string(),
             None => format!("{}/{}", params.kind().name(), DisplayPeriod(period_us)),
         }
     }
 }
 
-impl Params {
-    /// The algorithm, and one number for the options that shape its state. Two rules without a name
-    /// share a state if their shapes and their periods are equal.
-    #[inline]
-    pub(crate) fn shape(self) -> (Kind, u32) {
-        (self.kind(), each_params!(self, it => it.shape()))
-    }
+#[cfg(feature = "saved")]
+mod saved {
+    use super::{Debt, Fixed, Interval, Log, Slots, Window};
+    use crate::algorithm::{Saved, bucket, debt, fixed, log, slots, window};
+    use crate::saved::DecodeError;
+    use crate::saved::form::{UNKNOWN_KIND, put, take};
+    use alloc::vec::Vec;
 
-    /// The most units that a rule with this limit can ever let pass at once. The limit must not be
-    /// 0.
-    #[inline]
-    pub(crate) fn capacity(self, limit: u32) -> u32 {
-        each_params!(self, it => it.capacity(limit))
-    }
+    impl super::Meter {
+        /// Writes the code of its algorithm and its fields.
+        pub fn save(&self, to: &mut Vec<u8>) {
+            put(to, &each_meter!(self, it => it.code()));
+            each_meter!(self, it => it.save(to));
+        }
 
-    /// Writes the period and the options of the canonical text.
-    pub(crate) fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        each_params!(self, it => it.write(rule, f))
-    }
-
-    /// What a rule means, its worst burst and its memory.
-    pub(crate) fn explain(self, rule: &Rule) -> String {
-        each_params!(self, it => it.explain(rule))
-    }
-
-    /// The most units that can pass within one period.
-    pub(crate) fn worst_in_period(self, rule: &Rule) -> u64 {
-        each_params!(self, it => it.worst_in_period(rule))
-    }
-
-    /// What identifies a rule without a name, and what may change without changing its identity.
-    pub(crate) fn identity(self) -> Option<(&'static str, &'static str)> {
-        each_params!(self, it => it.identity())
+        /// Takes the code of an algorithm and its fields.
+        pub fn load(from: &mut &[u8]) -> Result<Self, DecodeError> {
+            match take(from)? {
+                Log::CODE => log::saved::load(from),
+                Window::CODE => window::saved::load(from),
+                Fixed::CODE => fixed::saved::load(from),
+                Debt::CODE => debt::saved::load(from),
+                Interval::CODE => bucket::saved::load(from),
+                Slots::CODE => slots::saved::load(from),
+                _ => Err(UNKNOWN_KIND),
+            }
+        }
     }
 }

@@ -1,8 +1,7 @@
 //! The algorithms, a folder each, and the list of them.
 //!
 //! ```text
-//! list          the list
-//! meter         calls any of them
+//! meter         the list, and calls of any of them
 //! log           sliding log
 //! window        sliding window counter
 //! fixed         fixed window, by the calendar or from the first request
@@ -18,62 +17,57 @@
 //! reading       what a rule reads in a state at a time
 //! debt          the state of `bucket` and `leaky`
 //! open_window   the window now open, in `fixed` and in `bucket` with `refill=interval`
-//! uint48        a number in six bytes
 //! ```
 //!
-//! The state of an algorithm implements `Algorithm`, `Held` and `Saved`. Its parameters implement
-//! `Words`.
+//! The state of an algorithm implements `Algorithm` and `Saved`. Its parameters implement `RuleText`.
 
 pub(crate) mod bucket;
 pub(crate) mod debt;
 pub(crate) mod fixed;
 pub(crate) mod leaky;
-pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod meter;
 pub(crate) mod open_window;
 pub(crate) mod reading;
 pub(crate) mod slots;
 pub(crate) mod state;
-pub(crate) mod uint48;
 pub(crate) mod window;
 
-use crate::heap::{HeapVisitor, address_of};
+pub(crate) use crate::exact::Uint48;
 use crate::rule::{OwnOption, Period, Rule, RuleError, bounded};
 use alloc::{string::String, vec::Vec};
 use core::fmt;
 
 pub(crate) use bucket::{BucketParams, Interval, Refill};
 pub(crate) use debt::Debt;
-pub(crate) use fixed::{Fixed, FixedParams, FixedWithPast};
+pub(crate) use fixed::{Anchor, Fixed, FixedParams, FixedWithPast};
 pub(crate) use leaky::LeakyParams;
-pub(crate) use list::{Meter, Params};
 pub use log::LogReport;
 pub(crate) use log::series::Take;
 pub(crate) use log::series::needs::{Needs, PackedWindow};
 pub(crate) use log::{Log, LogParams};
+pub(crate) use meter::{Meter, Params};
 pub(crate) use open_window::OpenWindow;
 pub(crate) use reading::{Moment, NO_TIME_US, Reading, effective_time, not_before_us};
 pub(crate) use slots::{Slots, SlotsParams};
 pub(crate) use state::State;
-pub(crate) use uint48::Uint48;
 pub use window::WindowReport;
 pub(crate) use window::{Window, WindowParams};
 
 /// The parts of a rule's text that its algorithm reads.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnWords {
+pub(crate) struct OptionValues {
     pub limit: u32,
     /// `None` for slots.
     pub period: Option<Period>,
-    /// The values of [`Words::OPTIONS`], in their order.
+    /// The values of [`RuleText::options`], in their order.
     pub options: [Option<i128>; MOST_OWN],
 }
 
 /// The most options that only one algorithm takes.
 pub(crate) const MOST_OWN: usize = 3;
 
-impl OwnWords {
+impl OptionValues {
     /// The value of an option, or its default.
     pub fn of(&self, option: usize, default: i128) -> i128 {
         self.options.get(option).copied().flatten().unwrap_or(default)
@@ -93,50 +87,76 @@ impl OwnWords {
 }
 
 /// How an algorithm reads, writes and explains its parameters.
-pub(crate) trait Words: Copy {
+pub(crate) trait RuleText {
     /// The options that only this algorithm takes, in the order of the canonical text.
-    const OPTIONS: &'static [OwnOption] = &[];
+    fn options() -> &'static [OwnOption]
+    where
+        Self: Sized,
+    {
+        &[]
+    }
 
     /// Reads the parameters and tests every bound.
-    fn read(words: &OwnWords) -> Result<Self, RuleError>;
+    fn read(words: &OptionValues) -> Result<Self, RuleError>
+    where
+        Self: Sized;
 
     /// The options that shape the state, as a number.
-    fn shape(self) -> u32 {
+    fn shape(&self) -> u32 {
         0
     }
 
     /// The most units that a rule with this limit can ever let pass at once. The limit must not be
     /// 0.
-    fn capacity(self, limit: u32) -> u32 {
+    fn capacity(&self, limit: u32) -> u32 {
         limit
     }
 
     /// The parameters for one of several programs that share a limit. `part` computes one program's
     /// part of a number.
     #[must_use]
-    fn divided(self, _part: impl Fn(u32) -> u32) -> Self {
+    fn divided(self, _part: impl Fn(u32) -> u32) -> Self
+    where
+        Self: Sized,
+    {
         self
     }
 
     /// Writes the period and the options of the canonical text.
-    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+    fn write(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
     /// What a rule means, its worst burst and its memory, in sentences.
-    fn explain(self, rule: &Rule) -> String;
+    fn explain(&self, rule: &Rule) -> String;
 
     /// The most units that can pass within one period, if the limit is not 0.
-    fn worst_in_period(self, rule: &Rule) -> u64 {
+    fn worst_in_period(&self, rule: &Rule) -> u64 {
         rule.limit().into()
     }
 
     /// What identifies a rule without a name, and what may change without changing its identity;
     /// `None` if all rules of a key read one state.
-    fn identity(self) -> Option<(&'static str, &'static str)>;
+    fn identity(&self) -> Option<(&'static str, &'static str)>;
 }
 
 /// The state of an algorithm: what its rules consumed. A rule can read the state and consume from it
 /// if both have the same shape and period.
-pub(crate) trait Algorithm {
+pub(crate) trait Algorithm: 'static {
+    /// The state, for calls whose algorithm is found at run time.
+    fn any(&self) -> &dyn Algorithm
+    where
+        Self: Sized,
+    {
+        self
+    }
+
+    /// The state, for changes whose algorithm is found at run time.
+    fn any_mut(&mut self) -> &mut dyn Algorithm
+    where
+        Self: Sized,
+    {
+        self
+    }
+
     /// The parameters of the rule that consumed last.
     fn params(&self) -> Params;
 
@@ -149,14 +169,8 @@ pub(crate) trait Algorithm {
     /// When units were last added; [`NO_TIME_US`] if nothing counts in it.
     fn last_us(&self) -> u64;
 
-    /// The length of a rule's window at the state's last time. Calendar months differ in length.
-    fn window_of(&self, rule: &Rule) -> u64 {
-        rule.period_us()
-    }
-
     /// True if a rule can read the state as it is: both have the same shape and period. A named rule
-    /// that neither drains nor adds units reads any state of its algorithm, even of another period.
-    /// Such a rule does not reshape the state, because a reshaped state would no longer know when it
+    /// with limit 0 reads any debt of its algorithm, even of another period. Such a rule does not reshape the state, because a reshaped state would no longer know when it
     /// ends.
     #[inline]
     fn fits(&self, rule: &Rule) -> bool {
@@ -203,45 +217,9 @@ pub(crate) trait Algorithm {
         None
     }
 
-    /// The first address to read, for a prefetch.
-    #[inline]
-    fn address(&self) -> *const u8
-    where
-        Self: Sized,
-    {
-        address_of(self)
-    }
+    // How holds correct what an algorithm counts. Overcharged units are given back *as if the check
+    // had cost less*, except those that have come back by themselves.
 
-    /// Visits each heap allocation inside it.
-    fn visit_heap(&mut self, _to: &mut impl HeapVisitor) {}
-}
-
-/// What a settled hold cost beyond its charge.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Excess {
-    pub units: u32,
-    /// The limit of the rule that was charged.
-    pub limit: u32,
-    /// True if that rule was a shadow, which consumes nothing beyond the capacity.
-    pub shadow: bool,
-    /// What the log rules of the hold need.
-    pub needs: Needs,
-}
-
-impl Excess {
-    /// The most units that may count after the excess: a shadow stops at this capacity.
-    pub fn most(&self, capacity: u64) -> u64 {
-        match (self.shadow, self.limit) {
-            (false, _) => u64::MAX,
-            (true, 0) => 0,
-            (true, _) => capacity,
-        }
-    }
-}
-
-/// How holds correct what an algorithm counts. Overcharged units are given back *as if the check
-/// had cost less*, except those that have come back by themselves.
-pub(crate) trait Held {
     /// The size of one unit in [`level`](Self::level); `None` if a check always takes its full cost.
     fn unit(&self) -> Option<u64> {
         None
@@ -266,6 +244,29 @@ pub(crate) trait Held {
     /// Consumes at `at_us >= last_us` what a settled hold cost beyond its charge, even if that
     /// exceeds the limit.
     fn consume_excess(&mut self, excess: Excess, at_us: u64);
+}
+
+/// What a settled hold cost beyond its charge.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Excess {
+    pub units: u32,
+    /// The limit of the rule that was charged.
+    pub limit: u32,
+    /// True if that rule was a shadow, which consumes nothing beyond the capacity.
+    pub shadow: bool,
+    /// What the log rules of the hold need.
+    pub needs: Needs,
+}
+
+impl Excess {
+    /// The most units that may count after the excess: a shadow stops at this capacity.
+    pub fn most(&self, capacity: u64) -> u64 {
+        match (self.shadow, self.limit) {
+            (false, _) => u64::MAX,
+            (true, 0) => 0,
+            (true, _) => capacity,
+        }
+    }
 }
 
 /// Saves the fields of a state. A function `load` beside each implementation reads them back and

@@ -9,7 +9,7 @@
 //! At a limit of 0 a debt has no end, so a `leaky` rule, or a `bucket` without `refill=interval`,
 //! reshapes nothing while its limit is 0.
 //!
-//! A state [ends](Meter::ends) when nothing in it counts any more for the rule that consumed last,
+//! A state [ends](super::Algorithm::ends) when nothing in it counts any more for the rule that consumed last,
 //! as the rule was then. Until its end the state keeps the key alive; from then on every rule reads
 //! the state as empty. So a wait depends only on the state and the time, not on how long the key
 //! lives.

@@ -1,9 +1,8 @@
 //! What one client has consumed.
 
-use super::answer::Answer;
+use super::answer::{Answer, RuleReport};
 use super::hold::{Hold, HoldError, Settlement};
 use super::micros;
-use super::report::RuleReport;
 use super::rules::Rules;
 use crate::check::{Bounds, Budget};
 use crate::key::holds::MOST_HOLDS;
@@ -72,7 +71,7 @@ impl Limiter {
         let check = check_of(rules, cost, now);
         let mut decisions = Vec::new();
         let outcome = self.0.peek(&check, &mut decisions);
-        Answer::new(&check, outcome.summary, &mut decisions)
+        Answer::new(&check, outcome.summary, &decisions)
     }
 
     /// What each rule says about a request of `cost` units, in the order of the rules. Consumes
@@ -168,7 +167,7 @@ impl Limiter {
         let mut decisions = Vec::new();
         let outcome = self.0.check_within(BOUNDS, check, &mut decisions);
         let answer = outcome.map_err(|error| HoldError::Refused(error.why))?.summary;
-        Ok(Answer::new(check, answer, &mut decisions))
+        Ok(Answer::new(check, answer, &decisions))
     }
 }
 

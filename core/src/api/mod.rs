@@ -5,8 +5,7 @@
 //! limiter   what one client has consumed, and what it may do
 //! as_text   rules in a configuration
 //! hold      a charge that is corrected later
-//! answer    whether a request may pass
-//! report    what each rule says about a request
+//! answer    whether a request may pass, and what each rule says about it
 //! ```
 //!
 //! Times and waits are `Duration`s here, and missing ones are `None`. The engine below counts
@@ -17,17 +16,15 @@ mod answer;
 mod as_text;
 mod hold;
 mod limiter;
-mod report;
 mod rules;
 #[cfg(test)]
 mod tests;
 
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US};
-pub use answer::Answer;
+pub use answer::{Answer, RuleReport};
 use core::time::Duration;
 pub use hold::{Hold, HoldError, Settlement};
 pub use limiter::Limiter;
-pub use report::RuleReport;
 pub use rules::{HeldRules, RuleFault, Rules, RulesError};
 
 /// The longest period of a rule and the longest length of a hold: 366 days.

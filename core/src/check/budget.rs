@@ -20,8 +20,9 @@ pub(super) const MOST_CHARGES: usize = 100_000;
 /// keep hundreds of past windows.
 const STATE_AS_CHARGES: usize = 16;
 
-/// Copying this number of log entries costs as much as one lapsing charge.
-const ENTRIES_AS_ONE: usize = 16;
+/// Copying this number of log entries, and copying them again without what comes back, costs as much as
+/// one lapsing charge.
+const ENTRIES_AS_ONE: usize = 8;
 
 /// Copying this number of a track's holds, or searching this number of a hold's charges, costs as
 /// much as one lapsing charge.
@@ -107,7 +108,7 @@ mod tests {
         let states = limiter.states();
         assert_eq!(spent(|all| all.may_copy(&[], 3)), 3);
         assert_eq!(spent(|all| all.may_copy(&states[..1], 3)), 16 + 3);
-        assert_eq!(spent(|all| all.may_copy(states, 3)), 16 + 16 + 20 + 3);
+        assert_eq!(spent(|all| all.may_copy(states, 3)), 16 + 16 + 41 + 3);
     }
 
     #[test]

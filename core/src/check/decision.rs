@@ -1,7 +1,7 @@
 //! A decision: the answer of one rule to a cost, and in the end the answer to the whole check.
 
 use crate::algorithm::{Moment, Reading};
-use crate::key::{Check, Verdict};
+use crate::key::{Change, Check, Standing, Verdict};
 use crate::rule::Rule;
 
 /// The five integers of a reply.
@@ -124,6 +124,12 @@ impl<'a> Check<'a> {
         self.rules.iter().zip(decisions).filter(limited).map(|(rule, _)| rule)
     }
 
+    /// Takes the turns back that rules gave to a check which is denied.
+    pub(crate) fn take_turns_back(decisions: &mut [Decision]) {
+        let allows = |decision: &&mut Decision| decision.verdict == Verdict::Allowed;
+        decisions.iter_mut().filter(allows).for_each(|decision| decision.wait_ms = 0);
+    }
+
     /// True if a rule denies.
     pub(crate) fn is_denied(&self, decisions: &[Decision]) -> bool {
         self.denials(decisions).next().is_some()
@@ -139,19 +145,11 @@ impl<'a> Check<'a> {
 
     /// The deciding rule and its decision; of equal rules the first, `None` if all are shadows. If a
     /// rule denies, the rule that denies longest decides. Otherwise the rule with the least
-    /// remaining/cost decides, and its wait is the longest turn of all rules. In a denied check, the
-    /// wait of a rule that admits is 0.
+    /// remaining/cost decides, and its wait is the longest turn of all rules.
     #[inline]
-    pub(crate) fn deciding_rule(
-        &self,
-        denied: bool,
-        decisions: &mut [Decision],
-    ) -> Option<(&'a Rule, Decision)> {
+    pub(crate) fn deciding_rule(&self, decisions: &[Decision]) -> Option<(&'a Rule, Decision)> {
         let (mut turn_ms, mut deciding) = (0, None::<(&Rule, Decision)>);
         for (rule, decision) in self.rules.iter().zip(decisions) {
-            if denied && decision.verdict == Verdict::Allowed {
-                decision.wait_ms = 0;
-            }
             if rule.is_shadow() {
                 continue;
             }
@@ -179,4 +177,85 @@ pub(crate) fn longer(a_ms: i64, b_ms: i64) -> i64 {
 
 fn units(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// A block set by a rule's `ban=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// The index, in the check, of the rule that set it.
+    pub rule: usize,
+    /// Its end, in Unix microseconds.
+    pub until_us: u64,
+}
+
+/// The answer to a check, and what it did to one key.
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent answer")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The answer for all keys of the check.
+    pub summary: Decision,
+    /// This key's block or rules denied the request.
+    pub denied: bool,
+    /// What the check did to states, holds or history.
+    pub change: Change,
+    /// The denial also blocked the key.
+    pub ban: Option<Ban>,
+    /// The key's ban now ends earlier, because the clock stepped back.
+    pub ban_shortened: bool,
+    /// A block or an exemption answered, and no rule was evaluated.
+    pub standing: Option<Standing>,
+    /// The check repeated a live hold, and no rule was charged.
+    pub repeated: bool,
+    /// The check took a hold.
+    pub held: bool,
+    /// The default cost that was decided: for an allowed check of a range, what was granted.
+    pub cost: u32,
+}
+
+impl Outcome {
+    /// The answer of a check that left the key unchanged.
+    pub const fn unchanged(summary: Decision, cost: u32, standing: Option<Standing>) -> Self {
+        Self {
+            summary,
+            denied: !matches!(summary.verdict, Verdict::Allowed),
+            change: Change::Nothing,
+            ban: None,
+            ban_shortened: false,
+            standing,
+            repeated: false,
+            held: false,
+            cost,
+        }
+    }
+
+    /// True if the key's value changed.
+    #[must_use]
+    pub fn changed(&self) -> bool {
+        !matches!(self.change, Change::Nothing) || self.ban_changed()
+    }
+
+    /// True if the key got a ban, or its ban ends earlier.
+    #[must_use]
+    pub const fn ban_changed(&self) -> bool {
+        self.ban.is_some() || self.ban_shortened
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_or_a_ban_changes_the_key() {
+        let none = Outcome::unchanged(Decision::UNDECIDED, 1, None);
+        let ban = Some(Ban { rule: 0, until_us: 9 });
+        for (outcome, changed) in [
+            (none, (false, false)),
+            (Outcome { change: Change::Renewed, ..none }, (true, false)),
+            (Outcome { ban, ..none }, (true, true)),
+            (Outcome { ban_shortened: true, ..none }, (true, true)),
+        ] {
+            assert_eq!((outcome.changed(), outcome.ban_changed()), changed, "{outcome:?}");
+        }
+    }
 }

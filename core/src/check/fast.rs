@@ -86,8 +86,7 @@ impl Limiter {
             }
             _ => {
                 let (at_us, _) = decide_by_log(state, check, decisions)?;
-                let (rule, decision) =
-                    check.deciding_rule(check.is_denied(decisions), decisions)?;
+                let (rule, decision) = check.deciding_rule(decisions)?;
                 Some(answer(state.meter(), rule, check, at_us, Change::Nothing, decision))
             }
         }
@@ -154,7 +153,7 @@ fn check_log(
             decision.take(cost);
         }
     }
-    let (rule, decision) = check.deciding_rule(denied, decisions)?;
+    let (rule, decision) = check.deciding_rule(decisions)?;
     Some(answer(state.meter(), rule, check, at_us, change, decision))
 }
 

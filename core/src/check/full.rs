@@ -5,7 +5,7 @@
 //! algorithms need no second formula: each reads its state with that cost.
 
 use super::{Budget, Decision, View};
-use crate::algorithm::{Meter, Moment};
+use crate::algorithm::{Anchor, Moment, Params};
 use crate::key::{Check, Limiter};
 use crate::rule::{MS_US, Rule};
 use alloc::borrow::Cow;
@@ -111,7 +111,10 @@ impl View<'_> {
 
 /// The length of a rule's window at a time: its period, or the length of the calendar month.
 fn window_us(rule: &Rule, at_us: u64) -> u64 {
-    Meter::of_units(rule, at_us, 0).window_of(rule)
+    let Params::Fixed(params) = rule.params() else { return rule.period_us() };
+    let anchor = Anchor::new(params.calendar, params.tz_min);
+    let start_us = anchor.start(rule.period_us(), at_us);
+    anchor.end(rule.period_us(), start_us).abs_diff(start_us)
 }
 
 #[cfg(test)]

@@ -30,11 +30,11 @@
 //! admit that cost, and a shadow never lowers the grant.
 
 use super::{
-    Bounds, Budget, CheckError, Decision, Outcome, Refusal, View, longer, until_all_admit,
+    Ban, Bounds, Budget, CheckError, Decision, Outcome, Refusal, View, longer, until_all_admit,
 };
 use crate::algorithm::Moment;
-use crate::key::{Change, Check, Limiter, Standing};
-use crate::rule::Rule;
+use crate::key::{BanCount, Change, Check, Limiter, Standing, StandingEntry};
+use crate::rule::{Ladder, Rule};
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 use core::slice;
@@ -313,7 +313,11 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             Some(Standing::Block) => return Some((self.outcome.summary, 0)),
             None => {}
         }
-        let deciding = self.check.deciding_rule(denied, self.own(decisions));
+        let decisions = self.own(decisions);
+        if denied {
+            Check::take_turns_back(decisions);
+        }
+        let deciding = self.check.deciding_rule(decisions);
         let longer_pause = |pause: &Decision| {
             deciding.is_none_or(|(rule, own)| pause.precedes(0, &own, self.check.cost_of(rule)))
         };
@@ -408,5 +412,34 @@ impl KeyCheck<'_> {
             outcome.change = Change::HistoryOnly(summary.verdict);
             self.limiter.record(&self.check, outcome.change);
         }
+    }
+}
+
+impl Limiter {
+    /// Blocks the key with the longest ban of the rules that deny; of equal bans, the first. If
+    /// some of these rules count bans, the key's count of bans rises. Of the rules that count, the
+    /// one with the longest ban decides when the key forgets the count.
+    pub(super) fn ban(&mut self, check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
+        let remembered = self.bans_at(check.now_us);
+        let bans = remembered.map_or(0, |count| count.bans);
+        let rules = check.rules.iter().enumerate().zip(decisions);
+        let denials = rules.filter(|((_, rule), decision)| decision.is_denial_by(rule));
+        let ladders = denials.filter_map(|((index, rule), _)| Some((index, rule, rule.ban()?)));
+        // `max_by_key` takes the last of equals.
+        let ladders = ladders.rev();
+        let length_us = |(_, _, ladder): &(usize, &Rule, &Ladder)| ladder.rung_us(bans);
+        let (index, rule, ladder) = ladders.clone().max_by_key(length_us)?;
+        let counting = ladders.filter(|(_, _, ladder)| ladder.counts_bans()).max_by_key(length_us);
+        let length_us = ladder.rung_us(bans);
+        let count = match counting {
+            Some((_, _, ladder)) => {
+                let span_us = length_us.saturating_add(ladder.longest_us());
+                Some(BanCount::new(bans.saturating_add(1), check.now_us, span_us))
+            }
+            None => remembered.map(|count| count.as_of(check.now_us)),
+        };
+        let until_us = check.now_us.saturating_add(length_us);
+        self.set_ban(StandingEntry::ban(rule, until_us, length_us), count);
+        Some(Ban { rule: index, until_us })
     }
 }

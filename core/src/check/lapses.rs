@@ -79,10 +79,6 @@ impl<'a> View<'a> {
     /// When a rule admits a cost, given the coming lapses; without a cost, when nothing counts any
     /// more for the rule. Without lapses, this is `latest`.
     ///
-    /// Giving units back to a log copies its entries. So given a cost, most steps only guess whether
-    /// a log rule admits it before the next lapse. The lapse that the guesses find is tested on a copy.
-    /// A guess ignores the end of the log. So nothing is guessed if that end may let the rule admit.
-    ///
     /// # Errors
     /// A lower bound of that time, if the command has spent its budget.
     #[cold]
@@ -102,42 +98,24 @@ impl<'a> View<'a> {
                 Decision::admits(rule, reading, check)
             }
         };
-        let to_guess = cost.filter(|_| state.log().is_some_and(|log| !log.may_end_before(rule)));
-        // The lapse searched for is one of `ranks`, or comes later. If all guesses are right, its
-        // rank is at most `guessed`.
-        let mut ranks = holds.lapses_between(now_us, latest);
-        let (mut guessed, mut first, mut step) = (ranks.end, latest, 0);
+        // The lapse searched for is one of `ranks`, or comes later.
+        let (mut ranks, mut first, mut step) = (holds.lapses_between(now_us, latest), latest, 0);
         while !ranks.is_empty() {
-            let half = guessed.saturating_sub(ranks.start) / 2;
+            let half = ranks.len() / 2;
             let Some(at_us) = holds.end_at(ranks.start.saturating_add(step.min(half))) else {
                 break;
             };
             let lapse = ranks.start..holds.count_ended(at_us);
-            let guesses = to_guess.is_some() && guessed > ranks.start;
-            let guess = to_guess.zip(holds.end_at(lapse.end)).filter(|_| guesses);
-            let copied = if guess.is_some() { &[] } else { slice::from_ref(state) };
-            if !budget.may_look(copied, holds, lapse.len()) {
+            if !budget.may_look(slice::from_ref(state), holds, lapse.len()) {
                 break;
             }
             let mut then = seen.clone();
             then.lapse(lapse.clone());
-            let first_then = match guess {
-                Some((cost, until_us)) if then.may_admit(rule, cost, at_us, until_us) => {
-                    Moment::At(at_us)
-                }
-                Some(_) => Moment::Never,
-                None => first_in(&mut then, at_us),
-            };
+            let first_then = first_in(&mut then, at_us);
             if first_then <= Moment::At(at_us) {
-                guessed = holds.lapses_between(now_us, Moment::At(at_us)).end;
-                if !guesses {
-                    ranks.end = guessed;
-                }
+                ranks.end = holds.lapses_between(now_us, Moment::At(at_us)).end;
             } else {
                 (seen, first, ranks.start) = (then, first_then, lapse.end);
-                if !guesses {
-                    guessed = ranks.end;
-                }
             }
             step = step.max(1).saturating_mul(STEP_GROWTH);
         }

@@ -1,20 +1,17 @@
 //! Deciding a check.
 //!
 //! ```text
-//! one            a check of one key, on the fast path if it can take it
+//! one            a check or a sync of one key, on the fast path if it can take it
 //! fast           the fast path: all rules read the key's one state
 //! keys           the general path: several rules and keys, one answer, all or nothing
 //! pool           a check that passes through one of several keys
-//! ban            the ban of a key by a rule that denies
-//! outcome        the answer to a check, and what was done
 //! refusal        why a check is an error, and how much a key may hold
-//! sync           consumes what other programs have consumed at an upstream
 //! full           what the reply to FULL shows of each rule
 //! later_denials  waits that end later because a rule that admits now will deny later
 //! lapses         waits and resets that end earlier because holds lapse
 //! budget         the budget of a command for looking ahead at lapses
 //! view           what the rules of a check read in a key, and what they decide
-//! decision       what one rule decides, and which rule's decision is the answer
+//! decision       what one rule decides, which rule's decision is the answer, and what was done
 //! ```
 //!
 //! A denial's wait is computed in four steps:
@@ -28,7 +25,6 @@
 //! and a pause (in `keys`), and a rule that will deny only later (in `later_denials`). One thing can
 //! shorten a wait: a hold that gives back its charges when it lapses (in `lapses`).
 
-pub(crate) mod ban;
 pub(crate) mod budget;
 pub(crate) mod decision;
 mod fast;
@@ -37,21 +33,17 @@ pub(crate) mod keys;
 mod lapses;
 mod later_denials;
 mod one;
-pub(crate) mod outcome;
 mod pool;
 pub(crate) mod refusal;
-mod sync;
 mod view;
 
-pub use ban::Ban;
 pub use budget::Budget;
-pub use decision::Decision;
+pub use decision::{Ban, Decision, Outcome};
 pub(crate) use decision::{length, longer};
 pub use full::{Field, RuleReport};
 pub(crate) use keys::peek_key;
 pub use keys::{KeyCheck, check_keys};
 pub(crate) use later_denials::until_all_admit;
-pub use outcome::Outcome;
 pub use pool::deny_each;
 pub use refusal::{Bounds, CheckError, RULES_A_HOLD, Refusal};
 pub(crate) use view::View;

@@ -49,7 +49,7 @@ impl Limiter {
             return None;
         }
         let decided = Check { cost: outcome.cost, ..*check };
-        let deciding = decided.deciding_rule(false, decisions);
+        let deciding = decided.deciding_rule(decisions);
         Some(deciding.map_or(i64::MAX, |(rule, mut decision)| {
             decision.take(decided.cost_of(rule));
             decision.remaining

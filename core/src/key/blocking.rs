@@ -1,6 +1,6 @@
 //! Blocks, exemptions, bans, pauses and plans of a key.
 
-use super::{BanCount, Limiter, Orders, Pause, Plan, Standing, StandingEntry};
+use super::{BanCount, Limiter, Pause, PauseAndPlan, Plan, Standing, StandingEntry};
 use crate::algorithm::Moment;
 use crate::rule::MAX_PERIOD_US;
 use alloc::boxed::Box;
@@ -103,14 +103,14 @@ impl Limiter {
         self.set_orders(|orders| orders.pause = None);
     }
 
-    pub(super) fn orders(&self) -> Option<&Orders> {
+    pub(super) fn orders(&self) -> Option<&PauseAndPlan> {
         self.compound()?.orders.as_deref()
     }
 
-    pub(super) fn set_orders(&mut self, set: impl FnOnce(&mut Orders)) {
+    pub(super) fn set_orders(&mut self, set: impl FnOnce(&mut PauseAndPlan)) {
         self.change(|compound| {
             set(compound.orders.get_or_insert_default());
-            compound.orders.take_if(|orders| **orders == Orders::default());
+            compound.orders.take_if(|orders| **orders == PauseAndPlan::default());
         });
     }
 

@@ -133,3 +133,86 @@ mod tests {
         assert_eq!(deadline.expiry(NOW, NOW, Some(1)), Expiry::Never);
     }
 }
+
+#[cfg(test)]
+mod replayed_tests {
+    use super::*;
+    use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Meta, Standing, StandingEntry};
+    use crate::rule::{DAY_US, HOUR_US, MINUTE_US, MS_US};
+    use crate::tests::rules_of_line;
+
+    const AT_US: u64 = 1_500_000_000_000_000;
+    /// Years later.
+    const NOW_US: u64 = 1_700_000_000_000_000;
+
+    fn moved(expiry: Expiry, before_ms: u64) -> u64 {
+        match expiry {
+            Expiry::Keep => before_ms,
+            Expiry::At(at_ms) => at_ms,
+            Expiry::Never => u64::MAX,
+        }
+    }
+
+    fn block(until_us: Option<u64>) -> StandingEntry {
+        StandingEntry::new(Standing::Block, until_us, b"")
+    }
+
+    /// What a replayed check leaves, and the key's expiry.
+    fn replayed(rules: &str, options: CheckOptions<'_>) -> (Limiter, u64) {
+        let (mut limiter, rules) = (Limiter::default(), rules_of_line(rules));
+        limiter.check(&Check::new(&rules, 1, AT_US).with(&options), &mut Vec::new());
+        let expires_ms = moved(limiter.deadline().expiry(AT_US, NOW_US, None), 0);
+        (limiter, expires_ms)
+    }
+
+    /// The key's expiry after a command without `AT`.
+    fn after(limiter: &Limiter, now_us: u64, expires_ms: Option<u64>) -> u64 {
+        let deadline = limiter.deadline_without_at(now_us, expires_ms);
+        moved(deadline.expiry(now_us, now_us, expires_ms), expires_ms.unwrap_or(u64::MAX))
+    }
+
+    #[test]
+    fn a_command_without_at_keeps_what_a_replay_needs() {
+        let hold = HoldRequest { id: b"a", end_us: AT_US + HOUR_US, refund: false };
+        let meta = Meta { text: b"who", keep: 3 };
+        for (rules, options) in [
+            ("log:5/h", CheckOptions::default()),
+            ("window:5/h bucket:5/m,name=n", CheckOptions::default()),
+            ("slots:1", CheckOptions { hold: Some(hold), ..CheckOptions::default() }),
+            ("5/s", CheckOptions { meta: Some(meta), ..CheckOptions::default() }),
+        ] {
+            let (mut limiter, expires_ms) = replayed(rules, options);
+            for after_us in [0, MINUTE_US, 59 * MINUTE_US] {
+                let now_us = NOW_US + after_us;
+                limiter.pause_until(now_us + SECOND_US, now_us, b"");
+                assert_eq!(after(&limiter, now_us, Some(expires_ms)), expires_ms);
+                limiter.resume();
+                assert_eq!(after(&limiter, now_us, Some(expires_ms)), expires_ms);
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_long_block_a_key_lives_as_long_as_its_states() {
+        let (mut limiter, _) = replayed("log:5/h", CheckOptions::default());
+        limiter.set_standing(Some(block(None)));
+        assert_eq!(after(&limiter, NOW_US, Some(9)), u64::MAX);
+        limiter.unblock();
+        let later_us = NOW_US + DAY_US;
+        let lasts_ms = (later_us + HOUR_US) / MS_US..(later_us + HOUR_US + HOUR_US / 8) / MS_US;
+        for expires_ms in [None, Some((NOW_US + 9 * DAY_US) / MS_US)] {
+            assert!(lasts_ms.contains(&after(&limiter, later_us, expires_ms)));
+        }
+    }
+
+    #[test]
+    fn after_a_check_by_the_servers_clock_a_command_without_at_keeps_the_expiry() {
+        let (limiter, rules) = (&mut Limiter::default(), rules_of_line("bucket:1/h"));
+        limiter.check(&Check::new(&rules, 1, NOW_US), &mut Vec::new());
+        let expires_ms = moved(limiter.deadline().expiry(NOW_US, NOW_US, None), 0);
+        let now_us = NOW_US + MINUTE_US;
+        assert_eq!(after(limiter, now_us, Some(expires_ms)), expires_ms);
+        let mended_ms = after(limiter, now_us, Some(now_us / MS_US + 1));
+        assert_eq!(mended_ms, expires_ms, "a user shortened the expiry");
+    }
+}

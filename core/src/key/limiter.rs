@@ -9,11 +9,12 @@
 //! limiter is as large as the server's smallest objects. So an allocator with size classes places the
 //! limiter next to the server's objects for the key.
 
-use super::{BanCount, Check, Deadline, History, Holds, Orders, StandingEntry};
-use crate::algorithm::{Moment, State};
+use super::{BanCount, Check, Deadline, History, Hold, Holds, PauseAndPlan, StandingEntry};
+use crate::algorithm::{Moment, NO_TIME_US, State};
 use crate::heap::{HeapVisitor, address_of};
-use crate::rule::{HOUR_US, Rule};
+use crate::rule::{HOUR_US, MS_US, Rule};
 use alloc::{boxed::Box, vec::Vec};
+use core::num::NonZeroU64;
 
 /// The value of one key. `Default` is the value of a key that was never checked.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +39,7 @@ pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
     pub standing: Option<Box<StandingEntry>>,
-    pub orders: Option<Box<Orders>>,
+    pub orders: Option<Box<PauseAndPlan>>,
     /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
     pub history: Option<Box<History>>,
@@ -296,11 +297,60 @@ impl Limiter {
     }
 }
 
+// When a key should expire after a command that takes no `AT`.
+//
+// A replay checks its keys with `AT`, often at times that lie years back. The server keeps the keys
+// as long as it would have kept them then. A block or a pause takes no `AT`. By the server's clock,
+// all that the checks left in the key is long over, but the replay still needs it:
+//
+// ```text
+// clock of the replay   | check, 1/h ============|            it reads the state for an hour
+// server's clock        |                        | expiry     years later
+//                              | RL.BLOCK                     by its clock the state is over
+// ```
+//
+// So a command without `AT` moves the expiry to an earlier time only if the key's remaining time
+// exceeds the longest time for which a check's consumption can matter (`lasts_us`). In that case, an
+// earlier block or pause set the expiry.
+
+impl Limiter {
+    /// Until when the value matters after a command at `now_us` that takes no `AT`. `expires_ms` is
+    /// the key's expiry before it.
+    #[must_use]
+    pub fn deadline_without_at(&self, now_us: u64, expires_ms: Option<u64>) -> Deadline {
+        let needed_us = now_us.saturating_add(self.lasts_us());
+        let expires_us = expires_ms.map_or(u64::MAX, |ms| ms.saturating_mul(MS_US));
+        self.deadline().or(Deadline::new(Moment::At(needed_us.min(expires_us)), 0))
+    }
+
+    /// How long after a check its traces in this key may matter, in microseconds.
+    fn lasts_us(&self) -> u64 {
+        let of_state = |state: &State| match state.meter().matters_until() {
+            Moment::At(us) => us.saturating_sub(state.meter().last_us()),
+            Moment::Never => u64::MAX,
+        };
+        let of_hold = |hold: &Hold| {
+            let stamps = hold.charges().iter().map(|charge| charge.stamp_us);
+            let taken_us = stamps.filter(|&stamp_us| stamp_us != NO_TIME_US).min();
+            taken_us.map_or(0, |taken_us| hold.end_us().saturating_sub(taken_us))
+        };
+        let holds = self.holds().into_iter().flat_map(Holds::in_order_of_ids);
+        let newest = self.history().and_then(|history| Some((history, history.entries.back()?)));
+        let others = [
+            self.standing().and_then(|standing| standing.ban_us).map_or(0, NonZeroU64::get),
+            self.bans().map_or(0, |bans| bans.span_us),
+            newest.map_or(0, |(history, entry)| history.until_us.saturating_sub(entry.time_us)),
+        ];
+        let states = self.states().iter().map(of_state);
+        states.chain(holds.map(of_hold)).chain(others).max().unwrap_or(0)
+    }
+}
+
 impl Compound {
     /// This value, if it holds one state and a plan in effect, and nothing else.
     fn only_planned(&self, now_us: u64) -> Option<&Self> {
         let Self { states, standing, orders, bans, history, holds } = self;
-        let Orders { pause, plan } = orders.as_deref()?;
+        let PauseAndPlan { pause, plan } = orders.as_deref()?;
         let others = standing.is_some() || pause.is_some() || bans.is_some() || history.is_some();
         let in_effect = plan.as_ref().is_some_and(|plan| plan.ends() > Moment::At(now_us));
         (states.len() == 1 && in_effect && !others && holds.is_none()).then_some(self)
@@ -345,7 +395,7 @@ mod tests {
     use crate::algorithm::bucket::Interval;
     use crate::algorithm::debt::Debt;
     use crate::algorithm::fixed::Fixed;
-    use crate::algorithm::list::Meter;
+    use crate::algorithm::meter::Meter;
     use crate::algorithm::state::Named;
     use crate::key::check::Change;
     use crate::tests::laws::holds::memory::Bytes;

@@ -2,19 +2,15 @@
 //!
 //! ```text
 //! limiter    the value: states, and what else a key may hold
-//! standing   a block or an exemption, and how often the key was banned
+//! standing   what overrides or chooses the rules: a block, an exemption, a pause, a plan
 //! blocking   blocks, exemptions, bans, pauses and plans of a key
-//! pause      a pause of a key's upstream
-//! plan       a policy bound to a key
 //! holds      what checks were charged, to be corrected later
 //! check      a check's arguments, and what a check did
 //! record     what a check does to the value, once it is decided
-//! holding    what holds do to states
-//! returning  which states get something back
+//! holding    what holds do to states, and which states get something back
 //! history    the last checks, with the text that callers gave
 //! slots      the slots that holds occupy
 //! deadline   when the key should expire
-//! replayed   when a replayed key should expire after a command without `AT`
 //! codec      versioned bytes <-> limiter
 //! report     a limiter as RL.INFO and RL.LOG show it
 //! ```
@@ -28,12 +24,8 @@ pub(crate) mod history;
 mod holding;
 pub(crate) mod holds;
 pub(crate) mod limiter;
-pub(crate) mod pause;
-mod plan;
 mod record;
-mod replayed;
 pub(crate) mod report;
-mod returning;
 pub(crate) mod slots;
 pub(crate) mod standing;
 
@@ -46,15 +38,13 @@ pub use codec::parts;
 pub use codec::{decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};
-pub use holds::request::{HoldOption, HoldRequest, MAX_END_US, MAX_ID, Settlement, hold_end_us};
 pub(crate) use holds::{Charge, Hold, Holds, LapsedCopy, Length};
+pub use holds::{HoldOption, HoldRequest, MAX_END_US, MAX_ID, Settlement, hold_end_us};
 pub(crate) use limiter::Compound;
 pub use limiter::Limiter;
-pub use pause::Pause;
-pub(crate) use plan::Orders;
-pub use plan::Plan;
 pub use report::{HoldReport, StateReport};
 pub(crate) use slots::Slots;
+pub(crate) use standing::PauseAndPlan;
 pub use standing::{
-    Author, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, MAX_USER, Standing, StandingEntry,
+    Author, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, MAX_USER, Pause, Plan, Standing, StandingEntry,
 };

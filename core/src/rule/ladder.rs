@@ -6,7 +6,7 @@
 //! ```
 
 use super::lengths::{MAX_PERIOD_US, MS_US};
-use crate::algorithm::Uint48;
+use crate::exact::Uint48;
 
 /// The most rungs of a ladder.
 pub const MAX_RUNGS: usize = 8;

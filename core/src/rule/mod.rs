@@ -25,7 +25,7 @@ mod spec;
 mod text;
 
 pub use crate::algorithm::bucket::Refill;
-pub use crate::algorithm::list::Kind;
+pub use crate::algorithm::meter::Kind;
 use crate::algorithm::{BucketParams, FixedParams, LeakyParams, Params};
 use alloc::string::{String, ToString};
 use core::fmt;

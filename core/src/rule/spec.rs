@@ -3,7 +3,7 @@
 use super::{
     Cost, Kind, Ladder, MAX_UNITS, Name, Period, Rule, RuleError, RuleOption, Trial, Unit,
 };
-use crate::algorithm::{MOST_OWN, OwnWords, Params};
+use crate::algorithm::{MOST_OWN, OptionValues, Params};
 
 /// A rule as it was written, before validation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl RuleSpec {
                 return Err(RuleError::SeveralMonths);
             }
         }
-        let words = OwnWords { limit, period: self.period, options: self.own };
+        let words = OptionValues { limit, period: self.period, options: self.own };
         let params = Params::read(kind, &words)?;
         if kind == Kind::Slots && self.count_all {
             return Err(RuleError::SlotsCountAll);

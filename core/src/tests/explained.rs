@@ -1,6 +1,6 @@
 //! Limiters take the memory and allow the worst bursts that `RL.EXPLAIN` states.
 
-use crate::algorithm::list::Params;
+use crate::algorithm::meter::Params;
 use crate::header_slice::{self, HeaderSlice};
 use crate::heap::HeapVisitor;
 use crate::key::{Check, Limiter, Verdict};

@@ -2,14 +2,14 @@
 //! are consumed.
 
 use crate::algorithm::fixed::Past;
-use crate::algorithm::list::Meter;
 use crate::algorithm::log::Log;
 use crate::algorithm::log::series::Series;
 use crate::algorithm::log::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, Needs};
 use crate::algorithm::log::{Consumption, Eviction};
+use crate::algorithm::meter::Meter;
 use crate::algorithm::reading::{Moment, NO_TIME_US};
-use crate::algorithm::uint48::Uint48;
-use crate::algorithm::{Algorithm, Excess, Held};
+use crate::algorithm::{Algorithm, Excess};
+use crate::exact::Uint48;
 use crate::rule::{DAY_US, HOUR_US, Kind, MAX_UNITS, MINUTE_US, Rule, SECOND_US};
 use crate::tests::rules_of_line;
 use proptest::collection::vec;

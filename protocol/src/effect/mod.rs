@@ -40,20 +40,18 @@
 //! misreading it.
 //!
 //! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word` and the numbers'
-//! ranges from `fields`. Property tests read back what is written, for every command and with each
+//! ranges from `write`. Property tests read back what is written, for every command and with each
 //! number at its bounds.
 
-mod fields;
 mod read;
 mod write;
 
 pub use read::{EffectError, read};
 pub use write::Head;
 
-use crate::parse::Settled;
 use ratelimit_core::key::{
     Author, BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Plan,
-    Standing, StandingEntry, Verdict,
+    Settlement, Standing, StandingEntry, Verdict,
 };
 use ratelimit_core::named;
 use ratelimit_core::rule::{Name, NamedCost, Rule};
@@ -94,7 +92,7 @@ pub enum Action<'a> {
         /// The id of the hold.
         id: &'a [u8],
         /// What becomes of its charges; the costs by name come with the effect.
-        settled: Settled,
+        settled: Settlement<'a>,
     },
     /// Holds lapsed. A check noticed this, and made no other change.
     Lapse,

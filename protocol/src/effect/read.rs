@@ -1,13 +1,14 @@
 //! Reads an effect; `mod.rs` describes its form.
 
-use super::fields::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
+use super::write::{BANS, END, EXPIRY, FORGOTTEN, Field, KEEP, LENGTH, REFUND, SPAN, TIME, UNITS};
 use super::{Action, BanTerms, Effect, Recorded, VERSION, WITHOUT_AUTHOR, Word};
 use crate::parse::cursor::Cursor;
-use crate::parse::policy;
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
-use crate::parse::{Limits, NoPolicies, ParseError, Settled};
-use ratelimit_core::key::{BanCount, Expiry, HoldRequest, MAX_USER, Meta, Standing, Verdict};
+use crate::parse::{Limits, NoPolicies, ParseError, policy};
+use ratelimit_core::key::{
+    BanCount, Expiry, HoldRequest, MAX_USER, Meta, Settlement, Standing, Verdict,
+};
 use ratelimit_core::rule::{Excerpt, NamedCost, Rule, digits};
 
 /// What errors say after 'expected' if an effect ends too early.
@@ -71,7 +72,7 @@ pub fn read<'a>(
             if let Some(meta) = meta {
                 meta.text = args.required()?;
             }
-            take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
+            take_rules(None, &mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
             if args.peek().is_none() {
                 require_rule(rules)?;
             }
@@ -82,7 +83,7 @@ pub fn read<'a>(
         }
         Action::Renew { id: hold, .. } => *hold = args.id()?,
         Action::Refund { .. } => {
-            take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
+            take_rules(None, &mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
         }
         Action::Set { reason, user, .. } => {
             *reason = args.required()?;
@@ -181,7 +182,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
             Word::Hold => {
                 self.check(Recorded::Held(HoldRequest { id: b"", end_us: 0, refund: false }))?
             }
-            Word::Settle => Action::Settle { id: b"", settled: Settled::AsCharged },
+            Word::Settle => Action::Settle { id: b"", settled: Settlement::AsCharged },
             Word::Renew => Action::Renew { id: b"", end_us: self.number(END)? },
             Word::Refund => Action::Refund { units: self.number(UNITS)? },
             Word::Lapse => Action::Lapse,

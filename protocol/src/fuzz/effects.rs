@@ -3,8 +3,7 @@
 
 use super::{assert_printable, sound, words};
 use crate::effect::{Action, Effect, Head, read};
-use crate::parse::Settled;
-use ratelimit_core::key::Limiter;
+use ratelimit_core::key::{Limiter, Settlement};
 use ratelimit_core::rule::{NamedCost, Rule};
 
 /// How many effects of an input are performed at most, so that no input takes long.
@@ -41,12 +40,12 @@ fn test_written(effect: &Effect<'_>, rules: &[Rule], named: &[NamedCost]) {
 }
 
 /// The arguments of a settlement.
-fn settlement(settled: Settled, named: &[NamedCost]) -> Vec<Vec<u8>> {
+fn settlement(settled: Settlement<'_>, named: &[NamedCost]) -> Vec<Vec<u8>> {
     let cost = |text: String| [b"COST".to_vec(), text.into_bytes()];
     match settled {
-        Settled::AsCharged => Vec::new(),
-        Settled::Refund => vec![b"REFUND".to_vec()],
-        Settled::Costs { default } => {
+        Settlement::AsCharged => Vec::new(),
+        Settlement::Refund => vec![b"REFUND".to_vec()],
+        Settlement::Costs { default, .. } => {
             let default = default.map(|units| units.to_string());
             let named = named.iter().map(|one| format!("{}={}", one.name.as_str(), one.cost));
             default.into_iter().chain(named).flat_map(cost).collect()

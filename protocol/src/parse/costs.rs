@@ -10,9 +10,8 @@
 //! settlement takes no range. The parser gives each rule the cost that names it, so later layers see
 //! no costs by name.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, units};
 use super::error::{ParseError, Parsed, RuleArgError};
-use super::options::units;
 use ratelimit_core::rule::{Excerpt, Kind, Name, NamedCost, Rule, split};
 
 /// What errors say after 'expected' about the value of a `COST` that may be a range.

@@ -15,7 +15,7 @@ pub fn explain<'a>(
     rules: &mut Vec<Rule>,
 ) -> Parsed<()> {
     let mut args = Cursor::new(args);
-    take_rules(&mut args, limits, resolver, rules)?;
+    take_rules(None, &mut args, limits, resolver, rules)?;
     args.finish(A_RULE)?;
     require_rule(rules)
 }

@@ -8,8 +8,8 @@ use super::costs::give_costs;
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use super::resolver::RuleResolver;
-use super::rules::take_rules_of_next_key;
+use super::resolver::{PlanOf, RuleResolver};
+use super::rules::take_rules_of;
 use ratelimit_core::rule::{Excerpt, Rule};
 use std::ops::{Range, RangeInclusive};
 
@@ -80,9 +80,9 @@ pub fn mcheck<'a>(
     let mut groups: Vec<Group> = Vec::with_capacity(1);
     let all_groups = args.clone();
     loop {
-        resolver.of_key(groups.len(), check.at_us);
+        let plan = PlanOf { key: groups.len(), at_us: check.at_us };
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
-        let taken = take_rules_of_next_key(&mut args, limits, resolver, rules)?;
+        let taken = take_rules_of(plan, &mut args, limits, resolver, rules)?;
         check.rule_args = first_arg.saturating_add(taken);
         if taken == 0 {
             args.finish(if groups.is_empty() { expected(rules, MCHECK) } else { NEXT_RULE })?;
@@ -100,9 +100,9 @@ pub fn mcheck<'a>(
     }
     if groups.len() < keys && resolver.asked_for_plan() {
         for key in 1..keys {
-            resolver.of_key(key, check.at_us);
+            let plan = PlanOf { key, at_us: check.at_us };
             let (first_rule, mut args) = (rules.len(), all_groups.clone());
-            take_rules_of_next_key(&mut args, limits, resolver, rules)?;
+            take_rules_of(plan, &mut args, limits, resolver, rules)?;
             groups.push(Group { rules: first_rule..rules.len(), args: 0..check.rule_args });
         }
     }

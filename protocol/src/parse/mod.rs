@@ -15,52 +15,40 @@
 //! what was given and what was expected. Parsing opens no key and knows no server:
 //! [`ratelimit_core::rule`] defines valid rules, and [`Limits`] what the settings allow.
 
-mod blocks;
 mod check;
 mod costs;
 pub(crate) mod cursor;
-mod direct_mapped;
 mod error;
 mod explain;
 mod hold;
 mod limits;
-mod log;
 mod mcheck;
-pub(crate) mod options;
-mod pause;
-mod plan;
 pub(crate) mod policy;
 mod refund;
-mod renew;
 pub(crate) mod resolver;
 pub(crate) mod rules;
 pub(crate) mod settle;
+mod shown;
 mod standing;
 mod sync;
 mod throttle;
-mod top;
 mod wait;
 
-pub use blocks::{BlocksRequest, blocks};
 pub use check::{CheckRequest, check, peek};
 pub use cursor::no_arguments;
-pub use direct_mapped::DirectMapped;
 pub use error::{ParseError, Parsed, RuleArgError};
 pub use explain::explain;
+pub use hold::{RenewRequest, renew};
 pub use limits::{Limits, MAX_FLOW};
-pub use log::log;
 pub use mcheck::{Any, Group, MCheckRequest, mcheck};
-pub use pause::pause;
-pub use plan::{PlanRequest, plan};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use refund::{RefundRequest, refund};
-pub use renew::{RenewRequest, renew};
-pub use resolver::{NoPolicies, RuleCache, RuleResolver};
-pub use settle::{SettleRequest, Settled, settle, without_at};
-pub use standing::{Ends, StandingRequest, standing};
+pub use resolver::{DirectMapped, NoPolicies, PlanOf, RuleCache, RuleResolver};
+pub use settle::{SettleRequest, settle, without_at};
+pub use shown::{BlocksRequest, TopRequest, blocks, log, top};
+pub use standing::{Ends, PlanRequest, StandingRequest, pause, plan, standing};
 pub use sync::{SyncRequest, sync};
 pub use throttle::{Bucket, ThrottleRequest, throttle};
-pub use top::{TopRequest, top};
 pub use wait::{WaitRequest, wait};
 
 /// Arguments for the tests of this module, and the texts of the rules that were read.

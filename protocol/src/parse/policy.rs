@@ -58,7 +58,7 @@ pub fn policy<'a>(
     let request = match subcommand.to_ascii_uppercase().as_slice() {
         b"SET" => {
             let name = name(args.required()?)?;
-            take_rules(&mut args, limits, &mut WithinPolicy, rules)?;
+            take_rules(None, &mut args, limits, &mut WithinPolicy, rules)?;
             args.finish(A_RULE)?;
             require_rule(rules)?;
             return Ok(PolicyRequest::Set(name));
@@ -89,7 +89,7 @@ pub fn written_policy(text: &[u8], limits: &Limits, rules: &mut Vec<Rule>) -> Pa
     if let Some(text) = texts.clone().nth(MOST_RULES) {
         return Err(ParseError::rule(text, RuleArgError::TooMany { max: MOST_RULES }));
     }
-    take_rules(&mut Cursor::new(texts), limits, &mut WithinPolicy, rules)?;
+    take_rules(None, &mut Cursor::new(texts), limits, &mut WithinPolicy, rules)?;
     Ok(name)
 }
 

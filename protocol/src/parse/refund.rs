@@ -1,9 +1,8 @@
 //! `RL.REFUND`: units to give back.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, UNITS};
 use super::error::Parsed;
 use super::limits::Limits;
-use super::options::UNITS;
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, take_rules};
 use ratelimit_core::rule::Rule;
@@ -31,8 +30,7 @@ pub fn refund<'a>(
     let units = args.integer("units", UNITS)?;
     let mut at_us = None;
     while args.option("AT", &mut at_us, |args| args.at(limits))? {}
-    resolver.of_key(0, at_us);
-    let rule_args = take_rules(&mut args, limits, resolver, rules)?;
+    let rule_args = take_rules(at_us, &mut args, limits, resolver, rules)?;
     args.finish(if rules.is_empty() { "AT or a rule such as 20/1m" } else { RULES_COME_LAST })?;
     Ok(RefundRequest { units, at_us, rule_args })
 }

@@ -4,7 +4,7 @@
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
-use super::resolver::RuleResolver;
+use super::resolver::{PlanOf, RuleResolver};
 use ratelimit_core::rule::{Kind, Rule};
 
 /// How errors describe a rule.
@@ -12,21 +12,24 @@ pub(crate) const A_RULE: &str = "a rule such as 20/1m";
 /// What errors say after 'expected' about an argument that follows a rule.
 pub(super) const RULES_COME_LAST: &str = "a rule such as 20/1m; options come before the rules";
 
-/// Takes arguments up to the first that does not look like a rule, and returns how many it took.
+/// Takes arguments up to the first that does not look like a rule, and returns how many it took. `at_us`
+/// is the time of the request, if it gives one.
 pub(crate) fn take_rules<'a, I: Iterator<Item = &'a [u8]>>(
+    at_us: Option<u64>,
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Parsed<usize> {
     rules.clear();
-    take_rules_of_next_key(args, limits, resolver, rules)
+    take_rules_of(PlanOf { key: 0, at_us }, args, limits, resolver, rules)
 }
 
 /// Does what [`take_rules`] does, but keeps the rules of earlier keys. Inlined for the common
 /// check: one rule, found in the resolver's cache.
 #[inline(always)]
-pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
+pub(super) fn take_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
+    plan: PlanOf,
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     resolver: &mut impl RuleResolver,
@@ -38,7 +41,7 @@ pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
         let first_found = rules.len();
         if let Some(name) = text.strip_prefix(b"@") {
             let found = match name.strip_prefix(b"plan:") {
-                Some(default) => resolver.plan(default),
+                Some(default) => resolver.plan(plan, default),
                 None => resolver.policy(name),
             };
             rules.extend_from_slice(found.map_err(|error| ParseError::rule(text, error))?);

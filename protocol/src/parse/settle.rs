@@ -12,38 +12,13 @@ use ratelimit_core::rule::NamedCost;
 pub struct SettleRequest<'a> {
     /// 1 ..= [`MAX_ID`](ratelimit_core::key::MAX_ID) bytes.
     pub id: &'a [u8],
-    /// What becomes of the charges.
-    pub settled: Settled,
-    /// The costs by name, which belong to [`Settled::Costs`].
+    /// What becomes of the charges, without the costs by name.
+    pub settled: Settlement<'static>,
+    /// The costs by name, which belong to [`Settlement::Costs`].
     pub named: Vec<NamedCost>,
     /// The time of the settlement, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
-}
-
-/// How a hold is settled. The costs by name are separate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// All charges stand.
-    AsCharged,
-    /// All charges come back.
-    Refund,
-    /// Charges are corrected. `default` replaces each charge at the default cost.
-    Costs {
-        /// 0 ..= [`MAX_UNITS`](ratelimit_core::rule::MAX_UNITS); `None`: those charges stand.
-        default: Option<u32>,
-    },
-}
-
-impl Settled {
-    /// The settlement, with its costs by name.
-    pub const fn with(self, named: &[NamedCost]) -> Settlement<'_> {
-        match self {
-            Self::AsCharged => Settlement::AsCharged,
-            Self::Refund => Settlement::Refund,
-            Self::Costs { default } => Settlement::Costs { default, named },
-        }
-    }
 }
 
 /// The request of an `RL.SETTLE`.
@@ -82,7 +57,7 @@ pub fn without_at<'a, T: Copy>(
 /// Reads how an effect settles a hold.
 pub(crate) fn settled<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
-) -> Parsed<(Settled, Vec<NamedCost>)> {
+) -> Parsed<(Settlement<'static>, Vec<NamedCost>)> {
     let mut options = Options::default();
     while options.take(args, usize::MAX)? {}
     Ok(options.settled())
@@ -111,11 +86,11 @@ impl Options {
     }
 
     /// How the hold is settled, with the costs by name.
-    fn settled(self) -> (Settled, Vec<NamedCost>) {
+    fn settled(self) -> (Settlement<'static>, Vec<NamedCost>) {
         let settled = match (self.refund, self.costs.is_empty()) {
-            (Some(()), _) => Settled::Refund,
-            (None, true) => Settled::AsCharged,
-            (None, false) => Settled::Costs { default: self.costs.default },
+            (Some(()), _) => Settlement::Refund,
+            (None, true) => Settlement::AsCharged,
+            (None, false) => Settlement::Costs { default: self.costs.default, named: &[] },
         };
         (settled, self.costs.named)
     }
@@ -144,11 +119,11 @@ mod tests {
 
     #[test]
     fn settlements_are_read() {
-        let default = |cost| Settled::Costs { default: cost };
+        let default = |cost| Settlement::Costs { default: cost, named: &[] };
         for (line, settled, names, at_us, written) in [
-            ("r", Settled::AsCharged, "", None, ""),
-            ("r refund", Settled::Refund, "", None, "refund"),
-            ("r AT 9 REFUND", Settled::Refund, "", Some(9), "REFUND"),
+            ("r", Settlement::AsCharged, "", None, ""),
+            ("r refund", Settlement::Refund, "", None, "refund"),
+            ("r AT 9 REFUND", Settlement::Refund, "", Some(9), "REFUND"),
             ("r COST 5", default(Some(5)), "", None, "COST 5"),
             ("r COST in=5", default(None), "in=5", None, "COST in=5"),
             (
@@ -158,9 +133,9 @@ mod tests {
                 Some(9),
                 "COST in=5 COST 0 COST a.b=1000000000",
             ),
-            ("REFUND", Settled::AsCharged, "", None, ""),
+            ("REFUND", Settlement::AsCharged, "", None, ""),
             ("COST COST 3", default(Some(3)), "", None, "COST 3"),
-            ("AT AT 3", Settled::AsCharged, "", Some(3), ""),
+            ("AT AT 3", Settlement::AsCharged, "", Some(3), ""),
         ] {
             let (request, named) = read(line).unwrap_or_else(|error| panic!("{line}: {error}"));
             let words: Vec<_> = line.split(' ').collect();

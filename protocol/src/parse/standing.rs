@@ -1,11 +1,10 @@
-//! `RL.BLOCK` and `RL.EXEMPT`: until when, and why. `RL.PAUSE` and `RL.PLAN` have the same options for
-//! the end.
+//! `RL.BLOCK`, `RL.EXEMPT`, `RL.PAUSE` and `RL.PLAN`: until when, and why.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, once};
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use super::options::once;
-use ratelimit_core::rule::{MAX_TIME_US, MS_US, SECOND_US, span_us};
+use super::policy;
+use ratelimit_core::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US, Name, SECOND_US, span_us};
 
 /// When a block, an exemption, a pause or a plan ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +95,52 @@ fn reason_within<'a>(text: &'a [u8], limits: &Limits) -> Parsed<&'a [u8]> {
     if bytes > max { Err(ParseError::LongText { option, bytes, max }) } else { Ok(text) }
 }
 
+/// An `RL.PLAN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanRequest {
+    /// The policy. It may be set later.
+    pub name: Name,
+    /// `Never` unless one of `EX`, `PX`, `EXAT`, `PXAT` and `FOR` was given.
+    pub ends: Ends,
+}
+
+/// The request of an `RL.PLAN`, from the name of the policy on.
+pub fn plan<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<PlanRequest> {
+    let mut args = Cursor::new(args);
+    let name = policy::name(args.required()?)?;
+    let mut ends = None;
+    while args.end(&mut ends)? {}
+    args.finish("EX, PX, EXAT, PXAT or FOR")?;
+    Ok(PlanRequest { name, ends: ends.unwrap_or(Ends::Never) })
+}
+
+/// The request of an `RL.PAUSE`, which has an end.
+pub fn pause<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    limits: &Limits,
+) -> Parsed<StandingRequest<'a>> {
+    let request = standing(args, limits)?;
+    if request.ends == Ends::Never {
+        return Err(ParseError::missing("the pause", "end, expected EX, PX, EXAT, PXAT or FOR"));
+    }
+    Ok(request)
+}
+
+impl StandingRequest<'_> {
+    /// When a pause ends, in Unix microseconds: at most [`MAX_PERIOD_US`] after `now_us`.
+    ///
+    /// # Errors
+    /// [`ParseError::EndPassed`], [`ParseError::LongPause`]
+    pub fn until_us(&self, now_us: u64) -> Parsed<u64> {
+        let until_us = self.ends.at(now_us)?.unwrap_or(u64::MAX);
+        let length_us = until_us.saturating_sub(now_us);
+        if length_us > MAX_PERIOD_US {
+            return Err(ParseError::LongPause { ms: length_us / MS_US });
+        }
+        Ok(until_us)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,5 +196,71 @@ mod tests {
         ] {
             assert_eq!(parsed(args), Err(error.into()), "{args}");
         }
+    }
+}
+
+#[cfg(test)]
+mod plan_tests {
+    use super::*;
+    use crate::parse::test_lines::args;
+
+    #[test]
+    fn a_plan_has_a_policy_and_may_have_an_end() {
+        for (line, ends) in [
+            ("pro", Ends::Never),
+            ("pro EX 5", Ends::In(5_000_000)),
+            ("pro pxat 5", Ends::At(5_000)),
+            ("pro FOR 30d", Ends::In(2_592_000_000_000)),
+        ] {
+            let name = Name::new(b"pro").unwrap();
+            assert_eq!(plan(args(line)), Ok(PlanRequest { name, ends }), "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_name_what_was_given_and_expected() {
+        for (line, error) in [
+            ("", "wrong number of arguments"),
+            ("@pro", "the policy's name is '@pro', expected 1 to 32 of A-Z a-z 0-9 _ . -"),
+            ("pro 5m", "unexpected '5m', expected EX, PX, EXAT, PXAT or FOR"),
+            ("pro REASON x", "unexpected 'REASON', expected EX, PX, EXAT, PXAT or FOR"),
+            ("pro EX 0", "EX is '0', expected an integer 1..253402300799"),
+            (
+                "pro EX 1 FOR 1h",
+                "the end (EX, PX, EXAT, PXAT or FOR) is given twice, expected once",
+            ),
+        ] {
+            assert_eq!(plan(args(line)).unwrap_err().to_string(), error, "{line}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod pause_tests {
+    use super::*;
+    use crate::parse::test_lines::*;
+    use ratelimit_core::rule::SECOND_US;
+
+    fn until_us(line: &str, now_us: u64) -> Result<u64, String> {
+        let request = pause(args(line), &LIMITS).map_err(|error| error.to_string())?;
+        request.until_us(now_us).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_pause_has_an_end() {
+        for (line, until) in [
+            ("EX 30", Ok(35 * SECOND_US)),
+            ("pxat 6000 reason 429", Ok(6 * SECOND_US)),
+            ("FOR 366d", Ok(MAX_PERIOD_US + 5 * SECOND_US)),
+            ("", Err("the pause has no end, expected EX, PX, EXAT, PXAT or FOR")),
+            ("REASON 429", Err("the pause has no end, expected EX, PX, EXAT, PXAT or FOR")),
+            ("EX 31622401", Err("the pause lasts 31622401000 ms, expected at most 366d")),
+            ("EXAT 31622406", Err("the pause lasts 31622401000 ms, expected at most 366d")),
+            ("EXAT 5", Err("the end is 5000 ms, expected a Unix time after 5000 ms")),
+            ("EX 0", Err("EX is '0', expected an integer 1..253402300799")),
+        ] {
+            assert_eq!(until_us(line, 5 * SECOND_US), until.map_err(String::from), "{line}");
+        }
+        assert_eq!(pause(args("EX 1 REASON why"), &LIMITS).map(|it| it.reason), Ok(&b"why"[..]));
     }
 }

@@ -1,9 +1,8 @@
 //! `RL.SYNC`: how many units remain according to an upstream, a service that others use too.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, UNITS};
 use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
-use super::options::UNITS;
 use super::resolver::RuleResolver;
 use super::rules::{A_RULE, RULES_COME_LAST, require_rule, take_rules};
 use ratelimit_core::rule::{Kind, Rule};
@@ -34,8 +33,7 @@ pub fn sync<'a>(
         Some(given) => ParseError::unexpected(given, "REMAINING and what remains"),
         None => ParseError::Arity,
     })?;
-    resolver.of_key(0, at_us);
-    take_rules(&mut args, limits, resolver, rules)?;
+    take_rules(at_us, &mut args, limits, resolver, rules)?;
     args.finish(if rules.is_empty() { A_RULE } else { RULES_COME_LAST })?;
     require_rule(rules)?;
     match rules.as_slice() {

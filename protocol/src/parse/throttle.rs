@@ -7,9 +7,8 @@
 //! Because of the name, the state stays when the period changes. In redis-cell, too, all calls of a key
 //! use one bucket. A negative quantity gives units back, which redis-cell does without documenting it.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, UNITS, units};
 use super::error::{ParseError, Parsed};
-use super::options::{UNITS, units};
 use ratelimit_core::rule::{MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit};
 use std::ops::RangeInclusive;
 
@@ -83,7 +82,7 @@ fn quantity(arg: &[u8]) -> Parsed<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::direct_mapped::{DirectMapped, SLOTS};
+    use crate::parse::resolver::{DirectMapped, SLOTS};
 
     fn parsed(args: &str) -> Result<(String, u32, i32), String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);

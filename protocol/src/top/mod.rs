@@ -21,10 +21,9 @@
 //! counters keep them longer.
 //!
 //! An incremented counter moves only past its equals: it swaps ranks with the first of them.
-//! Slots do not move, so a swap writes two slot numbers and looks nothing up. Often the first
-//! equal is known: it is the counter itself (frequent keys), or it follows the last incremented
-//! counter (new keys that take over the smallest counters one by one). Otherwise a binary search
-//! finds it. So a denial costs one hash and one lookup, two more lookups if a key gets a counter,
+//! Slots do not move, so a swap writes two slot numbers and looks nothing up. For a frequent key, the
+//! first equal is the counter itself; otherwise a binary search finds it. So a denial costs one hash and
+//! one lookup, two more lookups if a key gets a counter,
 //! and sometimes a search of `log k` steps, however many keys there are. Once all counters are
 //! taken, a new key takes over the smallest one: the count stays as the `error` of the new key.
 //! The new key reuses slot and buffer, so only a longer name allocates.
@@ -75,10 +74,9 @@
 //!   While a counter is free, no key without a counter has a whole denial left, so the key that
 //!   takes the free one has no error.
 //!
-//! Resizing replaces the cells by new ones, which start from `missed`: the most denials that
-//! any key without a counter may have had. With fewer counters the smallest are dropped,
-//! and nothing else changes. With more, 1 and 2 hold, but a key that takes a free counter also
-//! starts from `missed`, so 3 and 4 return only as halvings bring `missed` to 0.
+//! Resizing replaces the cells by new ones, which start from the smallest counter. With fewer counters
+//! the smallest are dropped, and nothing else changes. With more, all counts are dropped if all counters
+//! were taken: a key without a counter may have had denials, but could take a free one.
 //!
 //! # Rejected
 //!
@@ -117,15 +115,10 @@ pub struct Top {
     /// The slot of each key.
     index: HashTable<usize>,
     hashing: RandomState,
-    /// A guess for the rank of the first equal: the rank after the last increment.
-    hint: usize,
     /// How many counters there may be.
     capacity: usize,
-    /// How many denials a key may have had at most before it takes a free counter. No counter
-    /// is smaller.
-    missed: u64,
-    /// By hash: how many denials a key without a counter may have had at most. A cell is between
-    /// `missed` and the smallest counter; while a counter is free, it equals `missed`.
+    /// By hash: how many denials a key without a counter may have had at most. No cell exceeds the
+    /// smallest counter; while a counter is free, each is 0.
     cells: Vec<u64>,
     /// The time up to which halvings are done.
     halved_us: u64,
@@ -182,7 +175,7 @@ impl<'a> Entry<'a> {
 
 impl Top {
     /// Sets how many counters there may be. Keeps the largest counters, and frees the memory of
-    /// the others.
+    /// the others. If all are taken and there may be more, drops all counts.
     #[inline]
     pub fn resize(&mut self, counters: usize) {
         if counters != self.capacity {
@@ -191,14 +184,10 @@ impl Top {
     }
 
     fn change_capacity(&mut self, counters: usize) {
-        if counters == 0 {
-            *self = Self::default();
-            return;
-        }
-        self.missed = self.cells.iter().copied().fold(self.missed, u64::max);
-        self.keep(counters);
+        let is_full = self.order.len() == self.capacity;
+        self.keep(if is_full && counters > self.capacity { 0 } else { counters });
         self.capacity = counters;
-        self.cells = vec![self.missed; counters.saturating_mul(CELLS)];
+        self.cells = vec![self.smallest().unwrap_or(0); counters.saturating_mul(CELLS)];
         self.order.shrink_to(counters);
         self.slots.shrink_to(counters);
         let slots = &self.slots;
@@ -207,11 +196,8 @@ impl Top {
 
     /// Drops all counts.
     pub fn clear(&mut self) {
-        self.order.clear();
-        self.slots.clear();
-        self.index.clear();
+        self.keep(0);
         self.cells.fill(0);
-        self.missed = 0;
     }
 
     /// Counts a denial of a key.
@@ -245,15 +231,18 @@ impl Top {
     /// smallest counter, in that counter.
     #[inline(never)]
     fn count_in_cell(&mut self, key: &[u8], hash: u64, now_us: u64) {
-        // `None` while a counter is free.
-        let smallest = self.order.get(self.capacity.wrapping_sub(1)).map(|counter| counter.count);
-        if let (Some(smallest), Some(cell)) = (smallest, self.cell(hash))
+        if let (Some(smallest), Some(cell)) = (self.smallest(), self.cell(hash))
             && *cell < smallest
         {
             *cell = cell.saturating_add(1);
         } else if let Some(slot) = self.insert(key, hash, now_us) {
             self.increment(slot);
         }
+    }
+
+    /// The smallest counter; `None` while a counter is free.
+    fn smallest(&self) -> Option<u64> {
+        self.order.get(self.capacity.wrapping_sub(1)).map(|counter| counter.count)
     }
 
     /// The cell of a hash.
@@ -285,7 +274,7 @@ impl Top {
     fn add_slot(&mut self) -> usize {
         let rank = self.order.len();
         let slot = self.slots.len();
-        self.order.push(RankedCount { count: self.missed, slot });
+        self.order.push(RankedCount { count: 0, slot });
         self.slots.push(Slot { rank, ..Slot::default() });
         slot
     }
@@ -322,24 +311,12 @@ impl Top {
     }
 
     /// The rank of the first counter with this count, given the rank of any of them.
-    fn first_of_equals(&mut self, rank: usize, count: u64) -> usize {
-        if self.is_first(rank, count) {
+    fn first_of_equals(&self, rank: usize, count: u64) -> usize {
+        let before = rank.checked_sub(1).and_then(|before| self.order.get(before));
+        if before.is_none_or(|before| before.count > count) {
             return rank;
         }
-        let first = if self.is_first(self.hint, count) {
-            self.hint
-        } else {
-            self.order.partition_point(|counter| counter.count > count)
-        };
-        self.hint = first.saturating_add(1);
-        first
-    }
-
-    /// Whether the first counter with this count has this rank.
-    fn is_first(&self, rank: usize, count: u64) -> bool {
-        let before = rank.checked_sub(1).and_then(|before| self.order.get(before));
-        self.order.get(rank).is_some_and(|counter| counter.count == count)
-            && before.is_none_or(|before| before.count > count)
+        self.order.partition_point(|counter| counter.count > count)
     }
 
     /// Swaps the ranks of two counters.
@@ -369,7 +346,6 @@ impl Top {
     fn halve(&mut self, halvings: u64) {
         self.halved_us = self.halved_us.saturating_add(halvings.saturating_mul(HALF_LIFE_US));
         let halvings = u32::try_from(halvings).unwrap_or(u32::MAX);
-        self.missed = halved(self.missed, halvings);
         for cell in &mut self.cells {
             *cell = halved(*cell, halvings);
         }
@@ -384,8 +360,9 @@ impl Top {
 
     /// Keeps this number of the largest counters, drops the others, and sorts the slots by rank.
     fn keep(&mut self, counters: usize) {
-        let Some(largest) = self.order.get(counters) else { return };
-        self.missed = self.missed.max(largest.count);
+        if counters >= self.order.len() {
+            return;
+        }
         self.order.truncate(counters);
         self.slots.sort_unstable_by_key(|slot| slot.rank);
         self.slots.truncate(counters);

@@ -12,24 +12,22 @@
 //! ```
 //!
 //! A cause wakes heads, which are tried in the order of their turns. Heads that another cause wakes
-//! meanwhile are tried after them. So each head is tried, however often the key changes. A new head
-//! of a flow is due at once.
+//! meanwhile are tried after them. So each head is tried, however often the key changes.
 //!
-//! If rules deny a head, it keeps back each later due head that has all of these rules; if a pause
-//! denies it, it keeps back all later heads. The heads kept back stay due, and are looked at again when
-//! the denied head leaves or is tried again. A head whose rules are known to deny it is not tried: its
-//! denial stands. A step looks at one head, so the time of a step is bounded.
+//! Heads with equal rules form a group, and only the first of a group is tried: if rules deny it, all
+//! others have these rules too. A denied head also keeps back each later due head of another group that
+//! has all of the denying rules; if a pause denies it, it keeps back all later heads. The heads kept back
+//! stay due, and are looked at again when the denied head leaves or is tried again. A step looks at one
+//! head, so the time of a step is bounded.
 
-use super::cause::Cause;
-use super::denials::{Denials, DenyingRules, LastDenial, all_turns};
+use super::denials::{Denials, all_turns};
 use super::flows::Flows;
-use super::heads_by_rule::HeadsByRule;
-use super::known::Known;
-use super::request::{Client, Flow, HoldId, PlanEnd, Ticket};
-use super::rules::Rules;
+use super::request::{Cause, Client, Flow, HoldId, PlanEnd, Ticket};
+use super::rules::{Rules, hash_of_limit};
 use super::turn::Turn;
 use ratelimit_core::rule::{Identity, Rule};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Arc;
 
 /// What is due.
@@ -48,26 +46,20 @@ pub enum Due {
 #[derive(Debug, Default)]
 pub struct Line {
     flows: Flows,
+    /// The heads whose rules were read in this generation, by their rules.
+    groups: BTreeMap<Arc<Rules>, BTreeSet<Turn>>,
     /// Heads by the holds that they ask for.
     holds: BTreeSet<(HoldId, Turn)>,
-    heads_by_rule: HeadsByRule,
-    /// The last denials of the heads. A denial is in effect if its head is not due.
+    /// The last denials of the heads that are not due.
     denials: Denials,
+    /// The first head of each group, unless it is denied, and heads whose rules must be read.
     due: BTreeSet<Turn>,
     /// The due heads before this turn are kept back.
     next: Turn,
-    /// The last turn of this wake. The next head of a served flow has a later turn, so a wake ends
-    /// however many heads are admitted.
+    /// The last turn of this wake. Later turns belong to the next wake, so each wake ends.
     last: Turn,
-    /// Whether another step is due because the last step found something.
-    steps: bool,
+    /// Denied heads that become due with the next wake.
     woken: BTreeSet<Turn>,
-    /// States that have woken all heads that they deny.
-    told: BTreeSet<Identity>,
-    /// What the tries have shown since the line last had nothing due.
-    known: Known,
-    /// The heads that were denied before, and have been woken since the line last had nothing due.
-    recalled: BTreeSet<Turn>,
     /// How many calls of [`Queues::everything_changed`](super::Queues) the line has caught up with.
     seen: u64,
     /// Grows when the rules of its clients may have changed.
@@ -104,7 +96,7 @@ impl Line {
     /// When the next step is due: if a head is due, now or at an earlier planned time; otherwise when
     /// the first wait or the key's plan ends.
     pub fn next_us(&self, now_us: u64) -> Option<u64> {
-        if self.steps || self.has_due() {
+        if self.has_due() {
             return Some(self.planned_us.unwrap_or(now_us).min(now_us));
         }
         let plan_end_us = self.plan_end.and_then(PlanEnd::at_us);
@@ -149,13 +141,7 @@ impl Line {
 
     /// Returns what is due next, or [`Due::More`] if this step began a wake or passed over a head.
     /// Takes a bounded time, because it looks at one head at most.
-    pub fn step(&mut self, now_us: u64) -> Option<Due> {
-        let due = self.step_of_wake(now_us);
-        self.steps = due.is_some();
-        due
-    }
-
-    fn step_of_wake(&mut self, now_us: u64) -> Option<Due> {
+    pub fn step(&mut self) -> Option<Due> {
         let due = self.due.range(self.next..).next().filter(|&&turn| turn <= self.last);
         let Some(&turn) = due else {
             return self.begin_wake().then_some(Due::More);
@@ -172,57 +158,20 @@ impl Line {
         if self.denials.keep_back(&waiter.rules, turn) {
             return Some(Due::More);
         }
-        let stands_until = self.stands_until(turn, waiter, now_us);
         self.due.remove(&turn);
-        let Some(until_us) = stands_until else { return Some(Due::Try(turn.ticket)) };
-        if let Some(denying) = self.denials.stands(turn, until_us) {
-            forget_told(&mut self.told, denying);
-        }
-        Some(Due::More)
+        Some(Due::Try(turn.ticket))
     }
 
     /// Makes the woken heads due. Returns false if no head is to be tried.
     fn begin_wake(&mut self) -> bool {
-        if !self.has_due() {
-            // No wake begins, and the line forgets why heads were woken. So a woken head that is still
-            // kept back loses its denial, and is tried when nothing keeps it back any longer.
-            for turn in std::mem::take(&mut self.recalled) {
-                if self.due.contains(&turn) {
-                    self.denials.forget(turn);
-                }
-            }
-            self.known.forget();
-            return false;
+        let woken = mem::take(&mut self.woken);
+        self.next = woken.first().map_or(self.next, |&first| first.min(self.next));
+        for turn in woken {
+            self.denials.forget(turn);
+            self.line_up(turn);
         }
-        for &turn in &self.woken {
-            if self.denials.lose_effect(turn) {
-                self.recalled.insert(turn);
-            }
-        }
-        self.told.clear();
-        self.next = self.woken.first().map_or(self.next, |&first| first.min(self.next));
-        self.due.append(&mut self.woken);
         self.last = self.due.last().copied().unwrap_or(Turn::FIRST);
-        true
-    }
-
-    /// The time until which the last denial of a head stands; `None` if the head must be tried. The
-    /// denial stands if each rule that denied the head is known to deny its cost. Before `again_us` one
-    /// such rule suffices, if nothing has happened that lets the others admit.
-    fn stands_until(&self, turn: Turn, waiter: &Client, now_us: u64) -> Option<u64> {
-        let LastDenial { by, again_us, .. } = self.denials.of(turn)?;
-        let waits = *again_us > now_us;
-        let mut until_us = None;
-        for rule in by.rules.iter() {
-            let rule = waiter.rules.get(rule)?;
-            let cost = rule.cost_or(waiter.cost);
-            let known_us = self.known.denies_until(rule, cost, now_us);
-            if known_us.is_none() && (!waits || self.known.may_admit(rule)) {
-                return None;
-            }
-            until_us = until_us.into_iter().chain(known_us).min();
-        }
-        until_us.map(|until_us| if waits { until_us.min(*again_us) } else { until_us })
+        self.has_due()
     }
 
     /// Notes that the rules `by` deny a client, if it is the head of its flow. The client may pass at
@@ -233,44 +182,40 @@ impl Line {
         ticket: Ticket,
         by: &[Identity],
         (pass_us, again_us): (u64, u64),
-        now_us: u64,
     ) {
         let Some(turn) = self.flows.turn_of(flow, ticket) else { return };
         let Some(waiter) = self.flows.head(turn) else { return };
-        let denying = DenyingRules::new(by, &waiter.rules, |rule| self.heads_by_rule.heads(rule));
-        for rule in by.iter().filter_map(|rule| waiter.rules.get(rule)) {
-            self.known.note_denial(rule, rule.cost_or(waiter.cost), again_us, now_us);
-        }
-        let all_have = by.iter().all(|rule| self.heads_by_rule.heads(rule) == self.flows.len());
-        if all_have && self.next > turn {
-            // It keeps back all heads after it.
-            self.next = Turn::END;
-        }
+        let by = by.iter().map(|&rule| waiter.rules.entry(rule)).collect();
         self.due.remove(&turn);
-        self.recalled.remove(&turn);
-        forget_told(&mut self.told, &denying);
-        self.denials.add(turn, LastDenial { by: denying, pass_us, again_us });
+        self.denials.add(turn, by, pass_us, again_us);
     }
 
     /// Notes what changed the key, and wakes heads.
     pub fn change(&mut self, cause: Cause<'_>) {
         match cause {
             Cause::Consumed { rules, hold } => self.consumed(rules, hold.map(HoldId::of)),
-            Cause::Returned(states) => states.iter().for_each(|&state| self.returned(state)),
+            Cause::Returned(states) => {
+                for &state in states {
+                    self.denials.add_denied_by(state, &[], &mut self.woken);
+                }
+            }
             // The plan may have changed too.
             Cause::Changed if self.plan_end.is_some() => self.renew(),
-            Cause::Changed => self.wake_all(),
-        }
-        if !self.has_due() {
-            self.known.forget();
+            Cause::Changed => self.woken.extend(self.denials.turns()),
         }
     }
 
     /// Notes that a check consumed. Only a rule with another text can admit more than before: the check
     /// may have reshaped or trimmed the state for its own rule.
     fn consumed(&mut self, rules: &[Rule], hold: Option<HoldId>) {
-        for state in self.heads_by_rule.states_of_other_texts(rules) {
-            self.returned(state);
+        // A log rule reads the log, and takes over the state that had its name.
+        let states = |rule: &Rule| {
+            let text = hash_of_limit(rule);
+            [rule.state(), rule.identity()].map(|state| (state, text))
+        };
+        let texts: Vec<_> = rules.iter().flat_map(states).collect();
+        for &(state, _) in &texts {
+            self.denials.add_denied_by(state, &texts, &mut self.woken);
         }
         if let Some(hold) = hold {
             // The requests of these heads now repeat the hold, whatever denied them before.
@@ -281,29 +226,12 @@ impl Line {
         }
     }
 
-    /// Notes that a state got something back.
-    fn returned(&mut self, state: Identity) {
-        if state != Identity::LOG && self.heads_by_rule.heads(&state) == 0 {
-            return;
-        }
-        self.known.note_return(state);
-        if self.told.insert(state) {
-            let denied = self.denials.by_state(state);
-            self.woken.extend(denied.filter(|turn| !self.due.contains(turn)));
-        }
-    }
-
-    fn wake_all(&mut self) {
-        self.known.note_change();
-        self.woken.extend(self.flows.heads().filter(|turn| !self.due.contains(turn)));
-    }
-
     /// Wakes all heads, and marks their rules to be read again.
     fn renew(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.plan_end = None;
-        self.heads_by_rule = HeadsByRule::default();
-        self.wake_all();
+        self.groups.clear();
+        self.woken.extend(self.flows.heads());
     }
 
     /// Notes when the plan ends by which a client's rules were read.
@@ -320,9 +248,7 @@ impl Line {
             self.renew();
         }
         while let Some(turn) = self.denials.pop_ended(now_us) {
-            if !self.due.contains(&turn) {
-                self.woken.insert(turn);
-            }
+            self.woken.insert(turn);
         }
     }
 
@@ -339,7 +265,7 @@ impl Line {
         waiter.generation = self.generation;
         let before = std::mem::replace(&mut waiter.rules, rules);
         if let Some(turn) = self.flows.turn_of(flow, ticket) {
-            self.count(turn, 1);
+            self.line_up(turn);
         }
         before
     }
@@ -381,11 +307,28 @@ impl Line {
 
     /// Notes that a client became the head of its flow.
     fn enter(&mut self, turn: Turn) {
-        self.due.insert(turn);
         self.next = turn.min(self.next);
         let hold = self.flows.head(turn).and_then(|waiter| waiter.hold);
         self.holds.extend(hold.map(|hold| (hold, turn)));
-        self.count(turn, 1);
+        self.line_up(turn);
+    }
+
+    /// Adds a head to its group. It is due if it is the first of them, or if its rules must be read.
+    fn line_up(&mut self, turn: Turn) {
+        let Some(waiter) = self.flows.head(turn) else { return };
+        if waiter.generation != self.generation {
+            self.due.insert(turn);
+            return;
+        }
+        let group = self.groups.entry(Arc::clone(&waiter.rules)).or_default();
+        group.insert(turn);
+        if group.first() == Some(&turn) {
+            self.due.insert(turn);
+            // The head that was the first is kept back.
+            self.due.remove(group.iter().nth(1).unwrap_or(&Turn::END));
+        } else {
+            self.due.remove(&turn);
+        }
     }
 
     /// Notes that a head leaves. The heads that it kept back are looked at again.
@@ -393,29 +336,17 @@ impl Line {
         self.denials.forget(turn);
         self.due.remove(&turn);
         self.woken.remove(&turn);
-        self.recalled.remove(&turn);
         self.next = turn.min(self.next);
-        if let Some(hold) = self.flows.head(turn).and_then(|waiter| waiter.hold) {
+        let Some(waiter) = self.flows.head(turn) else { return };
+        if let Some(hold) = waiter.hold {
             self.holds.remove(&(hold, turn));
         }
-        self.count(turn, -1);
-    }
-
-    /// Adds `heads`, 1 or -1, to the counts of a head's rules. Rules of an earlier generation are not
-    /// counted.
-    fn count(&mut self, turn: Turn, heads: isize) {
-        let waiter = self.flows.head(turn);
-        let waiter = waiter.filter(|waiter| waiter.generation == self.generation);
-        if let Some(waiter) = waiter {
-            self.heads_by_rule.count(&waiter.rules, heads);
+        let Some(group) = self.groups.get_mut(&waiter.rules) else { return };
+        group.remove(&turn);
+        match group.first() {
+            Some(&first) if self.denials.of(first).is_none() => drop(self.due.insert(first)),
+            Some(_) => {}
+            None => drop(self.groups.remove(&waiter.rules)),
         }
-    }
-}
-
-/// Lets these states wake heads again: they deny a head, which must be woken when one of them gets
-/// something back.
-fn forget_told(told: &mut BTreeSet<Identity>, denying: &DenyingRules) {
-    for state in denying.states() {
-        told.remove(&state);
     }
 }

@@ -11,8 +11,8 @@
 //! Only the head of a flow is tried: a later client of the flow never overtakes it, however small its
 //! request. Between flows, turns decide (`turn.rs`), and some heads may pass others (`line.rs`). A head
 //! is due when the wait that its last denial announced is over, when something happens to its key that
-//! may let it pass (`cause.rs`), and when it becomes the head of its flow. When the key's plan ends, other
-//! rules may decide: the rules of all clients are read again, and all heads are due.
+//! may let it pass (`Cause`), and when it becomes the head of its flow. When the key's plan ends, other
+//! rules    may decide: the rules of all clients are read again, and all heads are due.
 //!
 //! One ordered set holds every instant at which something is due. So one timer, set for the
 //! earliest, serves all lines, and nothing happens in between. Lines take turns, head by head, and a
@@ -23,41 +23,29 @@
 //! microseconds of any clock that never steps back.
 //!
 //! ```text
-//! request        what a client asks of a line
-//! rules          its rules, as far as a line needs them
-//! cause          what changed a key
-//! denial         why a request is denied
-//! denials        what denies heads, until when, and which later heads a denial keeps back
-//! heads_by_rule  how many heads have each rule
-//! known          what tries have shown about rules
-//! turn           the order of flows
-//! present        where a flow that joins a line begins
-//! flows          the flows of a line, and the order of their heads
-//! line           the clients that wait for one key, and which heads to try
-//! shared         rules that several clients have
+//! request  what a client asks of a line, what changed a key, and why a request is denied
+//! rules    its rules, as far as a line needs them
+//! denials  what denies heads, until when, and which later heads a denial keeps back
+//! turn     the order of flows
+//! present  where a flow that joins a line begins
+//! flows    the flows of a line, and the order of their heads
+//! line     the clients that wait for one key, and which heads to try
 //! ```
 
-mod cause;
-mod denial;
 mod denials;
 mod flows;
-mod heads_by_rule;
-mod known;
 mod line;
 mod present;
 mod request;
 mod rules;
-mod shared;
 mod turn;
 
-pub use cause::Cause;
-pub use denial::Denial;
 pub use line::Due;
 use line::Line;
 use request::Client;
-pub use request::{Flow, HoldId, PlanEnd, Request, Ticket};
+pub use request::{Cause, Denial, Flow, HoldId, PlanEnd, Request, Ticket};
 pub use rules::Rules;
-use shared::SharedRules;
+use rules::SharedRules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -113,9 +101,9 @@ pub struct Queues<W> {
     /// How many bytes the arguments of all waiters take.
     bytes: usize,
     arrivals: u64,
-    /// How often [`Queues::everything_changed`] was called, and with how many of these calls the lines
-    /// have to catch up.
+    /// How often [`Queues::everything_changed`] was called.
     generation: u64,
+    /// With how many of these calls the lines have to catch up.
     seen: u64,
     /// Lines from this place on may still have to catch up with the last `everything_changed`.
     stale_from: Option<Arc<Place>>,
@@ -195,8 +183,8 @@ impl<W> Queues<W> {
             None => Arc::new(place),
         };
         self.catch_up(&place);
-        let Request { flow, weight, rules, plan_end, cost, hold } = request;
-        let waiter = Client { rules: self.rules.share(rules), generation: 0, cost, hold };
+        let Request { flow, weight, rules, plan_end, hold } = request;
+        let waiter = Client { rules: self.rules.share(rules), generation: 0, hold };
         let new = || Line::new(self.seen);
         let line = self.lines.entry(Arc::clone(&place)).or_insert_with(new);
         let flow = line.join(ticket, flow, weight, waiter, plan_end);
@@ -235,7 +223,7 @@ impl<W> Queues<W> {
         self.now_us = now_us.max(self.now_us);
         let [pass_us, again_us] = [denial.wait_ms, denial.again_ms]
             .map(|ms| now_us.saturating_add(ms.saturating_mul(1_000)));
-        line.deny(&waiter.flow, ticket, &denial.by, (pass_us, again_us), now_us);
+        line.deny(&waiter.flow, ticket, &denial.by, (pass_us, again_us));
         plan(&mut self.instants, &waiter.place, line, self.now_us);
     }
 
@@ -339,7 +327,7 @@ impl<W> Queues<W> {
     fn step(&mut self, place: &Arc<Place>) -> Option<Due> {
         let line = self.lines.get_mut(place)?;
         line.catch_up(self.seen, self.now_us);
-        let due = line.step(self.now_us).filter(|due| *due != Due::More);
+        let due = line.step().filter(|due| *due != Due::More);
         if due.is_some() {
             unplan(&mut self.instants, place, line);
         }

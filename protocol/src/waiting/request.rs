@@ -1,6 +1,9 @@
 //! What a client asks of a line.
 
 use super::rules::Rules;
+use ratelimit_core::check::Decision;
+use ratelimit_core::key::{Check, Limiter};
+use ratelimit_core::rule::{Identity, Rule, identities};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
@@ -28,8 +31,6 @@ pub struct Request {
     pub rules: Rules,
     /// When the plan ends by which the rules were read; `None` if they do not depend on the key's plan.
     pub plan_end: Option<PlanEnd>,
-    /// The cost of the rules without another cost; if it is a range, its least cost.
-    pub cost: u32,
     /// The hold that it asks for.
     pub hold: Option<HoldId>,
 }
@@ -59,7 +60,6 @@ pub(super) struct Client {
     pub rules: Arc<Rules>,
     /// The generation of policies and plans from which the rules come.
     pub generation: u64,
-    pub cost: u32,
     pub hold: Option<HoldId>,
 }
 
@@ -77,4 +77,48 @@ impl HoldId {
 /// A hash, equal for equal values.
 pub(super) fn hash_of(value: impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
+}
+
+/// Why clients in line may pass.
+#[derive(Clone, Copy, Debug)]
+pub enum Cause<'a> {
+    /// A check consumed. A rule with the same text as a rule of that check admits no more than before.
+    Consumed {
+        /// The rules of the check.
+        rules: &'a [Rule],
+        /// The id of the hold that the check took.
+        hold: Option<&'a [u8]>,
+    },
+    /// These states got something back, or will get it back earlier.
+    Returned(&'a [Identity]),
+    /// Anything else.
+    Changed,
+}
+
+/// The denial of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Milliseconds until the request may pass, unless its key changes earlier.
+    pub wait_ms: u64,
+    /// Milliseconds until fewer rules may deny the request.
+    pub again_ms: u64,
+    /// The [`identities`] of the rules that deny the request; empty while its key is paused.
+    pub by: Box<[Identity]>,
+}
+
+impl Denial {
+    /// The denial of a check that has to wait this long.
+    pub fn of(
+        wait_ms: u64,
+        check: &Check<'_>,
+        decisions: &[Decision],
+        key: Option<&Limiter>,
+    ) -> Self {
+        let pause = key.and_then(|key| key.pause_at(check.now_us));
+        let ends = check.denials(decisions).map(|(_, decision)| decision.wait_ms);
+        let ends = ends.chain(pause.map(|pause| pause.left_ms(check.now_us)));
+        let again_ms = ends.filter_map(|ms| u64::try_from(ms).ok()).min().unwrap_or(wait_ms);
+        let by = check.denials(decisions).map(|(rule, _)| rule).filter(|_| pause.is_none());
+        Self { wait_ms, again_ms, by: identities(by) }
+    }
 }

@@ -29,7 +29,7 @@ use crate::metrics::{self, Counter};
 use crate::server::propagation::must_not_replicate;
 use crate::server::{Call, ClientId, CommandError, EventContext, Texts, WhileWaiting, clock};
 pub use prospect::with_request;
-use prospect::{Asked, Prospect};
+use prospect::{ParsedWait, Prospect};
 use ratelimit_protocol::waiting::{Due, Flow, HoldId, Place, Request, Rules, Ticket};
 pub use unserved::refuse_unserved;
 
@@ -61,10 +61,10 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
 /// rules decide.
 fn waits_or_is_denied(
     call: &Call<'_>,
-    asked: &Asked<'_>,
+    asked: &ParsedWait<'_>,
     scratch: &mut Scratch<'_>,
 ) -> Result<bool, CommandError> {
-    let Asked { request, plan_end } = asked;
+    let ParsedWait { request, plan_end } = asked;
     let denial = match prospect::of(call, asked, scratch)? {
         Prospect::Passes { .. } if waiters().queues.waiting() == 0 => return Ok(false),
         Prospect::Passes { .. } => None,
@@ -80,7 +80,6 @@ fn waits_or_is_denied(
         weight: request.weight,
         rules: Rules::of(scratch.rules),
         plan_end: *plan_end,
-        cost: request.check.cost,
         hold: hold.map(|hold| HoldId::of(hold.id)),
     };
     let lens = call.args().bytes().map(<[u8]>::len);
@@ -223,7 +222,7 @@ fn call_of(ticket: Ticket) -> Option<(i32, Arc<Texts>)> {
 fn of_waiter<T>(
     ctx: &EventContext,
     ticket: Ticket,
-    body: impl FnOnce(&Call<'_>, &Asked<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
+    body: impl FnOnce(&Call<'_>, &ParsedWait<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
 ) -> Option<Result<T, CommandError>> {
     let (db, args) = call_of(ticket)?;
     Some(ctx.with_call(db, args.args(), |call| prospect::with_request(call, body)))

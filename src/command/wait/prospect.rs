@@ -7,13 +7,13 @@ use crate::command::{answer, peek};
 use crate::config::{self, Enforcement};
 use crate::server::{Call, CommandError, clock};
 use ratelimit_core::key::{Plan, Verdict};
-use ratelimit_protocol::parse::{self, ParseError, WaitRequest};
+use ratelimit_protocol::parse::{self, ParseError, PlanOf, WaitRequest};
 use ratelimit_protocol::waiting::{Denial, PlanEnd};
 use std::cell::Cell;
 
 /// A request, whose rules are in the buffers.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct ParsedWait<'a> {
     pub request: WaitRequest<'a>,
     /// When the key's plan ends, on the steady clock; `None` if the rules do not depend on the plan.
     pub plan_end: Option<PlanEnd>,
@@ -42,24 +42,24 @@ pub enum Prospect {
 /// If the request cannot be parsed, or the body's error.
 pub fn with_request<T>(
     call: &Call<'_>,
-    body: impl FnOnce(&Call<'_>, &Asked<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
+    body: impl FnOnce(&Call<'_>, &ParsedWait<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
     scratch::with(call, |mut scratch| body(call, &parsed(call, &mut scratch)?, &mut scratch))
 }
 
 /// Parses the request. Not inlined, because it runs rarely and `RL.CHECK` inlines the same parser.
 #[inline(never)]
-fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<Asked<'a>, ParseError> {
+fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<ParsedWait<'a>, ParseError> {
     let Scratch { rules, resolver, .. } = scratch;
     let limits = resolver.limits();
     let plan_end = Cell::new(None);
-    let plans = &mut WithPlans::new(resolver, |_, at_us| {
+    let plans = &mut WithPlans::new(resolver, |PlanOf { at_us, .. }| {
         let plan = plans::of_key(call, call.key_name().ok()?, at_us);
         plan_end.set(Some(end_of(plan.as_ref())));
         Some(plan?.name)
     });
     let request = parse::wait(call.after_key().bytes(), &limits, plans, rules)?;
-    Ok(Asked { request, plan_end: plan_end.get() })
+    Ok(ParsedWait { request, plan_end: plan_end.get() })
 }
 
 /// When a plan ends, on the steady clock.
@@ -74,7 +74,7 @@ fn end_of(plan: Option<&Plan>) -> PlanEnd {
 /// The error that the request would get.
 pub fn of(
     call: &Call<'_>,
-    Asked { request, plan_end }: &Asked<'_>,
+    ParsedWait { request, plan_end }: &ParsedWait<'_>,
     scratch: &mut Scratch<'_>,
 ) -> Result<Prospect, CommandError> {
     if call.is_on_replica() {
@@ -121,7 +121,7 @@ pub fn of(
 /// The error that the request gets.
 pub fn deny(
     call: &Call<'_>,
-    Asked { request, .. }: &Asked<'_>,
+    ParsedWait { request, .. }: &ParsedWait<'_>,
     scratch: &mut Scratch<'_>,
     wait_ms: u64,
 ) -> Result<(), CommandError> {

@@ -6,7 +6,6 @@ mod check;
 mod costs;
 mod failures;
 mod grants;
-mod hammer;
 mod holds;
 mod info;
 mod ladders;

@@ -328,7 +328,7 @@ fn the_number_of_waiting_clients_is_bounded() {
         let verdict = verdict(c, "RL.WAIT k 20000 HOLD b EX 9 slots:1");
         verdict == 1 && start.elapsed() < millis(10_000)
     };
-    for (setting, value) in [("max-waiters", "1"), ("max-waiter-bytes", "150")] {
+    for (setting, value) in [("max-waiters", "1"), ("max-waiter-bytes", "140")] {
         server::on_all_with(
             |builder: Builder| builder.module_args(&[setting, value]),
             |server| {

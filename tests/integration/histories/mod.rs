@@ -169,7 +169,7 @@ fn a_failover_loses_only_the_last_calls_and_no_confirmed_one() {
     });
 }
 
-/// Raises what remains by one unit in one reply after the other, as a lost charge would. If calls overlap, another order explains a few of
+/// Raises what remains by one unit one reply at a time, as a lost charge would. If calls overlap, another order explains a few of
 /// these replies.
 #[test]
 fn a_wrong_reply_has_no_order() {

@@ -41,7 +41,7 @@ fn a_panic_before_propagation_loses_a_change_only_on_replicas() {
         let mut c = server.connect();
         let replica = replica_of(server);
         let mut r = replica.connect();
-        let propagate = "server::replicate";
+        let propagate = "server::propagation";
         for (moment, on_replica) in [(Moment::BeforeItsBody, 3), (Moment::AfterItsBody, 2)] {
             assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 4);
             while_panicking(server, moment, propagate, || {

@@ -16,7 +16,7 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use crate::algorithm::{Algorithm, Excess, Held, Moment, NO_TIME_US, OpenWindow, Params, Reading};
+use crate::algorithm::{Algorithm, Excess, Moment, NO_TIME_US, OpenWindow, Params, Reading};
 use crate::rule::Rule;
 pub use words::{BucketParams, Refill};
 
@@ -112,10 +112,8 @@ impl Algorithm for Interval {
     fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
         if self.used_at(at_us) == 0 { 0 } else { self.give(units.into()) }
     }
-}
 
-/// A hold gives tokens back only if the bucket has not refilled since it took them.
-impl Held for Interval {
+    // A hold gives tokens back only if the bucket has not refilled since it took them.
     fn unit(&self) -> Option<u64> {
         Some(1)
     }

@@ -7,7 +7,7 @@
 //! after. All `B` tokens can be taken before the refill too. But taking the first of them began the
 //! period that ends with the refill, so that token lies a whole period back and does not count.
 
-use crate::algorithm::{OwnWords, Words, debt};
+use crate::algorithm::{OptionValues, RuleText, debt};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, share, time};
 use crate::rule::{
     Kind, MAX_UNITS, Number, OwnOption, Period, Rule, RuleError, RuleSpec, Unit, write_option,
@@ -46,10 +46,12 @@ impl RuleSpec {
     }
 }
 
-impl Words for BucketParams {
-    const OPTIONS: &'static [OwnOption] = &[BURST, REFILL];
+impl RuleText for BucketParams {
+    fn options() -> &'static [OwnOption] {
+        &[BURST, REFILL]
+    }
 
-    fn read(words: &OwnWords) -> Result<Self, RuleError> {
+    fn read(words: &OptionValues) -> Result<Self, RuleError> {
         let burst = match words.options {
             // The default is the limit, which may be 0.
             [None, ..] => words.limit,
@@ -59,11 +61,11 @@ impl Words for BucketParams {
         Ok(Self { burst, refill })
     }
 
-    fn shape(self) -> u32 {
+    fn shape(&self) -> u32 {
         u32::from(self.refill == Refill::Interval)
     }
 
-    fn capacity(self, _limit: u32) -> u32 {
+    fn capacity(&self, _limit: u32) -> u32 {
         self.burst
     }
 
@@ -71,26 +73,26 @@ impl Words for BucketParams {
         Self { burst: part(self.burst), ..self }
     }
 
-    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { burst, refill } = self;
+    fn write(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { burst, refill } = *self;
         write_period(f, rule, Unit::Week)?;
         write_option(f, BURST.name, (burst != rule.limit()).then_some(Number(burst)))?;
         write_option(f, REFILL.name, (refill == Refill::Interval).then_some("interval"))
     }
 
-    fn worst_in_period(self, rule: &Rule) -> u64 {
+    fn worst_in_period(&self, rule: &Rule) -> u64 {
         match self.refill {
             Refill::Even => debt::worst_in_period(rule),
             Refill::Interval => rule.capacity().saturating_mul(2).saturating_sub(1),
         }
     }
 
-    fn identity(self) -> Option<(&'static str, &'static str)> {
+    fn identity(&self) -> Option<(&'static str, &'static str)> {
         Some(("algorithm, period and refill", "limit and burst"))
     }
 
-    fn explain(self, rule: &Rule) -> String {
-        let Self { burst, refill } = self;
+    fn explain(&self, rule: &Rule) -> String {
+        let Self { burst, refill } = *self;
         let (burst, us) = (u64::from(burst), rule.period_us());
         let back = match refill {
             Refill::Even => {

@@ -24,8 +24,8 @@ pub mod naive;
 pub mod saved;
 
 use super::{
-    Algorithm, BucketParams, Excess, Held, LeakyParams, Moment, NO_TIME_US, Params, Reading,
-    Refill, Uint48,
+    Algorithm, BucketParams, Excess, LeakyParams, Moment, NO_TIME_US, Params, Reading, Refill,
+    Uint48,
 };
 use crate::exact::{ceil_div, floor_div, narrow, product};
 use crate::rule::{Kind, Rule};
@@ -295,13 +295,11 @@ impl Algorithm for Debt {
         }
         ceil_div(owed.min(back), self.period_us())
     }
-}
 
-/// A debt does not know when its units were consumed, so `give_back` returns nothing. Instead, a
-/// token bucket gives back up to the least debt since the check; the hold's track stores this. A
-/// leaky bucket gives back a hold's units only if nothing queued after the hold: no turn may be
-/// promised twice.
-impl Held for Debt {
+    // A debt does not know when its units were consumed, so `give_back` returns nothing. Instead, a
+    // token bucket gives back up to the least debt since the check; the hold's track stores this. A
+    // leaky bucket gives back a hold's units only if nothing queued after the hold: no turn may be
+    // promised twice.
     fn unit(&self) -> Option<u64> {
         Some(self.period_us())
     }

@@ -16,10 +16,8 @@ pub mod saved;
 mod words;
 
 use super::{
-    Algorithm, Details, Excess, Held, Meter, Moment, NO_TIME_US, OpenWindow, Params, Reading,
-    Uint48,
+    Algorithm, Details, Excess, Meter, Moment, NO_TIME_US, OpenWindow, Params, Reading, Uint48,
 };
-use crate::heap::HeapVisitor;
 use crate::rule::{MS_US, Rule};
 use alloc::{boxed::Box, collections::VecDeque};
 pub use words::FixedParams;
@@ -127,11 +125,6 @@ impl Algorithm for Fixed {
         Some(self.limit)
     }
 
-    /// A start before the epoch wraps to a huge `u64`; the wrapping subtraction undoes this.
-    fn window_of(&self, _rule: &Rule) -> u64 {
-        self.end_us().wrapping_sub(self.start_us().cast_unsigned())
-    }
-
     fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let (count, limit) = (self.count_at(at_us), rule.limit().into());
         Reading::of_used(at_us, (count, limit), cost, || Moment::At(self.end_us()))
@@ -157,9 +150,7 @@ impl Algorithm for Fixed {
     fn refund(&mut self, _window_us: u64, at_us: u64, units: u32) -> u64 {
         if self.count_at(at_us) == 0 { 0 } else { self.count.take(units.into()) }
     }
-}
 
-impl Held for Fixed {
     fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         if self.holds(self.start_us(), stamp_us) { self.count.take(units) } else { 0 }
     }
@@ -247,10 +238,6 @@ impl Algorithm for FixedWithPast {
         self.fixed.last_us()
     }
 
-    fn window_of(&self, rule: &Rule) -> u64 {
-        self.fixed.window_of(rule)
-    }
-
     fn is_empty(&self) -> bool {
         self.fixed.count() == 0 && self.past.is_empty()
     }
@@ -292,13 +279,7 @@ impl Algorithm for FixedWithPast {
         Some(Details::Windows(past.chain([present]).map(in_ms).collect()))
     }
 
-    fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        to.ring(&mut self.past);
-    }
-}
-
-/// A hold gives units back to the window that counted them, even if it is a past one.
-impl Held for FixedWithPast {
+    // A hold gives units back to the window that counted them, even if it is a past one.
     fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         // A window of the past may have opened again on a clock that stepped back, for other units at
         // the same times. So both may give back the hold's units.

@@ -8,7 +8,7 @@
 )]
 
 use crate::algorithm::fixed::FixedParams;
-use crate::algorithm::list::Params;
+use crate::algorithm::meter::Params;
 use crate::rule::{Calendar, DAY_US, MINUTE_US, Rule};
 use crate::tests::naive::Micros;
 use std::sync::LazyLock;

@@ -4,7 +4,7 @@
 //! `align=first` it is `2L - 1`: the request that opens a window comes a whole period before the
 //! window's end, so it is not part of the burst at that end.
 
-use crate::algorithm::{OwnWords, Words};
+use crate::algorithm::{OptionValues, RuleText};
 use crate::rule::explain::{amount, at_worst, constant, per, requests, time};
 use crate::rule::{
     Align, Calendar, MAX_KEEP, MAX_TZ_MIN, OwnOption, Rule, RuleError, Unit, WEEK_US, digits,
@@ -31,10 +31,12 @@ const ALIGN: OwnOption = OwnOption {
 const TZ: OwnOption = OwnOption { name: "tz", value: "+HH:MM or -HH:MM", read: minutes };
 const KEEP: OwnOption = OwnOption::number("keep", "an integer 0..366");
 
-impl Words for FixedParams {
-    const OPTIONS: &'static [OwnOption] = &[ALIGN, TZ, KEEP];
+impl RuleText for FixedParams {
+    fn options() -> &'static [OwnOption] {
+        &[ALIGN, TZ, KEEP]
+    }
 
-    fn read(words: &OwnWords) -> Result<Self, RuleError> {
+    fn read(words: &OptionValues) -> Result<Self, RuleError> {
         let (first, tz_min) = (words.of(0, 0) == 1, words.of(1, 0));
         let within = |tz: &i16| (-MAX_TZ_MIN..=MAX_TZ_MIN).contains(tz);
         let tz_min = i16::try_from(tz_min).ok().filter(within).ok_or(RuleError::TimeZone)?;
@@ -48,12 +50,12 @@ impl Words for FixedParams {
     }
 
     /// Two bits for the calendar, above them the time zone.
-    fn shape(self) -> u32 {
+    fn shape(&self) -> u32 {
         super::Anchor::new(self.calendar, self.tz_min).number()
     }
 
-    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { calendar, tz_min, keep } = self;
+    fn write(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { calendar, tz_min, keep } = *self;
         match calendar {
             Some(Calendar::Months) => f.write_str("/1month")?,
             Some(Calendar::Weeks) => write_period(f, rule, Unit::Week)?,
@@ -64,17 +66,17 @@ impl Words for FixedParams {
         write_option(f, KEEP.name, (keep != 0).then_some(keep))
     }
 
-    fn worst_in_period(self, rule: &Rule) -> u64 {
+    fn worst_in_period(&self, rule: &Rule) -> u64 {
         let all = rule.capacity().saturating_mul(2);
         if self.calendar.is_none() { all.saturating_sub(1) } else { all }
     }
 
-    fn identity(self) -> Option<(&'static str, &'static str)> {
+    fn identity(&self) -> Option<(&'static str, &'static str)> {
         Some(("algorithm, period, align and tz", "limit and keep"))
     }
 
-    fn explain(self, rule: &Rule) -> String {
-        let Self { calendar, tz_min, keep } = self;
+    fn explain(&self, rule: &Rule) -> String {
+        let Self { calendar, tz_min, keep } = *self;
         let windows = windows(rule, calendar, tz_min);
         let limit = u64::from(rule.limit());
         let worst = at_worst(rule, |worst| {

@@ -3,7 +3,7 @@
 //! The worst burst within a period is `Q + 1 + L - ceil(L/W)`, that of a token bucket of capacity
 //! `Q + 1`. Units count when they are admitted, not when their turn comes.
 
-use super::{OwnWords, Words, debt};
+use super::{OptionValues, RuleText, debt};
 use crate::rule::explain::{constant, requests, share};
 use crate::rule::{
     MAX_UNITS, Number, OwnOption, Rule, RuleError, Unit, write_option, write_period,
@@ -19,14 +19,16 @@ pub struct LeakyParams {
 
 const QUEUE: OwnOption = OwnOption::number("queue", "an integer 0..1000000000");
 
-impl Words for LeakyParams {
-    const OPTIONS: &'static [OwnOption] = &[QUEUE];
+impl RuleText for LeakyParams {
+    fn options() -> &'static [OwnOption] {
+        &[QUEUE]
+    }
 
-    fn read(words: &OwnWords) -> Result<Self, RuleError> {
+    fn read(words: &OptionValues) -> Result<Self, RuleError> {
         Ok(Self { queue: words.within((0, &QUEUE), words.limit, 0, MAX_UNITS)? })
     }
 
-    fn capacity(self, _limit: u32) -> u32 {
+    fn capacity(&self, _limit: u32) -> u32 {
         self.queue.saturating_add(1)
     }
 
@@ -34,22 +36,22 @@ impl Words for LeakyParams {
         Self { queue: part(self.queue) }
     }
 
-    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = (self.queue != rule.limit()).then_some(Number(self.queue));
         write_period(f, rule, Unit::Week)?;
         write_option(f, QUEUE.name, queue)
     }
 
-    fn worst_in_period(self, rule: &Rule) -> u64 {
+    fn worst_in_period(&self, rule: &Rule) -> u64 {
         debt::worst_in_period(rule)
     }
 
-    fn identity(self) -> Option<(&'static str, &'static str)> {
+    fn identity(&self) -> Option<(&'static str, &'static str)> {
         Some(("algorithm and period", "limit and queue"))
     }
 
-    fn explain(self, rule: &Rule) -> String {
-        let Self { queue } = self;
+    fn explain(&self, rule: &Rule) -> String {
+        let Self { queue } = *self;
         let every = share(rule.period_us().into(), rule.limit().into());
         let turns = match queue {
             0 => "nobody waits, and a request that comes sooner is denied".into(),

@@ -25,9 +25,7 @@ mod words;
 
 use self::series::needs::{MAX_HELD, MAX_RETAINED_UNITS, PastNeeds, Retention};
 use self::series::{Series, needs};
-use super::{
-    Algorithm, Details, Excess, Held, Moment, Needs, Params, Reading, Take, effective_time,
-};
+use super::{Algorithm, Details, Excess, Moment, Needs, Params, Reading, Take, effective_time};
 use crate::heap::HeapVisitor;
 use crate::rule::{Kind, MAX_UNITS, MS_US, Rule};
 use core::slice;
@@ -85,6 +83,11 @@ impl Log {
 
     pub fn admitted(&self) -> &Series {
         &self.admitted
+    }
+
+    /// Visits each heap allocation.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        self.admitted.visit_heap(to);
     }
 
     /// Charged denials.
@@ -387,15 +390,6 @@ impl Algorithm for Log {
         }))
     }
 
-    #[inline]
-    fn address(&self) -> *const u8 {
-        self.admitted.address()
-    }
-
-    fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        self.admitted.visit_heap(to);
-    }
-
     fn ends(&self) -> Moment {
         Moment::At(self.matters_until_us())
     }
@@ -425,10 +419,8 @@ impl Algorithm for Log {
         self.tidy();
         given
     }
-}
 
-/// The log finds a hold's units by the time at which they were taken.
-impl Held for Log {
+    // The log finds a hold's units by the time at which they were taken.
     fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         let given = self.admitted.take_at(stamp_us, units);
         self.tidy();

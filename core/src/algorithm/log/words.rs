@@ -1,6 +1,6 @@
 //! The words of `log`: it has no options.
 
-use crate::algorithm::{OwnWords, Words};
+use crate::algorithm::{OptionValues, RuleText};
 use crate::rule::explain::{at_worst, per, requests};
 use crate::rule::{Rule, RuleError, Unit, memory, write_period};
 use alloc::string::{String, ToString};
@@ -10,20 +10,20 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogParams;
 
-impl Words for LogParams {
-    fn read(_words: &OwnWords) -> Result<Self, RuleError> {
+impl RuleText for LogParams {
+    fn read(_words: &OptionValues) -> Result<Self, RuleError> {
         Ok(Self)
     }
 
-    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_period(f, rule, Unit::Week)
     }
 
-    fn identity(self) -> Option<(&'static str, &'static str)> {
+    fn identity(&self) -> Option<(&'static str, &'static str)> {
         None
     }
 
-    fn explain(self, rule: &Rule) -> String {
+    fn explain(&self, rule: &Rule) -> String {
         let limit = u64::from(rule.limit());
         let (least, most) = (memory::log_entry(0), memory::log_entry(rule.period_us()));
         let entry = if least == most { least.to_string() } else { format!("{least} to {most}") };

@@ -1,14 +1,15 @@
 //! Slots: requests that run at once. The key's holds count the units, see `key::slots`. This state
 //! only says that there are such holds, and stores the limit of the last rule.
 
+use super::{Algorithm, Excess, Moment, Params, Reading};
+use crate::algorithm::{OptionValues, RuleText};
+use crate::rule::explain::requests;
+use crate::rule::{Kind, Rule, RuleError, memory};
+use alloc::string::String;
+use core::fmt;
+
 #[cfg(feature = "saved")]
 pub mod saved;
-mod words;
-
-use super::{Algorithm, Excess, Held, Moment, Params, Reading};
-use crate::rule::{Kind, Rule};
-use core::ptr;
-pub use words::SlotsParams;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
@@ -62,13 +63,36 @@ impl Algorithm for Slots {
         0
     }
 
-    /// Slots have no allocation.
-    fn address(&self) -> *const u8 {
-        ptr::null()
-    }
+    // A hold that ends frees its slots by itself.
+    fn consume_excess(&mut self, _excess: Excess, _at_us: u64) {}
 }
 
-/// A hold that ends frees its slots by itself.
-impl Held for Slots {
-    fn consume_excess(&mut self, _excess: Excess, _at_us: u64) {}
+/// Slots have no parameters but their limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlotsParams;
+
+impl RuleText for SlotsParams {
+    fn read(_words: &OptionValues) -> Result<Self, RuleError> {
+        Ok(Self)
+    }
+
+    fn write(&self, _rule: &Rule, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+
+    fn identity(&self) -> Option<(&'static str, &'static str)> {
+        Some(("algorithm", "limit"))
+    }
+
+    fn explain(&self, rule: &Rule) -> String {
+        format!(
+            "at most {} at once: each takes a slot with HOLD, and gives it back when its hold is \
+         settled or lapses (concurrency limit). Worst burst: {} at once, as often as holds are \
+         settled. Memory: {} to {} bytes a hold with an id of up to 22 bytes.",
+            requests(rule.limit().into()),
+            rule.limit(),
+            memory::HOLD,
+            memory::HOLD.saturating_add(memory::HOLD / 8),
+        )
+    }
 }

@@ -22,7 +22,7 @@ pub mod naive;
 pub mod saved;
 mod words;
 
-use super::{Algorithm, Details, Excess, Held, Moment, NO_TIME_US, Params, Reading, Uint48};
+use super::{Algorithm, Details, Excess, Moment, NO_TIME_US, Params, Reading, Uint48};
 use crate::exact::{ceil_div, floor_div, product};
 use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
@@ -197,6 +197,16 @@ impl Window {
         }
     }
 
+    /// The first address to read, for a prefetch.
+    pub fn address(&self) -> *const u8 {
+        self.counts.start()
+    }
+
+    /// Visits its heap allocation.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.header_slice(&mut self.counts);
+    }
+
     /// Called after units were taken from the counts.
     fn forget_time_if_empty(&mut self) {
         if self.is_empty() {
@@ -263,15 +273,6 @@ impl Algorithm for Window {
         Some(Details::Window(WindowReport { current, previous }))
     }
 
-    #[inline]
-    fn address(&self) -> *const u8 {
-        self.counts.start()
-    }
-
-    fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        to.header_slice(&mut self.counts);
-    }
-
     fn ends(&self) -> Moment {
         let Some(age) = self.counts().position(|count| count > 0) else { return Moment::At(0) };
         let counts = self.counts.items().len().saturating_sub(age);
@@ -289,9 +290,7 @@ impl Algorithm for Window {
         self.forget_time_if_empty();
         given
     }
-}
 
-impl Held for Window {
     fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         let age = self.index(self.last_us()).checked_sub(self.index(stamp_us));
         let age = age.map_or(usize::MAX, |age| usize::try_from(age).unwrap_or(usize::MAX));

@@ -2,7 +2,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "a model for tests")]
 
-use crate::algorithm::list::Params;
+use crate::algorithm::meter::Params;
 use crate::algorithm::window::WindowParams;
 use crate::rule::Rule;
 use crate::tests::naive::Micros;

@@ -7,12 +7,12 @@
 //! counted sub-interval, so the rule counts `(w-e)/w` of that sub-interval's units. If all `L`
 //! units came at the very end of that sub-interval, they all lie in the true window, and the rule
 //! admits `L*e/w` more. Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`. But
-//! the covered part must contain a whole microsecond, so `w-e` is at least `g`: the smallest distance
-//! above one microsecond that a time can have from a boundary. More sub-intervals do not lower the
+//! the covered part must contain a whole microsecond, so `w-e` is at least `g`: the shortest distance
+//! of at least a microsecond that a time can have from a boundary. More sub-intervals do not lower the
 //! sum. They only move the second half of the burst away from the first. The `res-1` sub-intervals
 //! before the current one are counted in full, so no stretch of `W - w` admits more than `L`.
 
-use crate::algorithm::{OwnWords, Words};
+use crate::algorithm::{OptionValues, RuleText};
 use crate::rule::explain::{at_worst, per, requests, share, time};
 use crate::rule::{MAX_RES, OwnOption, Rule, RuleError, Unit, memory, write_option, write_period};
 use alloc::string::String;
@@ -26,32 +26,34 @@ pub struct WindowParams {
 
 const RES: OwnOption = OwnOption::number("res", "an integer 1..60");
 
-impl Words for WindowParams {
-    const OPTIONS: &'static [OwnOption] = &[RES];
+impl RuleText for WindowParams {
+    fn options() -> &'static [OwnOption] {
+        &[RES]
+    }
 
-    fn read(words: &OwnWords) -> Result<Self, RuleError> {
+    fn read(words: &OptionValues) -> Result<Self, RuleError> {
         Ok(Self { res: words.within((0, &RES), 1, 1, MAX_RES)? })
     }
 
-    fn shape(self) -> u32 {
+    fn shape(&self) -> u32 {
         self.res.into()
     }
 
-    fn write(self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_period(f, rule, Unit::Week)?;
         write_option(f, RES.name, (self.res != 1).then_some(self.res))
     }
 
-    fn worst_in_period(self, rule: &Rule) -> u64 {
+    fn worst_in_period(&self, rule: &Rule) -> u64 {
         worst(rule.limit().into(), rule.period_us().max(1), self.res)
     }
 
-    fn identity(self) -> Option<(&'static str, &'static str)> {
+    fn identity(&self) -> Option<(&'static str, &'static str)> {
         Some(("algorithm, period and res", "limit"))
     }
 
-    fn explain(self, rule: &Rule) -> String {
-        let Self { res } = self;
+    fn explain(&self, rule: &Rule) -> String {
+        let Self { res } = *self;
         let (limit, period_us, parts) = (rule.limit(), rule.period_us(), u64::from(res));
         let (period, counters) = (per(period_us), parts.saturating_add(1));
         let part = share(period_us.into(), parts);

@@ -24,7 +24,7 @@ pub mod parts;
 use self::holds::{load_holds, save_holds};
 use super::{
     Author, BanCount, Compound, Entry, History, Limiter, MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US,
-    MAX_USER, Orders, Pause, Plan, Standing, StandingEntry, Verdict,
+    MAX_USER, Pause, PauseAndPlan, Plan, Standing, StandingEntry, Verdict,
 };
 use crate::algorithm::{Meter, State};
 use crate::rule::{Kind, MAX_PERIOD_US, MAX_UNITS, Name};
@@ -171,7 +171,7 @@ fn load_author((since_us, user): SavedAuthor<'_>) -> Result<Author, DecodeError>
 
 /// Takes the last parts, which only a key with a pause or a plan has. The pause or its absence comes
 /// first, and then the plan, if any.
-fn load_orders(body: &mut &[u8]) -> Result<Option<Box<Orders>>, DecodeError> {
+fn load_orders(body: &mut &[u8]) -> Result<Option<Box<PauseAndPlan>>, DecodeError> {
     let left = body.len();
     if left == 0 {
         return Ok(None);
@@ -182,7 +182,7 @@ fn load_orders(body: &mut &[u8]) -> Result<Option<Box<Orders>>, DecodeError> {
         return Err(DecodeError::Trailing(left));
     }
     let pause = pause.map(load_pause).transpose()?.map(Box::new);
-    Ok(Some(Box::new(Orders { pause, plan: plan.map(Box::new) })))
+    Ok(Some(Box::new(PauseAndPlan { pause, plan: plan.map(Box::new) })))
 }
 
 fn load_plan((until_us, name): SavedPlan<'_>) -> Result<Plan, DecodeError> {

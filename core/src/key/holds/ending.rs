@@ -3,7 +3,7 @@
 //! A hold that ends is removed from the rows and from both orders. Its charges still count in their
 //! tracks until they are corrected and [released](Holds::release).
 
-use super::lapse::{Length, Row};
+use super::hold::{Length, Row};
 use super::{Id, Track};
 use crate::key::{Charge, Hold, Holds};
 use alloc::vec::Vec;

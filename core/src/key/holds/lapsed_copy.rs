@@ -7,7 +7,6 @@
 use super::{Track, TrackNumber};
 use crate::algorithm::{Algorithm, State, Take};
 use crate::key::{Holds, Settlement};
-use crate::rule::Rule;
 use alloc::{borrow::Cow, vec::Vec};
 use core::ops::Range;
 
@@ -38,19 +37,6 @@ impl<'h> LapsedCopy<'h> {
             self.to_log.clear();
         }
         &self.state
-    }
-
-    /// Tells, by a quick look at the log, whether the rule may admit the cost between these times.
-    /// True can be wrong, because units to be given back may be gone from the log; false is certain.
-    pub fn may_admit(&self, rule: &Rule, cost: u32, from_us: u64, until_us: u64) -> bool {
-        self.state.log().is_none_or(|log| {
-            let out_us = |at_us: u64| at_us.max(log.last_us()).checked_sub(rule.period_us());
-            let returned = self.to_log.iter().filter(|take| Some(take.time_us) > out_us(from_us));
-            let returned = returned.map(|take| take.units).fold(0, u64::saturating_add);
-            let used = log.admitted().units_after(out_us(until_us));
-            let room = u64::from(rule.limit()).saturating_add(returned);
-            used.saturating_add(cost.into()) <= room
-        })
     }
 
     /// Lets the holds of these ranks lapse. Every hold that lapses before them must have lapsed

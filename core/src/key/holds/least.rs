@@ -36,7 +36,7 @@ pub struct Position(pub u32);
 
 /// The least debts of a bucket's holds, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Leasts {
+pub struct LeastDebts {
     /// Node `n`, from 1, stores the sum of the steps `n - lowest_bit(n) + 1 ..= n`.
     nodes: Vec<Sum>,
     /// The sum of all steps: the least debt of the youngest hold.
@@ -64,7 +64,7 @@ const fn lowest_bit(n: usize) -> usize {
     n & n.wrapping_neg()
 }
 
-impl Leasts {
+impl LeastDebts {
     pub fn with_room(holds: usize) -> Self {
         Self { nodes: Vec::with_capacity(holds), total: Sum::default() }
     }
@@ -221,7 +221,7 @@ mod tests {
         /// Computes each hold's least debt separately, by its definition.
         #[test]
         fn least_debts_equal_their_definition(events in prop::collection::vec(event(), 1..120)) {
-            let (mut leasts, mut owed) = (Leasts::default(), 0_u128);
+            let (mut leasts, mut owed) = (LeastDebts::default(), 0_u128);
             let mut holds: Vec<(Position, u128)> = Vec::new();
             for event in events {
                 match event {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_list_grows_by_an_eighth() {
-        let mut leasts = Leasts::default();
+        let mut leasts = LeastDebts::default();
         for n in 1..2_000 {
             leasts.push(0);
             assert!(leasts.nodes.capacity() < n + (n / 8).max(4), "{n}");

@@ -12,7 +12,7 @@
 //! time more than its length ahead. [`Holds`] stores the time from which on no hold lies ahead. So
 //! while the clock only moves forward, one comparison shows that no hold does.
 
-use super::lapse::{Lapse, Length};
+use super::hold::{Lapse, Length};
 use crate::algorithm::not_before_us;
 use crate::key::{Hold, Holds};
 
@@ -122,5 +122,36 @@ impl Holds {
     pub(super) fn note_lengths(&mut self) {
         let lives_from_us = self.by_end.iter().map(|lapse| self.lives_from_us(*lapse));
         self.none_ahead_us = lives_from_us.max().unwrap_or(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::MAX_PERIOD_US;
+    use crate::rule::{DAY_US, MS_US, SECOND_US};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_length_is_never_shortened(us in 0..=MAX_PERIOD_US) {
+            let (stored, exact) = (Length::new(us).micros(), us <= 24 * DAY_US);
+            let coarse = if exact { MS_US } else { SECOND_US };
+            prop_assert!((us..us + coarse).contains(&stored), "{} for {}", stored, us);
+            prop_assert_eq!(Length::new(stored).micros(), stored);
+        }
+    }
+
+    #[test]
+    fn a_length_of_centuries_is_cut_to_the_longest() {
+        assert_eq!(Length::new(u64::MAX).micros(), MAX_PERIOD_US);
+    }
+
+    #[test]
+    fn a_hold_lives_from_one_length_before_it_was_set() {
+        let length = Length::new(30 * SECOND_US);
+        for (now_s, lives) in [(39, false), (40, true), (70, true), (99, true), (100, false)] {
+            assert_eq!(length.lives(100 * SECOND_US, now_s * SECOND_US), lives, "at {now_s}");
+        }
     }
 }

@@ -12,9 +12,7 @@
 //! 16 more bytes per hold and are no faster.
 //!
 //! ```text
-//! request      what callers ask of holds
-//! hold         a hold and its charges
-//! lapse        how long a hold is, and its rank in the order of ends
+//! hold         a hold, its charges, and what callers ask of it
 //! living       which holds live at a time
 //! ending       a hold ends: it is settled, or has lapsed
 //! track        what the holds of one state have in common
@@ -26,23 +24,23 @@
 mod charging;
 mod ending;
 mod hold;
-mod lapse;
 mod lapsed_copy;
 mod least;
 mod living;
-pub mod request;
 mod track;
 
-use self::lapse::{Lapse, Row};
+use self::hold::{Lapse, Row};
 use crate::algorithm::log::Consumption;
 use crate::algorithm::{Meter, Moment};
 use crate::heap::HeapVisitor;
 use alloc::{collections::VecDeque, vec::Vec};
 use core::ops::Range;
-pub use hold::{Charge, Detail, Hold, Id, TrackNumber};
-pub use lapse::Length;
+pub use hold::{
+    Charge, Detail, Hold, HoldOption, HoldRequest, Id, Length, MAX_END_US, MAX_ID, Settlement,
+    TrackNumber, hold_end_us,
+};
 pub use lapsed_copy::LapsedCopy;
-pub use least::{Leasts, Position};
+pub use least::{LeastDebts, Position};
 pub use track::{Track, TrackKind};
 
 /// The most holds of a key, whatever the setting.
@@ -227,7 +225,7 @@ impl Holds {
     }
 
     /// Records that a request consumed from the state at a place. Before that, the state's
-    /// [level](Meter::level) was `before`.
+    /// [level](crate::algorithm::Algorithm::level) was `before`.
     pub fn note_consumption(&mut self, place: usize, before: u128, consumption: Consumption) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
             track.note_consumption(before, consumption);
@@ -335,7 +333,7 @@ impl Holds {
             let mut kept: Vec<(Position, &mut Charge)> =
                 of_track.filter_map(|charge| Some((charge.detail.position()?, charge))).collect();
             kept.sort_unstable_by_key(|&(position, _)| position);
-            let mut compacted = Leasts::with_room(kept.len());
+            let mut compacted = LeastDebts::with_room(kept.len());
             for (position, charge) in kept {
                 charge.detail = Detail::least(compacted.push(leasts.get(position)));
             }

@@ -4,7 +4,7 @@
 //! check has dropped or replaced the state, the track's charges give nothing back.
 
 use super::hold::{Hold, Id};
-use super::least::Leasts;
+use super::least::LeastDebts;
 use crate::algorithm::Meter;
 use crate::algorithm::log::Consumption;
 use crate::heap::HeapVisitor;
@@ -28,7 +28,7 @@ pub enum TrackKind {
     /// A log: nothing; the charges store what their log rules need.
     Log,
     /// A token bucket: the least debts since its holds were taken.
-    Bucket(Leasts),
+    Bucket(LeastDebts),
     /// A leaky bucket: the id of the hold that queued last, if nothing queued after it.
     Queue { last: Option<Id> },
 }
@@ -51,7 +51,7 @@ impl Track {
         let kind = match meter {
             Meter::Log(_) => TrackKind::Log,
             Meter::Debt(debt) if debt.is_leaky() => TrackKind::Queue { last: None },
-            Meter::Debt(_) => TrackKind::Bucket(Leasts::default()),
+            Meter::Debt(_) => TrackKind::Bucket(LeastDebts::default()),
             Meter::Window(_)
             | Meter::Fixed(_)
             | Meter::FixedWithPast(_)
@@ -65,7 +65,8 @@ impl Track {
         self.place.is_some() || self.charges > 0
     }
 
-    /// Records a consumption from the state. Before it, the state's [level](Meter::level) was `before`.
+    /// Records a consumption from the state. Before it, the state's
+    /// [level](crate::algorithm::Algorithm::level) was `before`.
     /// A charged denial gets no turn, so it does not queue.
     pub fn note_consumption(&mut self, before: u128, consumption: Consumption) {
         match &mut self.kind {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::algorithm::list::Params;
+use crate::algorithm::meter::Params;
 use crate::rule::{Calendar, MAX_PERIOD_US, MAX_RUNGS};
 use proptest::prelude::*;
 

@@ -178,7 +178,7 @@ fn paths_agree_without_rules() {
 }
 
 #[test]
-fn paths_agree_on_a_reeling_clock() {
+fn paths_agree_on_a_jumping_clock() {
     let one = any_rule().prop_map(|rule| vec![rule]);
     paths_agree(steady(one, CALLS, Clock::Reels), 3_000, 30);
 }

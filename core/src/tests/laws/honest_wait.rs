@@ -92,7 +92,7 @@ proptest! {
     /// Windows of similar length. The clock often steps back until states lie too far ahead of it,
     /// and then comes near them again.
     #[test]
-    fn the_wait_is_honest_on_a_reeling_clock(traffic in steady(alike(3), 60, Clock::Reels)) {
+    fn the_wait_is_honest_on_a_jumping_clock(traffic in steady(alike(3), 60, Clock::Reels)) {
         holds_throughout(&traffic)?;
     }
 

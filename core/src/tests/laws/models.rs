@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn rules_on_a_reeling_clock_equal_their_models(traffic in steady(rules::alike(4), 50, Clock::Reels)) {
+    fn rules_on_a_jumping_clock_equal_their_models(traffic in steady(rules::alike(4), 50, Clock::Reels)) {
         equals(Model::default(), &traffic)?;
     }
 

@@ -2,7 +2,7 @@
 
 use crate::algorithm::bucket::BucketParams;
 use crate::algorithm::leaky::LeakyParams;
-use crate::algorithm::list::Params;
+use crate::algorithm::meter::Params;
 use crate::rule::{
     Align, Kind, Ladder, MAX_UNITS, Name, Period, Refill, Rule, RuleSpec, THROTTLE, Unit,
 };

@@ -12,7 +12,7 @@ use crate::algorithm::debt::naive::NaiveDebt;
 use crate::algorithm::fixed::FixedParams;
 use crate::algorithm::fixed::naive::NaiveFixed;
 use crate::algorithm::leaky::LeakyParams;
-use crate::algorithm::list::Params;
+use crate::algorithm::meter::Params;
 use crate::algorithm::window::naive::NaiveWindow;
 use crate::rule::{Kind, Name, Refill, Rule};
 

@@ -1,7 +1,7 @@
 //! Effects of holds.
 
 use super::*;
-use ratelimit_core::key::MAX_ID;
+use ratelimit_core::key::{MAX_ID, Settlement};
 use ratelimit_core::rule::{Name, NamedCost};
 
 /// The arguments of an effect in the newest version.
@@ -20,7 +20,7 @@ fn each_action_of_a_hold_is_read_and_written() {
     let hold = |end_us, refund| HoldRequest { id: b"req", end_us, refund };
     let held = |hold, cost, meta| Action::Check { recorded: Recorded::Held(hold), cost, meta };
     let settle = |settled| Action::Settle { id: b"req", settled };
-    let costs_of = |default| settle(Settled::Costs { default });
+    let costs_of = |default| settle(Settlement::Costs { default, named: &[] });
     let meta = Some(Meta { text: b"user:7", keep: 128 });
     for (line, action, read_rules, read_costs) in [
         ("5:9:hold:2:77:0 req 20/m", held(hold(77, false), 2, None), "log:20/1m", ""),
@@ -30,8 +30,8 @@ fn each_action_of_a_hold_is_read_and_written() {
             "log:20/1m log:1/1s",
             "",
         ),
-        ("5:9:settle req", settle(Settled::AsCharged), "", ""),
-        ("5:9:settle req REFUND", settle(Settled::Refund), "", ""),
+        ("5:9:settle req", settle(Settlement::AsCharged), "", ""),
+        ("5:9:settle req REFUND", settle(Settlement::Refund), "", ""),
         ("5:9:settle req COST 5", costs_of(Some(5)), "", ""),
         ("5:9:settle req COST in=5", costs_of(None), "", "in=5"),
         ("5:9:settle req COST b=0 COST 7 COST a=1", costs_of(Some(7)), "", "b=0 a=1"),
@@ -102,19 +102,19 @@ fn errors_name_what_was_given_and_expected() {
 }
 
 /// How a hold is settled, and the settlement's arguments.
-fn settlements() -> impl Strategy<Value = (Settled, Vec<String>)> {
+fn settlements() -> impl Strategy<Value = (Settlement<'static>, Vec<String>)> {
     let named = prop::collection::btree_map("[a-zA-Z0-9_.-]{1,32}", 0..=MAX_UNITS, 0..6);
     let costs = (prop::option::of(0..=MAX_UNITS), named).prop_map(|(default, named)| {
         let named = named.iter().map(|(name, cost)| format!("{name}={cost}"));
         let values: Vec<_> =
             default.map(|cost| cost.to_string()).into_iter().chain(named).collect();
         let settled = match values.is_empty() {
-            true => Settled::AsCharged,
-            false => Settled::Costs { default },
+            true => Settlement::AsCharged,
+            false => Settlement::Costs { default, named: &[] },
         };
         (settled, values.into_iter().flat_map(|value| ["COST".into(), value]).collect())
     });
-    prop_oneof![Just((Settled::Refund, vec!["REFUND".into()])), costs]
+    prop_oneof![Just((Settlement::Refund, vec!["REFUND".into()])), costs]
 }
 
 proptest! {

@@ -3,7 +3,7 @@ mod holds;
 
 use super::*;
 use proptest::prelude::*;
-use ratelimit_core::key::{MAX_FORGOTTEN_US, MAX_SPAN_US};
+use ratelimit_core::key::{MAX_FORGOTTEN_US, MAX_SPAN_US, Settlement};
 use ratelimit_core::rule::{Kind, MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, RuleOption};
 use ratelimit_core::testing::rules_of_line;
 
@@ -230,7 +230,7 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
                     (check(Recorded::Held(hold)), some_rules)
                 }
                 Word::Settle => {
-                    (Action::Settle { id: b"COST", settled: Settled::AsCharged }, Vec::new())
+                    (Action::Settle { id: b"COST", settled: Settlement::AsCharged }, Vec::new())
                 }
                 Word::Renew => {
                     let end_us = until_us.unwrap_or(0);

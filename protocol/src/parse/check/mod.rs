@@ -141,7 +141,6 @@ impl<R: RuleResolver> Reader<'_, R> {
     ) -> Parsed<CheckRequest<'a>> {
         let Limits { observe, .. } = *self.limits;
         let (request, named_costs) = some_options(&mut args, self.limits, self.may_change, more)?;
-        self.resolver.of_key(0, request.at_us);
         let request = self.rules(args, request, &named_costs)?;
         if observe {
             self.rules.iter_mut().for_each(Rule::observe);
@@ -158,7 +157,7 @@ impl<R: RuleResolver> Reader<'_, R> {
         named_costs: &[NamedCost],
     ) -> Parsed<CheckRequest<'a>> {
         let Self { limits, resolver, rules, may_change, options } = self;
-        let rule_args = take_rules(&mut args, limits, *resolver, rules)?;
+        let rule_args = take_rules(request.at_us, &mut args, limits, *resolver, rules)?;
         args.finish(expected(rules, options))?;
         require_rule(rules)?;
         if !named_costs.is_empty() {

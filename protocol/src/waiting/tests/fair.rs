@@ -13,10 +13,12 @@ impl Line {
     const EMPTY: Self = Self { queues: Queues::EMPTY };
 
     fn join(&mut self, flow: &'static str, weight: u16, priority: u8, cost: u32, clients: usize) {
-        for _ in 0..clients {
-            let request = Request { weight, ..request(flow, priority, "slots:1") };
-            self.queues.join(place("k", 0), request, u64::MAX, 1, (flow, cost));
-        }
+        let request = Request { weight, ..request(flow, priority, "slots:1") };
+        (0..clients).for_each(|_| self.join_as(request.clone(), flow, cost));
+    }
+
+    fn join_as(&mut self, request: Request, flow: &'static str, cost: u32) {
+        self.queues.join(place("k", 0), request, u64::MAX, 1, (flow, cost));
     }
 
     /// Serves the next client.
@@ -131,7 +133,7 @@ fn a_flow_that_left_is_charged_what_it_was_served() {
 #[test]
 fn a_flow_that_was_passed_over_gets_no_credit_for_it() {
     let mut line = Line::EMPTY;
-    line.join("a", 1, 0, 1, 10);
+    (0..10).for_each(|_| line.join_as(request("a", 0, "slots:1 1/s,name=a"), "a", 1));
     line.join("b", 1, 0, 1, 20);
     let Some(Due::Try(a)) = line.queues.due(0) else { panic!() };
     line.queues.deny(a, super::denied(9, "1/s,name=a"), 0);

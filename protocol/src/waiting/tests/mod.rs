@@ -24,7 +24,7 @@ fn rules(line: &str) -> Rules {
 
 fn request(flow: &str, priority: u8, of: &str) -> Request {
     let flow = Flow { priority, name: flow.as_bytes().into() };
-    Request { flow, weight: 1, rules: rules(of), plan_end: None, cost: 1, hold: None }
+    Request { flow, weight: 1, rules: rules(of), plan_end: None, hold: None }
 }
 
 /// A request that names no flow.

@@ -2,7 +2,7 @@
 //! are due, in the order that docs/guide/waiting.md promises, and looks at all deadlines.
 
 use super::world::{Answer, Asker, Happened, Keys, Look, MS_US, START_US, Step};
-use crate::waiting::Flow;
+use crate::waiting::{Flow, Rules};
 use ratelimit_core::rule::{Identity, Kind, Rule, identities};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,38 +24,10 @@ struct Heads {
     woken: BTreeSet<u64>,
     /// The turn up to which due heads are tried before the woken heads.
     last: Option<Turn>,
-    /// The denied heads that were woken since the last time at which no head was due.
-    recalled: BTreeSet<u64>,
     /// The clients whose rules have not been read since policies or the key's plan may have changed.
     unread: BTreeSet<u64>,
     /// Whether rules that were read since then depend on the key's plan.
     by_plan: bool,
-    /// What tries have shown: a rule, the least cost that it denies, and until when.
-    known: Vec<(Rule, u32, u64)>,
-    /// What happened since the last time at which no head was due.
-    returned: BTreeSet<Identity>,
-    changed: bool,
-}
-
-impl Heads {
-    /// Until when a rule is known to deny a cost.
-    fn known_until(&self, rule: &Rule, cost: u32, now_us: u64) -> Option<u64> {
-        let denies = |(of, least, until_us): &&(Rule, u32, u64)| {
-            of == rule && cost >= *least && *until_us > now_us
-        };
-        self.known.iter().find(denies).map(|&(_, _, until_us)| until_us)
-    }
-
-    fn forget_what_is_known(&mut self) {
-        for number in std::mem::take(&mut self.recalled) {
-            if self.due.contains(&number) {
-                self.denied.remove(&number);
-            }
-        }
-        self.known.clear();
-        self.returned.clear();
-        self.changed = false;
-    }
 }
 
 pub struct Naive<'a> {
@@ -232,49 +204,36 @@ impl Naive<'_> {
         if askers.is_empty() {
             return;
         }
-        let returned = match happened {
-            Happened::Changed => {
-                if self.heads[usize::from(key)].by_plan {
-                    self.forget_rules(key);
-                }
-                let heads = &mut self.heads[usize::from(key)];
-                heads.known.clear();
-                heads.changed = true;
-                let numbers = askers.iter().map(|asker| asker.number);
-                heads.woken.extend(numbers.filter(|number| !heads.due.contains(number)));
-                return;
+        if matches!(happened, Happened::Changed) {
+            if self.heads[usize::from(key)].by_plan {
+                self.forget_rules(key);
             }
-            Happened::Returned(states) => states.clone(),
+            let heads = &mut self.heads[usize::from(key)];
+            let numbers = askers.iter().map(|asker| asker.number);
+            heads.woken.extend(numbers.filter(|number| !heads.due.contains(number)));
+            return;
+        }
+        let (keys, now_us) = (&self.keys, self.now_us);
+        let heads = &mut self.heads[usize::from(key)];
+        let may_admit = |rule: &Rule| match happened {
+            Happened::Changed => true,
+            Happened::Returned(states) => states.contains(&rule.state()),
             // A check trims the log to what its own rules need.
             Happened::Consumed(of, _) => {
-                let consuming = &self.keys.rules[*of];
-                let is_log = |rule: &&Rule| rule.kind() == Kind::Log;
-                let unread = &self.heads[usize::from(key)].unread;
-                let read = askers.iter().filter(|asker| !unread.contains(&asker.number));
-                let mut logs = read.flat_map(|asker| self.rules(asker).iter().filter(is_log));
-                let consumes = consuming.iter().any(|rule| is_log(&rule));
-                let trims = consumes && logs.any(|rule| !consuming.contains(rule));
-                if trims { vec![Identity::LOG] } else { Vec::new() }
+                let is_log = |rule: &Rule| rule.kind() == Kind::Log;
+                is_log(rule)
+                    && keys.rules[*of].iter().any(is_log)
+                    && !keys.rules[*of].contains(rule)
             }
         };
-        let (keys, now_us) = (&self.keys, self.now_us);
-        let denied_by = |asker: &Asker, heads: &Heads, state: &Identity| {
-            let denied = heads.denied.get(&asker.number);
-            keys.rules_of(&asker.ask, now_us).iter().any(|rule| {
-                rule.state() == *state
-                    && denied.is_some_and(|(by, _)| by.contains(&rule.identity()))
-            })
-        };
-        let heads = &mut self.heads[usize::from(key)];
-        for state in &returned {
-            heads.known.retain(|(rule, ..)| rule.state() != *state);
-            for asker in &askers {
-                if !heads.due.contains(&asker.number) && denied_by(asker, heads, state) {
-                    heads.woken.insert(asker.number);
-                }
+        for asker in &askers {
+            let Some((by, _)) = heads.denied.get(&asker.number) else { continue };
+            let rules = keys.rules_of(&asker.ask, now_us).iter();
+            let mut denying = rules.filter(|rule| by.contains(&rule.identity()));
+            if denying.any(may_admit) && !heads.due.contains(&asker.number) {
+                heads.woken.insert(asker.number);
             }
         }
-        heads.returned.extend(returned);
     }
 
     /// The cost at which the head of a flow passes. If it does not pass, notes what denies it.
@@ -283,15 +242,7 @@ impl Naive<'_> {
             Look::Passes(cost) => Some(cost),
             Look::Later(denial) => {
                 let until_us = now_us + denial.again_ms * MS_US;
-                let rules = self.keys.rules_of(&asker.ask, now_us);
                 let heads = &mut self.heads[usize::from(asker.ask.key)];
-                for rule in rules.iter().filter(|rule| denial.by.contains(&rule.identity())) {
-                    let less = asker.ask.cost.checked_sub(1);
-                    if less.is_none_or(|less| heads.known_until(rule, less, now_us).is_none()) {
-                        heads.known.retain(|(of, ..)| of != rule);
-                        heads.known.push((*rule, asker.ask.cost, until_us));
-                    }
-                }
                 heads.denied.insert(asker.number, (denial.by, until_us));
                 None
             }
@@ -299,22 +250,11 @@ impl Naive<'_> {
         }
     }
 
-    /// Until when the last denial of a head stands without a try.
-    fn stands_until(&self, asker: &Asker, now_us: u64) -> Option<u64> {
-        let heads = &self.heads[usize::from(asker.ask.key)];
-        let (by, ends_us) = heads.denied.get(&asker.number)?;
-        let mut ends = Vec::new();
-        for identity in by {
-            let rule = self.rules(asker).iter().find(|rule| rule.identity() == *identity)?;
-            match heads.known_until(rule, asker.ask.cost, now_us) {
-                Some(until_us) => ends.push(until_us),
-                None if *ends_us <= now_us => return None,
-                None if heads.changed || heads.returned.contains(&rule.state()) => return None,
-                None => {}
-            }
-        }
-        let until_us = ends.into_iter().min()?;
-        Some(if *ends_us > now_us { until_us.min(*ends_us) } else { until_us })
+    /// Whether no earlier head of these has the rules of the head at an index.
+    fn is_first_with_its_rules(&self, turns: &[usize], index: usize) -> bool {
+        let rules = |index: usize| Rules::of(self.rules(&self.line[index]));
+        let mut earlier = turns.iter().take_while(|&&other| other != index);
+        !earlier.any(|&other| rules(other) == rules(index))
     }
 
     /// The index of the first due head that passes, and its cost.
@@ -347,11 +287,7 @@ impl Naive<'_> {
                         continue;
                     }
                     self.heads[of_key].due.remove(&asker.number);
-                    if let Some(until_us) = self.stands_until(&asker, now_us) {
-                        if let Some(denied) = self.heads[of_key].denied.get_mut(&asker.number) {
-                            denied.1 = until_us;
-                        }
-                    } else if let Some(cost) = self.look(&asker, now_us) {
+                    if let Some(cost) = self.look(&asker, now_us) {
                         return Some((index, cost));
                     }
                 }
@@ -361,15 +297,15 @@ impl Naive<'_> {
             let due = |index: &&usize| {
                 let Heads { due, woken, .. } = &self.heads[of_key];
                 let number = self.line[**index].number;
-                due.contains(&number) || woken.contains(&number)
+                let is_first = || self.is_first_with_its_rules(&turns, **index);
+                woken.contains(&number) || due.contains(&number) && is_first()
             };
             let new_last = turns.iter().rfind(due).map(|&index| self.turn(index));
             let heads = &mut self.heads[of_key];
             if heads.woken.is_empty() && new_last <= last {
-                heads.forget_what_is_known();
                 return None;
             }
-            heads.recalled.extend(heads.woken.iter().filter(|one| heads.denied.contains_key(*one)));
+            heads.denied.retain(|number, _| !heads.woken.contains(number));
             heads.due.append(&mut heads.woken);
             heads.last = new_last;
         }

@@ -130,37 +130,6 @@ fn each_head_is_tried_however_often_the_key_changes() {
 }
 
 #[test]
-fn a_cost_that_a_rule_denies_is_not_tried_again() {
-    const COSTS: [u32; 8] = [5, 7, 5, 3, 4, 3, 1, 2];
-    let by = |number| format!("slots:9 {}", own(number));
-    let mut queues = Queues::EMPTY;
-    for number in 0..200 {
-        let of = by(number);
-        let request = Request { cost: COSTS[number as usize % 8], ..request(&of, 0, &of) };
-        let ticket = queues.join(place("k", 0), request, 90_000_000, 1, 'x');
-        queues.deny(ticket, denied(9_000, &of), 0);
-    }
-    assert_eq!(queues.due(0), None);
-    let returned = [rules_of_line("slots:9")[0].state()];
-    for _ in 0..3 {
-        queues.key_changed(b"k", Cause::Returned(&returned));
-        let mut tried = Vec::new();
-        while let Some(number) = next(&mut queues) {
-            queues.deny(Ticket(number), denied(8_000, &by(number)), 0);
-            tried.push(number);
-        }
-        assert_eq!(tried, [0, 3, 6], "the costs 5, 3 and 1");
-        assert_eq!(queues.next_us(), Some(8_000_000));
-    }
-    queues.key_changed(b"k", Cause::Returned(&returned));
-    assert_eq!(next(&mut queues), Some(0));
-    queues.deny(Ticket(0), denied(8_000, &by(0)), 0);
-    // Units that come back meanwhile may be enough.
-    queues.key_changed(b"k", Cause::Returned(&returned));
-    assert_eq!(next(&mut queues), Some(1));
-}
-
-#[test]
 fn lines_take_turns_and_a_deadline_that_has_passed_precedes_later_tries() {
     let mut queues = Queues::EMPTY;
     let mut join =
@@ -188,8 +157,8 @@ fn one_call_passes_over_few_heads() {
     const FLOWS: u64 = 100;
     let mut queues = Queues::EMPTY;
     for number in 0..FLOWS {
-        let of = if number == FLOWS - 1 { "9/h" } else { "1/s" };
-        queues.join(place("k", 0), request(&number.to_string(), 0, of), 90_000, 1, 'x');
+        let of = if number == FLOWS - 1 { "9/h".into() } else { format!("1/s {}", own(number)) };
+        queues.join(place("k", 0), request(&number.to_string(), 0, &of), 90_000, 1, 'x');
     }
     assert_eq!(queues.due(0), attempt(0));
     queues.deny(Ticket(0), denied(9, "1/s"), 0);

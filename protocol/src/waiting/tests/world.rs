@@ -148,7 +148,7 @@ impl<'a> Keys<'a> {
         let rules = self.rules_of(ask, now_us);
         let hold = takes_hold(rules).then(|| HoldId::of(&number.to_be_bytes()));
         let (rules, plan_end) = (Rules::of(rules), self.plan_end(ask, now_us));
-        Request { flow, weight: ask.weight, rules, plan_end, cost: ask.cost, hold }
+        Request { flow, weight: ask.weight, rules, plan_end, hold }
     }
 
     fn check<T>(

@@ -3,7 +3,6 @@
 use ratelimit_core::key::{Check, Limiter, Settlement, Standing, StandingEntry};
 use ratelimit_core::rule::Kind;
 use ratelimit_protocol::effect::{Action, Recorded};
-use ratelimit_protocol::parse::Settled;
 
 use super::keys::Woken;
 use super::{BOUNDS, MS_US, RULES, World};
@@ -14,8 +13,8 @@ impl World {
         let Some(Ask { key, hold: Some(id), .. }) = self.held.pop_front() else { return };
         let (id, refund) = (id.to_string(), self.rng.bool());
         let (settled, settlement) = match refund {
-            true => (Settled::Refund, Settlement::Refund),
-            false => (Settled::AsCharged, Settlement::AsCharged),
+            true => (Settlement::Refund, Settlement::Refund),
+            false => (Settlement::AsCharged, Settlement::AsCharged),
         };
         let id = id.as_bytes();
         let woken = Woken::Returned(self.primary.get(key).states_settled(id, settlement));

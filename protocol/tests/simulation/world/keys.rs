@@ -1,10 +1,9 @@
 //! The keys of the primary: read, changed, and deleted after they have expired. Each change is
 //! propagated.
 
-use ratelimit_core::key::{Check, Expiry, Limiter};
+use ratelimit_core::key::{Check, Expiry, Limiter, Settlement};
 use ratelimit_core::rule::{Identity, Kind, Rule};
 use ratelimit_protocol::effect::Action;
-use ratelimit_protocol::parse::Settled;
 use ratelimit_protocol::waiting::Cause;
 
 use super::{MS_US, World, state};
@@ -69,7 +68,7 @@ impl World {
         let mut limiter = self.primary.get(key);
         if change(&mut limiter, self.wall_us) {
             let settled = [String::from("REFUND")];
-            let refunds = matches!(action, Action::Settle { settled: Settled::Refund, .. });
+            let refunds = matches!(action, Action::Settle { settled: Settlement::Refund, .. });
             let words = if refunds { &settled[..] } else { &[] };
             self.store(key, limiter, action, words, &woken);
         }

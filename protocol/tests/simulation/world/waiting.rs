@@ -17,8 +17,8 @@ impl World {
         let hold = ask.hold.map(|id| HoldId::of(id.to_string().as_bytes()));
         let name = [&b""[..], b"a", b"b"][self.rng.usize(..3)].into();
         let flow = Flow { priority: self.rng.u8(..5) / 4, name };
-        let (weight, cost) = (self.rng.u16(1..4), ask.cost);
-        let request = Request { flow: flow.clone(), weight, rules, plan_end: None, cost, hold };
+        let weight = self.rng.u16(1..4);
+        let request = Request { flow: flow.clone(), weight, rules, plan_end: None, hold };
         let waiter = Waiter { number, ask, flow };
         let in_front = self.line.queues.in_front(&place(key), &request, self.steady_us);
         let denial = match self.look(number, ask) {

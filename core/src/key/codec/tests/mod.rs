@@ -2,9 +2,9 @@ mod holds;
 
 use super::parts::{DEBT, FIXED, INTERVAL, LOG, NOTHING, WINDOW};
 use super::{DecodeError, SavedBans, VERSION, WITHOUT_AUTHOR, decode, encode};
-use crate::algorithm::list::Meter;
 use crate::algorithm::log::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
-use crate::algorithm::uint48::Uint48;
+use crate::algorithm::meter::Meter;
+use crate::exact::Uint48;
 use crate::key::{MAX_FORGOTTEN_US, MAX_SPAN_US};
 use crate::rule::{DAY_US, MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, SECOND_US};
 use crate::saved::form::{put, save_items};

@@ -13,7 +13,7 @@ use super::scenario::Ask;
 use crate::algorithm::State;
 use crate::algorithm::bucket::BucketParams;
 use crate::algorithm::fixed::FixedParams;
-use crate::algorithm::list::Params;
+use crate::algorithm::meter::Params;
 use crate::key::{Limiter, Settlement};
 use crate::rule::{Calendar, Kind, Refill, Rule};
 use crate::tests::laws::holds::history::{in_effect, settled_cost};

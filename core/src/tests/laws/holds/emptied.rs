@@ -4,7 +4,7 @@
 use super::examples::{Key, costs, key};
 use super::traffic::{CALLS, Deed, HoldTraffic, IDS, Step, try_check, with_holds};
 use crate::algorithm::fixed::FixedParams;
-use crate::algorithm::list::Params;
+use crate::algorithm::meter::Params;
 use crate::algorithm::reading::NO_TIME_US;
 use crate::check::Bounds;
 use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_that_was_given_everything_back_on_a_reeling_clock_is_like_new(
+    fn a_key_that_was_given_everything_back_on_a_jumping_clock_is_like_new(
         traffic in with_holds(steady(costless(with_slots(alike(3))), CALLS, Clock::Reels))
     ) {
         emptied_keys_are_like_new(&traffic)?;

@@ -213,7 +213,7 @@ proptest! {
     /// Windows of similar length. The clock often steps back until states lie too far ahead of it,
     /// and then comes near them again.
     #[test]
-    fn waits_on_a_reeling_clock_foresee_lapses(
+    fn waits_on_a_jumping_clock_foresee_lapses(
         traffic in with_holds(steady(alike(3), CALLS, Clock::Reels))
     ) {
         waits_are_honest(&traffic)?;

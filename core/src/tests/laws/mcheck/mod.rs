@@ -269,7 +269,7 @@ proptest! {
     /// Windows of similar length. The clock often steps back until states lie too far ahead of it,
     /// and then comes near them again.
     #[test]
-    fn the_wait_is_honest_on_a_reeling_clock(
+    fn the_wait_is_honest_on_a_jumping_clock(
         scenario in scenario(steady(alike(2), CALLS, Clock::Reels), alike(2))
     ) {
         honest_throughout(&scenario)?;
