@@ -12,7 +12,7 @@ use crate::clean_up::CleanUps;
 use crate::denials::Denials;
 use crate::events::{DecisionEvent, Events};
 use crate::local::Local;
-use crate::node::{Node, Request};
+use crate::node::Request;
 use crate::outage::{Outage, is_outage, saturated};
 use crate::reply::{Answer, Reply, Report, Source, Verdict};
 use crate::script::{Script, has_forgotten, needs_module};
@@ -89,18 +89,14 @@ impl Asker {
         if let Servers::None = self.servers {
             return self.local.answer(command).map(Value::Int);
         }
-        let by_script = self
-            .script
-            .as_ref()
-            .map(|script| Ok::<_, RedisError>((script, Script::asked(command)?)));
-        let by_script = by_script.transpose()?;
+        let asked = self.script.as_ref().map(|_| Script::asked(command)).transpose()?;
         self.cleans_up.learn_runtime();
-        let _place = self.place(&self.servers.node(key).await?).await?;
-        let Some((script, asked)) = &by_script else {
+        let _place = self.place(key).await?;
+        let Some((script, asked)) = self.script.as_ref().zip(asked) else {
             return self.servers.send(request, self.timeout).await;
         };
         let of = |command, key| Request { command, key, ..request };
-        let evalsha = script.evalsha(asked);
+        let evalsha = script.evalsha(&asked);
         match self.servers.send(of(&evalsha, &asked.key), self.timeout).await {
             Err(error) if has_forgotten(&error) => {
                 self.servers.send(of(&asked.eval(), &asked.key), self.timeout).await
@@ -110,10 +106,11 @@ impl Asker {
     }
 
     /// A place for one command. All waits for a place end when the node goes away.
-    async fn place(&self, node: &Arc<Node>) -> RedisResult<SemaphorePermit<'_>> {
+    async fn place(&self, key: &[u8]) -> RedisResult<SemaphorePermit<'_>> {
         if let Ok(place) = self.places.try_acquire() {
             return Ok(place);
         }
+        let node = self.servers.node(key).await?;
         node.unless_away(async {
             let place = within(self.queue_timeout, self.places.acquire()).await;
             place.and_then(Result::ok).ok_or_else(saturated)

@@ -9,6 +9,10 @@ use redis::{Cmd, RedisResult};
 use crate::rules::Rules;
 use crate::value::{self, misuse};
 
+/// Room for the words of a usual command, and for their bytes.
+const WORDS: usize = 8;
+const BYTES: usize = 128;
+
 /// What a request costs: `3`; as much of a range as passes, `1..=100`; or units for the rules with
 /// these names, `[("in", 3000), ("out", 1000)]`, where `""` stands for all others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -276,10 +280,10 @@ impl Check {
 
     /// `RL.CHECK`, or `RL.MCHECK` for several keys.
     pub(crate) fn command(&self, full: bool) -> Cmd {
-        let keys = self.limits.iter().map(|limit| &limit.key[..]).collect::<Vec<_>>();
-        let several = (keys.len() > 1).then_some(keys.len());
-        let mut command = redis::cmd(if several.is_some() { "RL.MCHECK" } else { "RL.CHECK" });
-        command.arg(several).arg(keys);
+        let several = (self.limits.len() > 1).then_some(self.limits.len());
+        let mut command = Cmd::with_capacity(WORDS, BYTES);
+        command.arg(if several.is_some() { "RL.MCHECK" } else { "RL.CHECK" }).arg(several);
+        self.limits.iter().for_each(|limit| _ = command.arg(&limit.key));
         self.write(&mut command, full);
         command
     }

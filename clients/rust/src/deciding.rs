@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{Cmd, RedisError, RedisResult};
 
 use crate::asker::Asker;
-use crate::check::Check;
+use crate::check::{Check, Limit};
 use crate::receipt::Receipt;
 use crate::reply::Answer;
 use crate::servers::Servers;
@@ -21,12 +21,13 @@ impl Asker {
         check: &Check,
         command: &Cmd,
     ) -> RedisResult<A> {
-        self.or_without(check, command, self.ask_check(check, command)).await
+        self.or_without(check, check, command, self.ask_check(check, command)).await
     }
 
-    /// The server's answer to a check, or the one without it.
+    /// The server's answer to what was `sent`, or the one to the check without it.
     pub async fn or_without<A: Answer>(
         self: &Arc<Self>,
+        sent: &Check,
         check: &Check,
         command: &Cmd,
         asking: impl Future<Output = RedisResult<A>>,
@@ -34,23 +35,25 @@ impl Asker {
         if let Servers::None = self.servers {
             return self.locally(command);
         }
-        let is_sent = self.sends(check);
+        let may_be_lost = self.may_lose(sent);
         asking.await.or_else(|error| {
-            if is_sent {
-                self.give_back_lost(check, &error);
+            if may_be_lost {
+                self.give_back_lost(sent, &error);
             }
             self.without(error, check, command)
         })
     }
 
-    /// Whether the server will get this check.
-    pub fn sends(&self, check: &Check) -> bool {
-        check.limits.first().is_some_and(|limit| !self.servers.rests(&limit.key))
+    /// Whether the server will get this check and take a hold that must be given back if the reply is
+    /// lost.
+    fn may_lose(&self, check: &Check) -> bool {
+        let is_sent = |limit: &Limit| !self.servers.rests(&limit.key);
+        check.gives_back && check.limits.first().is_some_and(is_sent)
     }
 
     /// Gives back the hold of a check that was sent, if its reply was lost.
-    pub fn give_back_lost(self: &Arc<Self>, check: &Check, error: &RedisError) {
-        if let (true, Some(ttl), Some(id)) = (check.gives_back, check.hold, &check.id)
+    fn give_back_lost(self: &Arc<Self>, check: &Check, error: &RedisError) {
+        if let (Some(ttl), Some(id)) = (check.hold, &check.id)
             && error.is_io_error()
             && !error.is_connection_refusal()
         {

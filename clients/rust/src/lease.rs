@@ -16,7 +16,6 @@ use crate::limiter::RateLimiter;
 use crate::receipt::{Place, new_id};
 use crate::reply::{Report, Source, Verdict};
 use crate::rules::Rules;
-use crate::servers::Servers;
 use crate::settlement::Settlement;
 use crate::value::{self, misuse};
 
@@ -235,17 +234,8 @@ impl Shared {
     /// Asks for a lease. While the server is away, the limiter answers the check of `one` instead.
     async fn lease(&self, leased: Check, one: &Check) -> RedisResult<Report> {
         let (asker, command) = (self.limiter.asker(), one.command(true));
-        if let Servers::None = asker.servers {
-            return asker.locally(&command);
-        }
-        let is_sent = asker.sends(&leased);
-        let asked = asker.ask_check(&leased, &leased.command(true)).await;
-        asked.or_else(|error| {
-            if is_sent {
-                asker.give_back_lost(&leased, &error);
-            }
-            asker.without(error, one, &command)
-        })
+        let of_lease = leased.command(true);
+        asker.or_without(&leased, one, &command, asker.ask_check(&leased, &of_lease)).await
     }
 
     /// Notes the server's report. `asked` is when the server was asked.

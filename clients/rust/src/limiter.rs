@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::asker::Asker;
 use crate::by_script;
 use crate::check::Check;
+use crate::denials::Denials;
 use crate::node::Request;
 use crate::receipt::{Receipt, has_too_many_holds};
 use crate::reply::{Answer, Reply, Report};
@@ -69,20 +70,10 @@ impl RateLimiter {
     /// process [is saturated](crate::is_saturated).
     pub async fn check(&self, check: impl Into<Check>) -> RedisResult<Reply> {
         let check = check.into();
-        let [limit] = &check.limits[..] else { return Ok(self.check_all(check).await?.reply()) };
-        check.validate_alone()?;
-        let deciding = async {
-            let Some(denials) = &self.0.replies else { return self.0.decide(&check).await };
-            let now = Instant::now();
-            if let Some(denial) = denials.find(now, &check) {
-                return Ok(denial);
-            }
-            let reply = self.0.decide(&check).await?;
-            let rules = limit.rules.texts().iter().map(String::as_str);
-            denials.keep(now, &check, &limit.key, rules, &reply);
-            Ok(reply)
-        };
-        self.0.told(deciding, |reply: &Reply| reply.told(&check)).await
+        if check.limits.len() != 1 {
+            return Ok(self.check_all(check).await?.reply());
+        }
+        self.unless_denied(&check, self.0.replies.as_ref(), self.0.decide(&check)).await
     }
 
     /// Decides over one or several keys, consumes from all or from none, and reports on each rule:
@@ -92,7 +83,7 @@ impl RateLimiter {
     /// Those of [`Self::check`].
     pub async fn check_all(&self, check: impl Into<Check>) -> RedisResult<Report> {
         let check = check.into();
-        self.unless_denied(&check, self.report(&check)).await
+        self.unless_denied(&check, self.0.reports.as_ref(), self.report(&check)).await
     }
 
     /// Consumes from the first key that lets the request pass, or with [`Check::most`] from the one
@@ -107,7 +98,7 @@ impl RateLimiter {
         let alone =
             Check { limits: check.limits.iter().take(1).cloned().collect(), ..check.clone() };
         let (any, first) = (check.any_command(), alone.any_command());
-        let deciding = self.0.or_without(&alone, &first, self.0.ask_check(&check, &any));
+        let deciding = self.0.or_without(&alone, &alone, &first, self.0.ask_check(&check, &any));
         self.0.told(deciding, |report: &Report| report.told(&check)).await
     }
 
@@ -135,7 +126,7 @@ impl RateLimiter {
                 charged => charged,
             }
         };
-        let report = self.unless_denied(check, charging).await;
+        let report = self.unless_denied(check, self.0.reports.as_ref(), charging).await;
         receipt.may_come_late = false;
         if let Ok(report) = &report {
             let slots = if is_given { Ok(()) } else { Rules::refuse_slots(report.texts()) };
@@ -157,30 +148,31 @@ impl RateLimiter {
     }
 
     /// A remembered denial, or else the answer of `deciding`, which is remembered if it denies.
-    async fn unless_denied(
+    async fn unless_denied<A: Answer>(
         &self,
         check: &Check,
-        deciding: impl Future<Output = RedisResult<Report>>,
-    ) -> RedisResult<Report> {
+        denials: Option<&Denials<A>>,
+        deciding: impl Future<Output = RedisResult<A>>,
+    ) -> RedisResult<A> {
         check.validate_alone()?;
         let deciding = async {
-            let Some(denials) = &self.0.reports else { return deciding.await };
+            let Some(denials) = denials else { return deciding.await };
             let now = Instant::now();
             if let Some(denial) = denials.find(now, check) {
                 return Ok(denial);
             }
-            let report = deciding.await?;
+            let answer = deciding.await?;
             let first = check.limits.first().map(|limit| &limit.key);
-            let key = report.key.as_ref().or(first).map(Vec::as_slice).unwrap_or_default();
-            if self.0.script.is_some() {
-                // The script's report has only the rule that decides.
-                denials.keep(now, check, key, check.texts(), &report);
-            } else {
-                denials.keep(now, check, key, report.texts(), &report);
+            let key = answer.report().and_then(|report| report.key.as_ref()).or(first);
+            let key = key.map(Vec::as_slice).unwrap_or_default();
+            // The script's report has only the rule that decides.
+            match answer.report().filter(|_| self.0.script.is_none()) {
+                Some(report) => denials.keep(now, check, key, report.texts(), &answer),
+                None => denials.keep(now, check, key, check.texts(), &answer),
             }
-            Ok(report)
+            Ok(answer)
         };
-        self.0.told(deciding, |report: &Report| report.told(check)).await
+        self.0.told(deciding, |answer: &A| answer.told(check)).await
     }
 
     async fn report(&self, check: &Check) -> RedisResult<Report> {

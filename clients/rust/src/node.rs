@@ -9,6 +9,8 @@
 //! ```
 
 use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -63,6 +65,8 @@ pub struct Node {
     events: Arc<Events>,
     survey: Option<Survey>,
     health: Mutex<Health>,
+    /// How many replies came in time.
+    replies: AtomicU64,
     goes_away: Notify,
     probed: Notify,
 }
@@ -70,8 +74,6 @@ pub struct Node {
 #[derive(Default)]
 struct Health {
     away: Option<Away>,
-    /// When a reply last came in time.
-    replied: Option<Instant>,
     /// When it was last back.
     back: Option<Instant>,
     /// How many probes had no answer.
@@ -97,8 +99,17 @@ impl Node {
         events: Arc<Events>,
         survey: Option<Survey>,
     ) -> Arc<Self> {
-        let (health, goes_away, probed) = (Mutex::default(), Notify::new(), Notify::new());
-        Arc::new(Self { name, connections, timeout, events, survey, health, goes_away, probed })
+        Arc::new(Self {
+            name,
+            connections,
+            timeout,
+            events,
+            survey,
+            health: Mutex::default(),
+            replies: AtomicU64::new(0),
+            goes_away: Notify::new(),
+            probed: Notify::new(),
+        })
     }
 
     pub fn is_away(&self) -> bool {
@@ -146,12 +157,13 @@ impl Node {
         asking: bool,
         time: Duration,
     ) -> RedisResult<Value> {
-        self.unless_away(async {
-            let (asked, mut used) = (Instant::now(), None);
-            let answer = within(time, self.exchange(request, asking, &mut used)).await;
+        // Pinned here, so that no call moves the whole future.
+        let work = pin!(async {
+            let (replies, mut used) = (self.replies.load(Ordering::Relaxed), None);
+            let answer = within(time, pin!(self.exchange(request, asking, &mut used))).await;
             let Failure { error, why } = match answer {
                 Some(Ok(reply)) => {
-                    self.health().replied = Some(Instant::now());
+                    self.replies.fetch_add(1, Ordering::Relaxed);
                     return reply.inspect_err(|error| self.renew_if_no_primary(error));
                 }
                 Some(Err(failure)) => failure,
@@ -160,13 +172,13 @@ impl Node {
             if let Some(used) = &used {
                 self.connections.discard(used);
             }
-            let is_silent = error.is_timeout() && self.health().replied.is_none_or(|at| at < asked);
+            let is_silent = error.is_timeout() && self.replies.load(Ordering::Relaxed) == replies;
             if is_silent || why == Why::Unreachable {
                 self.leave(&error);
             }
             Err(error)
-        })
-        .await
+        });
+        self.unless_away(work).await
     }
 
     /// Sends a command whose answer says nothing of the node's health.

@@ -197,8 +197,8 @@ pub(crate) trait Answer: FromRedisValue + Clone + Send {
     const FULL: bool;
     fn of(report: Report) -> Self;
     fn granted(&self) -> Option<u64>;
-    /// The first rule that denies, if the answer has it.
-    fn denying(&self) -> Option<&RuleReport>;
+    /// The numbers of each rule, if the answer has them.
+    fn report(&self) -> Option<&Report>;
     /// The verdict, the wait, and who decided.
     fn head(&self) -> (Verdict, Option<Duration>, Source);
     /// Whether a rule, and not a pause, denies.
@@ -215,7 +215,10 @@ pub(crate) trait Answer: FromRedisValue + Clone + Send {
 
     /// Who decided, the verdict and the rule, for the application.
     fn told(&self, check: &Check) -> (Source, Verdict, Option<String>) {
-        let ((verdict, _, source), denying) = (self.head(), self.denying());
+        let (verdict, _, source) = self.head();
+        let report = self.report().filter(|_| verdict != Verdict::Allowed);
+        let mut rules = report.into_iter().flat_map(|report| &report.rules);
+        let denying = rules.find(|rule| rule.denies && !rule.shadow);
         let rule = denying.map(|rule| rule.label().to_string()).or_else(|| check.only_rule());
         (source, verdict, rule)
     }
@@ -242,7 +245,7 @@ impl Answer for Reply {
         self.granted
     }
 
-    fn denying(&self) -> Option<&RuleReport> {
+    fn report(&self) -> Option<&Report> {
         None
     }
 
@@ -274,9 +277,8 @@ impl Answer for Report {
         self.granted
     }
 
-    fn denying(&self) -> Option<&RuleReport> {
-        let denied = self.verdict != Verdict::Allowed;
-        self.rules.iter().find(|rule| denied && rule.denies && !rule.shadow)
+    fn report(&self) -> Option<&Report> {
+        Some(self)
     }
 
     fn of(report: Report) -> Self {

@@ -39,7 +39,7 @@ impl RateLimiter {
                 return here(asker, &check, timeout).await;
             }
             let waiting = Box::pin(in_line(asker, &check, timeout));
-            asker.or_without(&check, &command, waiting).await
+            asker.or_without(&check, &check, &command, waiting).await
         };
         asker.told(deciding, |reply| reply.told(&check)).await
     }

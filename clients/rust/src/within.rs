@@ -13,12 +13,13 @@ const LEAST: Duration = Duration::from_millis(1);
 /// The output, if it comes within this time. It is awaited in parts, so that time in which this process
 /// itself did not run is not the server's: an answer that has come meanwhile is read before time is up.
 pub async fn within<T>(time: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let (mut work, began) = (pin!(work), Instant::now());
+    let (mut work, began, mut left) = (pin!(work), Instant::now(), time);
     for parts in (1..=PARTS).rev() {
-        let part = time.saturating_sub(began.elapsed()).checked_div(parts).unwrap_or_default();
+        let part = left.checked_div(parts).unwrap_or_default();
         if let Ok(output) = timeout(part.max(LEAST), work.as_mut()).await {
             return Some(output);
         }
+        left = time.saturating_sub(began.elapsed());
     }
     None
 }
