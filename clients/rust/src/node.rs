@@ -19,6 +19,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
+#[cfg(feature = "cluster")]
+use crate::cluster::Cluster;
 use crate::connection::{Connection, Connections, Failure, Why};
 use crate::events::Events;
 use crate::outage::late;
@@ -35,6 +37,9 @@ const RENEWS: Duration = Duration::from_secs(1);
 
 /// Commands that change nothing more if they are sent again.
 const REPEAT: [&[u8]; 4] = [b"RL.PEEK", b"RL.EXPLAIN", b"RL.SETTLE", b"RL.RENEW"];
+
+#[cfg(not(feature = "cluster"))]
+pub struct Cluster;
 
 /// A command, and how to send it.
 #[derive(Clone, Copy)]
@@ -55,15 +60,13 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Says, before each probe, whether the node is still one to ask.
-pub type Survey = Arc<dyn Fn(&Arc<Node>) -> redis::RedisFuture<'static, bool> + Send + Sync>;
-
 pub struct Node {
     pub name: String,
     pub connections: Connections,
     timeout: Duration,
     events: Arc<Events>,
-    survey: Option<Survey>,
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
+    cluster: Weak<Cluster>,
     health: Mutex<Health>,
     /// How many replies came in time.
     replies: AtomicU64,
@@ -97,14 +100,14 @@ impl Node {
         connections: Connections,
         timeout: Duration,
         events: Arc<Events>,
-        survey: Option<Survey>,
+        cluster: Weak<Cluster>,
     ) -> Arc<Self> {
         Arc::new(Self {
             name,
             connections,
             timeout,
             events,
-            survey,
+            cluster,
             health: Mutex::default(),
             replies: AtomicU64::new(0),
             goes_away: Notify::new(),
@@ -182,6 +185,7 @@ impl Node {
     }
 
     /// Sends a command whose answer says nothing of the node's health.
+    #[cfg(feature = "cluster")]
     pub async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
         let connection = self.connections.current().await;
         let sent = connection.send(&self.connections.opener, command, false).await;
@@ -285,8 +289,9 @@ impl Node {
 
     /// One probe. Returns whether the node has an answer.
     async fn answers(self: &Arc<Self>) -> bool {
-        if let Some(survey) = &self.survey
-            && !survey(self).await.unwrap_or(true)
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = self.cluster.upgrade()
+            && !cluster.still_has(self).await
         {
             return true;
         }

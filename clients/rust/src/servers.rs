@@ -29,6 +29,7 @@ impl Servers {
     }
 
     /// The node of a key.
+    #[cfg_attr(not(feature = "cluster"), expect(clippy::unused_async))]
     pub async fn node(&self, key: &[u8]) -> RedisResult<Arc<Node>> {
         let _ = key;
         match self {

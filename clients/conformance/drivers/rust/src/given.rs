@@ -50,16 +50,10 @@ pub fn cost(given: &Json) -> Given<Cost> {
 pub fn check(call: &Json) -> Given<Check> {
     let one = vec![(call["key"].clone(), call["rules"].clone())];
     let limits = some(&call["limits"], get::<Vec<(Json, Json)>>)?.unwrap_or(one);
-    let mut check = Option::<Check>::None;
-    for (name, given) in limits {
-        let (key, rules) = (key(&name)?, rules(&given)?);
-        check =
-            Some(check.map_or_else(
-                || Check::new(key.clone(), &rules),
-                |all| all.and(key.clone(), &rules),
-            ));
-    }
-    let mut check = check.ok_or_else(|| Failure::Cannot("a check without keys".to_string()))?;
+    let limits = limits.iter().map(|(name, given)| Ok((key(name)?, rules(given)?)));
+    let mut limits = limits.collect::<Given<Vec<_>>>()?.into_iter();
+    let first = limits.next().ok_or_else(|| Failure::Cannot("a check without keys".to_string()))?;
+    let mut check = limits.fold(Check::from(first), |all, (key, rules)| all.and(key, rules));
     check = check.cost(some(&call["cost"], cost)?.unwrap_or(Cost::Units(1)));
     check = check.priority(some(&call["priority"], get)?.unwrap_or(0));
     if let Some(meta) = some(&call["meta"], get::<String>)? {
@@ -109,15 +103,14 @@ pub fn limiter(call: &Json) -> Given<RateLimiter> {
             println!("{line}");
         }
     };
-    let (outage, misconfigured, decision) =
-        (tell("outage"), tell("misconfigured"), tell("decision"));
+    let [outage, misconfigured, decision] = ["outage", "misconfigured", "decision"].map(tell);
     let made = made.on_outage(move |e| {
-        outage(json!({"away": e.away, "node": e.node, "error": e.error.to_string(), "answered": e.answered}));
+        let error = e.error.to_string();
+        outage(json!({"away": e.away, "node": e.node, "error": error, "answered": e.answered}));
     });
     let made = made.on_misconfigured(move |e| {
-        misconfigured(
-            json!({"error": e.error.to_string(), "advice": e.advice, "answered": e.answered}),
-        );
+        let error = e.error.to_string();
+        misconfigured(json!({"error": error, "advice": e.advice, "answered": e.answered}));
     });
     let made = made.on_decision(move |e| {
         let (source, verdict) = (name(e.source), name(e.verdict));

@@ -37,8 +37,7 @@ async fn main() {
         tokio::spawn(async move {
             let mut line = match asking.await {
                 Ok(Ok(result)) => json!({"result": result}),
-                Ok(Err(Failure::Cannot(why))) => json!({"cannot": why}),
-                Ok(Err(Failure::Error(error))) => json!({"error": error}),
+                Ok(Err(failure)) => json!(failure),
                 Err(end) => {
                     json!({"error": {"kind": "Cancelled", "text": end.to_string(), "outage": false}})
                 }
@@ -58,6 +57,7 @@ impl Made {
     #[allow(clippy::too_many_lines, reason = "a table of calls")]
     async fn call(&self, call: &Json) -> Result<Json, Failure> {
         let named = |what: &str| get::<String>(&call[what]);
+        let (key, length) = (|| key(&call["key"]), |what: &str| time(&call[what]));
         let what = named("call")?;
         let of = self.limiters.lock().unwrap().get(&named("limiter").unwrap_or_default()).cloned();
         let limiter = of.ok_or_else(missing);
@@ -77,25 +77,20 @@ impl Made {
             }
             "check" => reply(&limiter?.check(check(call)?).await?),
             "peek" => reply(&limiter?.peek(check(call)?).await?),
-            "wait" => reply(&limiter?.wait(check(call)?, time(&call["timeout_ms"])?).await?),
+            "wait" => reply(&limiter?.wait(check(call)?, length("timeout_ms")?).await?),
             "check_all" => report(&limiter?.check_all(check(call)?).await?),
             "check_any" => report(&limiter?.check_any(check(call)?).await?),
             "peek_all" => report(&limiter?.peek_all(check(call)?).await?),
             "enter" => {
-                let hold = limiter?.hold(check(call)?, time(&call["ttl_ms"])?).await?;
+                let hold = limiter?.hold(check(call)?, length("ttl_ms")?).await?;
                 let answer = reply(hold.reply());
                 self.holds.lock().unwrap().insert(named("hold")?, Some(hold));
                 answer
             }
             "lost" => {
                 let holds = self.holds.lock().unwrap();
-                json!(
-                    holds
-                        .get(&named("hold")?)
-                        .and_then(Option::as_ref)
-                        .ok_or_else(missing)?
-                        .is_lost()
-                )
+                let hold = holds.get(&named("hold")?).and_then(Option::as_ref);
+                json!(hold.ok_or_else(missing)?.is_lost())
             }
             "leave" | "hold_settle" | "hold_refund" => {
                 let real = some(&call["cost"], cost)?;
@@ -116,46 +111,43 @@ impl Made {
                     _ if call["refund"] == true => Settlement::Refund,
                     real => real.map_or(Settlement::AsCharged, Settlement::Cost),
                 };
-                json!(limiter?.settle(key(&call["key"])?, &named("own_id")?, how).await?)
+                json!(limiter?.settle(key()?, &named("own_id")?, how).await?)
             }
             "renew" => {
-                let ttl = time(&call["ttl_ms"])?;
-                json!(limiter?.renew(key(&call["key"])?, &named("own_id")?, ttl).await?)
+                let ttl = length("ttl_ms")?;
+                json!(limiter?.renew(key()?, &named("own_id")?, ttl).await?)
             }
             "refund" => {
                 let (units, rules) = (get(&call["units"])?, some(&call["rules"], rules)?);
-                json!(limiter?.refund(key(&call["key"])?, units, rules.unwrap_or_default()).await?)
+                json!(limiter?.refund(key()?, units, rules.unwrap_or_default()).await?)
             }
-            "reset" => json!(limiter?.reset(key(&call["key"])?).await?),
-            "resume" => json!(limiter?.resume(key(&call["key"])?).await?),
-            "unplan" => json!(limiter?.unplan(key(&call["key"])?).await?),
+            "reset" => json!(limiter?.reset(key()?).await?),
+            "resume" => json!(limiter?.resume(key()?).await?),
+            "unplan" => json!(limiter?.unplan(key()?).await?),
             "pause" => {
-                let (length, why) = (time(&call["time_ms"])?, call["reason"].as_str());
-                json!(ms(Some(limiter?.pause(key(&call["key"])?, length, why).await?)))
+                let (length, why) = (length("time_ms")?, call["reason"].as_str());
+                json!(ms(Some(limiter?.pause(key()?, length, why).await?)))
             }
             "plan" => {
                 let length = some(&call["time_ms"], time)?;
-                json!(limiter?.plan(key(&call["key"])?, &named("policy")?, length).await?)
+                json!(limiter?.plan(key()?, &named("policy")?, length).await?)
             }
             "sync" => {
                 let left = get(&call["remaining"])?;
-                json!(limiter?.sync(key(&call["key"])?, left, &named("rule")?).await?)
+                json!(limiter?.sync(key()?, left, &named("rule")?).await?)
             }
             "follow" => {
+                let given = some(&call["headers"], get::<Vec<(String, String)>>)?;
+                let header =
+                    |(name, text): (String, String)| Some((name.parse().ok()?, text.parse().ok()?));
                 let headers =
-                    some(&call["headers"], get::<Vec<(String, String)>>)?.unwrap_or_default();
-                let headers = headers
-                    .iter()
-                    .map(|(name, text)| Some((name.parse().ok()?, text.parse().ok()?)));
-                let headers = headers.collect::<Option<HeaderMap>>().ok_or_else(missing)?;
-                let fields =
-                    some(&call["fields"], get::<HashMap<String, String>>)?.unwrap_or_default();
-                let fields =
-                    fields.iter().map(|(field, rule)| (&field[..], &rule[..])).collect::<Vec<_>>();
+                    given.into_iter().flatten().map(header).collect::<Option<HeaderMap>>();
+                let headers = headers.ok_or_else(missing)?;
+                let given = some(&call["fields"], get::<HashMap<String, String>>)?;
+                let fields = given.iter().flatten().map(|(field, rule)| (&field[..], &rule[..]));
+                let fields = fields.collect::<Vec<_>>();
                 let status = StatusCode::from_u16(get(&call["status"])?).map_err(|_| missing())?;
-                json!(ms(Some(
-                    limiter?.follow(key(&call["key"])?, status, &headers, fields).await?
-                )))
+                json!(ms(Some(limiter?.follow(key()?, status, &headers, fields).await?)))
             }
             "lease" => {
                 let (ttl, most) = (some(&call["ttl_ms"], time)?, some(&call["most"], get)?);
@@ -164,8 +156,7 @@ impl Made {
                     ttl: ttl.unwrap_or(usual.ttl),
                     most: most.unwrap_or(usual.most),
                 };
-                let lease =
-                    Lease::with(limiter?, key(&call["key"])?, rules(&call["rules"])?, options)?;
+                let lease = Lease::with(limiter?, key()?, rules(&call["rules"])?, options)?;
                 self.leases.lock().unwrap().insert(named("lease")?, Arc::new(lease));
                 Json::Null
             }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tower_redis_ratelimit::redis::ErrorKind;
 use tower_redis_ratelimit::{
@@ -9,6 +10,8 @@ use tower_redis_ratelimit::{
 };
 
 /// Why a call has no result: the types do not allow it, or the package's error.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Failure {
     Cannot(String),
     Error(Json),
@@ -17,19 +20,22 @@ pub enum Failure {
 impl<E: Into<HoldError>> From<E> for Failure {
     fn from(error: E) -> Self {
         let error = error.into();
-        let (text, none) = (error.to_string(), Json::Null);
-        let (kind, outage, report) = match &error {
-            HoldError::Denied(denied) => ("Denied".to_string(), false, reply(denied)),
-            HoldError::Redis(error) if is_misuse(error) => ("Misuse".to_string(), false, none),
-            HoldError::Redis(error) if is_saturated(error) => {
-                ("Saturated".to_string(), false, none)
+        let mut shown = json!({"text": error.to_string(), "outage": false});
+        match &error {
+            HoldError::Denied(denied) => {
+                (shown["kind"], shown["report"]) = ("Denied".into(), reply(denied));
             }
-            HoldError::Redis(error) => match (error.kind(), error.code()) {
-                (ErrorKind::Extension, Some(code)) => (code.to_string(), is_outage(error), none),
-                (kind, _) => (format!("{kind:?}"), is_outage(error), none),
-            },
-        };
-        Self::Error(json!({"kind": kind, "text": text, "outage": outage, "report": report}))
+            HoldError::Redis(error) => {
+                shown["outage"] = is_outage(error).into();
+                shown["kind"] = match (error.kind(), error.code()) {
+                    _ if is_misuse(error) => "Misuse".into(),
+                    _ if is_saturated(error) => "Saturated".into(),
+                    (ErrorKind::Extension, Some(code)) => code.into(),
+                    (kind, _) => format!("{kind:?}").into(),
+                };
+            }
+        }
+        Self::Error(shown)
     }
 }
 
