@@ -87,7 +87,7 @@ export class Asking {
   }
 
   #words([head, keys, tail]: Command): Word[] {
-    return head.concat((this.#prefix ? keys.map((key) => this.#prefixed(key)) : keys) as string[], tail);
+    return [...head, ...(this.#prefix ? keys.map((key) => this.#prefixed(key)) : keys), ...tail];
   }
 
   #prefixed(key: Key): Key {

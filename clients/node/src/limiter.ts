@@ -135,11 +135,14 @@ export class RateLimiter implements AsyncDisposable {
   }
 
   /** Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`. */
-  async check(key: GivenKey, rules: Rules, options: CheckOptions = NONE): Promise<Reply> {
-    const limit = { key: keyOf(key), rules: list(rules) };
-    if (options !== NONE) inOrder('check', options, CHECK);
-    const reply = this.#check(limit, options);
-    return this.#options.onDecision ? this.#told(limit.rules, reply) : reply;
+  check(key: GivenKey, rules: Rules, options: CheckOptions = NONE): Promise<Reply> {
+    try {
+      const limit = { key: keyOf(key), rules: list(rules) };
+      if (options !== NONE) inOrder('check', options, CHECK);
+      return this.#told(limit.rules, this.#check(limit, options));
+    } catch (error) {
+      return Promise.reject(error); // an async function would add a promise to each check
+    }
   }
 
   /** Decides without consuming: `RL.PEEK`. */
@@ -361,19 +364,20 @@ export class RateLimiter implements AsyncDisposable {
     return this.#options.engine === 'script';
   }
 
-  async #told<T extends Reply | Report>(rules: readonly string[], asked: Promise<T>): Promise<T> {
+  #told<T extends Reply | Report>(rules: readonly string[], asked: Promise<T>): Promise<T> {
     if (!this.#options.onDecision) return asked;
     const began = performance.now();
-    const answer = await asked;
-    const shown = 'rules' in answer && answer.verdict !== 'allowed' ? answer.rules.find(({ denies, shadow }) => denies && !shadow) : undefined;
-    const only = rules.length === 1 ? calledOf(rules[0]!) : undefined;
-    this.tell(answer, shown ? (shown.name ?? shown.rule) : only, performance.now() - began);
-    return answer;
+    return asked.then((answer) => {
+      const shown = 'rules' in answer && answer.verdict !== 'allowed' ? answer.rules.find(({ denies, shadow }) => denies && !shadow) : undefined;
+      const only = rules.length === 1 ? calledOf(rules[0]!) : undefined;
+      this.tell(answer, shown ? (shown.name ?? shown.rule) : only, performance.now() - began);
+      return answer;
+    });
   }
 
   #check(limit: Read, options: CheckOptions): Promise<Reply> {
-    const ask = () => this.#reply('RL.CHECK', limit, options);
-    return this.#denials && remembers(options.hold) ? this.#denials.answer('check', [limit], options.cost ?? 1, ask) : ask();
+    if (!this.#denials || !remembers(options.hold)) return this.#reply('RL.CHECK', limit, options);
+    return this.#denials.answer('check', [limit], options.cost ?? 1, () => this.#reply('RL.CHECK', limit, options));
   }
 
   #checkAll(limits: readonly Read[], options: CheckOptions): Promise<Report> {
