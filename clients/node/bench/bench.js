@@ -1,12 +1,19 @@
 // Measures this client beside rate-limiter-flexible:
 //
 //     node bench/bench.js denials    # answers a second to a client that is denied
+//     node bench/bench.js cost       # checks a second beside the client library alone, of one caller and of eight processes
 //     node bench/bench.js leases     # decisions a second of a hundred connections on one key, and how exactly the limit holds
+
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import { Redis } from 'ioredis';
 import { RateLimiterRedis } from 'rate-limiter-flexible';
+import { createClient } from 'redis';
 import { Lease } from 'redis-ratelimit';
 import { ioredis } from 'redis-ratelimit/ioredis';
+import { nodeRedis } from 'redis-ratelimit/node-redis';
 
 import { startServer } from '../test/support/servers.js';
 
@@ -81,7 +88,45 @@ async function leases(t) {
   }
 }
 
-const [, , what] = process.argv;
+const RULE = 'bucket:1000000/s';
+const [TURNS, TURN_MS, WARM_UP] = [60, 150, 20_000];
+
+/** Checks in turns that all processes take at the same time: by the limiter, then by its library alone. */
+async function turns(t, [library, port]) {
+  const redis = library === 'ioredis' ? client(t, port) : quiet(t, createClient({ url: `redis://127.0.0.1:${port}` }), 'destroy');
+  if (library !== 'ioredis') await redis.connect();
+  const limiter = (library === 'ioredis' ? ioredis : nodeRedis)(redis, { timeoutMs: 5000 });
+  const calls = [() => limiter.check('key', RULE), () => (library === 'ioredis' ? redis.call('RL.CHECK', 'key', RULE) : redis.sendCommand(['RL.CHECK', 'key', RULE]))];
+  const counts = [0, 0];
+  for (let i = 0; i < WARM_UP; i++) await calls[i % 2]();
+  process.send('ready');
+  const [begin] = await once(process, 'message');
+  for (let turn = 0; turn < TURNS; turn++) {
+    await sleep(Math.max(0, begin + turn * TURN_MS - Date.now()));
+    for (const until = begin + (turn + 1) * TURN_MS; Date.now() < until; counts[turn % 2]++) await calls[turn % 2]();
+  }
+  await limiter.close();
+  process.send(counts);
+  process.disconnect();
+}
+
+async function cost(t) {
+  const { port } = await startServer(t);
+  for (const library of ['ioredis', 'node-redis']) {
+    for (const processes of [1, 8]) {
+      const callers = Array.from({ length: processes }, () => fork(process.argv[1], ['turns', library, port]));
+      const told = () => Promise.all(callers.map(async (caller) => (await once(caller, 'message'))[0]));
+      await told(); // all are connected and warm
+      const begin = Date.now() + 100;
+      for (const caller of callers) caller.send(begin);
+      const found = await told();
+      const [ours, alone] = [0, 1].map((who) => found.reduce((sum, counts) => sum + counts[who], 0));
+      console.log(`${library}, ${processes} processes: ${(ours / alone).toFixed(2)} of ${Math.round((alone / TURNS / TURN_MS) * 2000)} a second`);
+    }
+  }
+}
+
+const [, , what, ...rest] = process.argv;
 const ends = [];
-await { denials, leases }[what]({ after: (end) => ends.push(end) }); // not under node:test, whose hooks slow promises down
+await { cost, denials, leases, turns }[what]({ after: (end) => ends.push(end) }, rest); // not under node:test, whose hooks slow promises down
 for (const end of ends.reverse()) await end();
