@@ -94,14 +94,15 @@ def status(report: Report) -> int:
     return 403 if report.verdict == "blocked" else 429
 
 
-def problem(report: Report, status: int) -> dict[str, Any]:
-    """The body that refuses a request."""
-    if status in TITLES:
-        return {"title": TITLES[status], "status": status}
+def problem(report: Report, code: int | None = None) -> dict[str, Any]:
+    """The body that refuses a request, with the status of its verdict or another."""
+    code = code or status(report)
+    if code in TITLES:
+        return {"title": TITLES[code], "status": code}
     return {
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Too many requests",
-        "status": status,
+        "status": code,
         "violated-policies": [_name(rule) for rule in report.rules if rule.denies and not rule.shadow],
     }
 
