@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -230,7 +230,7 @@ impl Builder {
         }
         let (events, timeout) = (Arc::new(self.events), self.timeout);
         let node = |name, connections| {
-            Servers::One(Node::new(name, connections, timeout, Arc::clone(&events), Weak::new()))
+            Servers::One(Node::new(name, connections, timeout, Arc::clone(&events), None))
         };
         let servers = match self.whom {
             Whom::Server(client) => {

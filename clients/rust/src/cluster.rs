@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::connection::{Connections, Opener};
 use crate::events::Events;
-use crate::node::{Node, Request};
+use crate::node::{Node, Request, Survey};
 use crate::outage::late;
 use crate::value::{misuse, unreadable};
 use crate::within::within;
@@ -39,7 +39,7 @@ pub struct Cluster {
     map: Mutex<Map>,
     /// One task asks for the map at a time.
     surveying: AsyncMutex<()>,
-    own: Weak<Self>,
+    survey: Survey,
 }
 
 #[derive(Default)]
@@ -61,10 +61,23 @@ impl Cluster {
         let name = first.get_connection_info().addr().to_string();
         let connections = Connections::of(Opener::of(first.clone(), concurrency));
         Ok(Arc::new_cyclic(|cluster: &Weak<Self>| {
-            let own = Weak::clone(cluster);
-            let entry = Node::new(name, connections, timeout, Arc::clone(&events), own.clone());
+            let cluster = Weak::clone(cluster);
+            let survey: Survey = Arc::new(move |node| {
+                let (cluster, node) = (Weak::clone(&cluster), Arc::clone(node));
+                Box::pin(async move {
+                    let Some(cluster) = cluster.upgrade() else { return Ok(false) };
+                    cluster.survey().await?;
+                    Ok(cluster
+                        .map()
+                        .nodes
+                        .get(&node.name)
+                        .is_some_and(|own| Arc::ptr_eq(own, &node)))
+                })
+            });
+            let (of_entry, events_of_entry) = (Arc::clone(&survey), Arc::clone(&events));
+            let entry = Node::new(name, connections, timeout, events_of_entry, Some(of_entry));
             let (map, surveying) = (Mutex::default(), AsyncMutex::default());
-            Self { seeds, entry, timeout, concurrency, events, map, surveying, own }
+            Self { seeds, entry, timeout, concurrency, events, map, surveying, survey }
         }))
     }
 
@@ -140,15 +153,8 @@ impl Cluster {
             _ => ConnectionAddr::Tcp(host, port),
         };
         let opener = Opener::of(Client::open(seed.clone().set_addr(address))?, self.concurrency);
-        let (events, own) = (Arc::clone(&self.events), Weak::clone(&self.own));
-        Ok(Node::new(name.to_string(), Connections::of(opener), self.timeout, events, own))
-    }
-
-    /// Whether the node is still one of the cluster, or nobody can say. The entry is none.
-    pub async fn still_has(self: &Arc<Self>, node: &Arc<Node>) -> bool {
-        let surveyed = self.survey().await;
-        let has = |own| Arc::ptr_eq(own, node);
-        surveyed.is_err() || self.map().nodes.get(&node.name).is_some_and(has)
+        let (events, survey) = (Arc::clone(&self.events), Arc::clone(&self.survey));
+        Ok(Node::new(name.to_string(), Connections::of(opener), self.timeout, events, Some(survey)))
     }
 
     /// Asks for the map, a few nodes at once: first those that answer.

@@ -19,8 +19,6 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-#[cfg(feature = "cluster")]
-use crate::cluster::Cluster;
 use crate::connection::{Connection, Connections, Failure, Why};
 use crate::events::Events;
 use crate::outage::late;
@@ -37,9 +35,6 @@ const RENEWS: Duration = Duration::from_secs(1);
 
 /// Commands that change nothing more if they are sent again.
 const REPEAT: [&[u8]; 4] = [b"RL.PEEK", b"RL.EXPLAIN", b"RL.SETTLE", b"RL.RENEW"];
-
-#[cfg(not(feature = "cluster"))]
-pub struct Cluster;
 
 /// A command, and how to send it.
 #[derive(Clone, Copy)]
@@ -60,13 +55,15 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Says, before each probe, whether the node is still one to ask.
+pub type Survey = Arc<dyn Fn(&Arc<Node>) -> redis::RedisFuture<'static, bool> + Send + Sync>;
+
 pub struct Node {
     pub name: String,
     pub connections: Connections,
     timeout: Duration,
     events: Arc<Events>,
-    #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
-    cluster: Weak<Cluster>,
+    survey: Option<Survey>,
     health: Mutex<Health>,
     /// How many replies came in time.
     replies: AtomicU64,
@@ -100,14 +97,14 @@ impl Node {
         connections: Connections,
         timeout: Duration,
         events: Arc<Events>,
-        cluster: Weak<Cluster>,
+        survey: Option<Survey>,
     ) -> Arc<Self> {
         Arc::new(Self {
             name,
             connections,
             timeout,
             events,
-            cluster,
+            survey,
             health: Mutex::default(),
             replies: AtomicU64::new(0),
             goes_away: Notify::new(),
@@ -289,9 +286,8 @@ impl Node {
 
     /// One probe. Returns whether the node has an answer.
     async fn answers(self: &Arc<Self>) -> bool {
-        #[cfg(feature = "cluster")]
-        if let Some(cluster) = self.cluster.upgrade()
-            && !cluster.still_has(self).await
+        if let Some(survey) = &self.survey
+            && !survey(self).await.unwrap_or(true)
         {
             return true;
         }
