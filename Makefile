@@ -131,6 +131,7 @@ conformance: compile-clients faulty ### one suite for the packages of all langua
 	$(FETCH) servers clients-python clients-node clients-go
 	cd clients/conformance && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
 	cd clients/node && npm run --silent build
+	$(LINTING) cargo build $(OF_CLIENTS)
 	cd clients/conformance/drivers/go && go build -o $(CURDIR)/target/conformance/go .
 	cd clients/conformance && python3 -B -m pytest -q -n 6 $(TESTS)
 	$(if $(RATELIMIT_LONG),clients/conformance/planted.py)
@@ -138,7 +139,9 @@ conformance: compile-clients faulty ### one suite for the packages of all langua
 # A workspace apart from the module's. One command builds both crates, so what they share is compiled once.
 RUST_CLIENTS := --manifest-path clients/Cargo.toml
 # Not exported: `build` would inherit it, and compile the module again.
-TEST_RUST_CLIENTS := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/clippy-rustc cargo test $(RUST_CLIENTS) --target-dir target/clients-rust --locked --workspace --all-features
+LINTING := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/clippy-rustc
+OF_CLIENTS := $(RUST_CLIENTS) --target-dir target/clients-rust --locked --workspace --all-features
+TEST_RUST_CLIENTS := $(LINTING) cargo test $(OF_CLIENTS)
 compile-clients:
 	cargo fmt $(RUST_CLIENTS) --all --check
 	$(TEST_RUST_CLIENTS) --all-targets --no-run
