@@ -126,14 +126,13 @@ test-clients: ## tests of the adapters in clients/, on all servers
 DRIVERS ?= $(if $(RATELIMIT_LONG),,python-redis-py node-ioredis)
 conformance: export PATH := $(CURDIR)/.cache/clients-node/bin:$(CURDIR)/.cache/clients-go/bin:$(PATH)
 conformance: export PYTHONPATH := $(PYTHON_CLIENT)
-conformance: export DRIVERS
 conformance: compile-clients faulty ### one suite for the packages of all languages (DRIVERS='rust node-redis', TESTS=suite/test_laws.py)
 	$(FETCH) servers clients-python clients-node clients-go
 	cd clients/conformance && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
 	cd clients/node && npm run --silent build
 	$(LINTING) cargo build $(OF_CLIENTS)
 	cd clients/conformance/drivers/go && go build -o $(CURDIR)/target/conformance/go .
-	cd clients/conformance && python3 -B -m pytest -q -n 6 $(TESTS)
+	cd clients/conformance && DRIVERS='$(DRIVERS)' python3 -B -m pytest -q -n 6 $(TESTS)
 	$(if $(RATELIMIT_LONG),clients/conformance/planted.py)
 
 # A workspace apart from the module's. One command builds both crates, so what they share is compiled once.
