@@ -8,8 +8,9 @@ import json
 import sys
 from typing import Any
 
-import python_calls as calls
 from rl_limits import AsyncHold, AsyncLease, AsyncRateLimiter
+
+import python_calls as calls
 
 LIMITERS: dict[str, AsyncRateLimiter] = {}
 HOLDS: dict[str, AsyncHold] = {}

@@ -9,8 +9,9 @@ import sys
 import threading
 from typing import Any
 
-import python_calls as calls
 from rl_limits import Hold, Lease, RateLimiter
+
+import python_calls as calls
 
 LIMITERS: dict[str, RateLimiter] = {}
 HOLDS: dict[str, Hold] = {}
