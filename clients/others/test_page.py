@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
 import servers
 
 PAGE = (servers.ROOT / "docs/guide/clients.md").read_text()
