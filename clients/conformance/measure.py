@@ -122,14 +122,13 @@ def measured(driver: Driver, scene: Scene) -> str:
 
 
 def shown(asked: Asked, began: float, back: float) -> str:
-    """Answers without the server, the slowest, and the first by the server after it is back."""
+    """The slowest answer without the server, and how long after the server was back the last one came."""
     without = [answer for answer in asked.answers if answer.source != "server" and answer.answered_s >= began]
     if not without:
         return "none"
     slowest_ms = max(answer.answered_s - answer.asked_s for answer in without) * 1000
-    share = len(without) / sum(answer.answered_s >= began and answer.asked_s < back for answer in asked.answers)
     later_ms = max(0.0, max(answer.answered_s for answer in without) - back) * 1000
-    return f"{share:.0%}, {slowest_ms:.0f} ms, {later_ms:.0f} ms"
+    return f"{slowest_ms:.0f}, {later_ms:.0f}"
 
 
 def main() -> None:
