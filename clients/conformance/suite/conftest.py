@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
@@ -66,13 +65,3 @@ def limiter(shared: Driver, server: servers.Server) -> Iterator[Limiter]:
     limiter = shared.limiter(server.url)
     yield limiter
     limiter.close()
-
-
-@pytest.fixture
-def limiters(driver: Driver) -> Callable[..., Limiter]:
-    """Makes limiters of a driver that is new."""
-
-    def make(url: str, **options: Any) -> Limiter:
-        return driver.limiter(url, **options)
-
-    return make

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 import outages
 import servers
-from drivers import Driver
-from test_laws import TOLERANCE_S, asking
+from drivers import Driver, Limiter
+from test_laws import TOLERANCE_S, Asked, asking
 
 TAGS = 60
 
@@ -38,6 +39,15 @@ def keys_by_node(nodes: list[servers.Server], key: str) -> list[list[str]]:
     return found
 
 
+@contextmanager
+def asking_by_node(limiter: Limiter, nodes: list[servers.Server], key: str) -> Iterator[tuple[Asked, Asked]]:
+    """Checks of the keys of all primaries but the second, and of its own."""
+    first, second, third = keys_by_node(nodes, key)
+    with asking(limiter, first + third) as others, asking(limiter, second) as its_own:
+        time.sleep(0.5)
+        yield others, its_own
+
+
 def primaries(client: Any) -> list[int]:
     return [primary[1] for _, _, primary, *_ in client.execute_command("CLUSTER SLOTS")]
 
@@ -46,9 +56,7 @@ def test_one_dead_primary_stops_the_limits_of_its_own_keys_alone(
     driver: Driver, nodes: list[servers.Server], key: str
 ) -> None:
     limiter = driver.limiter(url(nodes[0]), outage="allow")
-    first, second, third = keys_by_node(nodes, key)
-    with asking(limiter, first + third) as others, asking(limiter, second) as its_own:
-        time.sleep(0.5)
+    with asking_by_node(limiter, nodes, key) as (others, its_own):
         nodes[1].stop()
         dead = time.monotonic()
         time.sleep(4)
@@ -63,9 +71,7 @@ def test_one_silent_primary_stops_the_limits_of_its_own_keys_alone(
     driver: Driver, nodes: list[servers.Server], key: str
 ) -> None:
     limiter = driver.limiter(url(nodes[0]), outage="allow")
-    first, second, third = keys_by_node(nodes, key)
-    with asking(limiter, first + third) as others, asking(limiter, second) as its_own:
-        time.sleep(0.5)
+    with asking_by_node(limiter, nodes, key) as (others, its_own):
         with nodes[1].paused():
             silent = time.monotonic()
             time.sleep(4)

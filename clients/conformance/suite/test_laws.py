@@ -5,7 +5,6 @@ Each law has a time-out of a second, and a tolerance of half a second.
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -69,10 +68,9 @@ def asking(limiter: Limiter, keys: list[str], callers: int = 10, pause_s: float 
 
 @contextmanager
 def stalled(server: servers.Server, s: float) -> Iterator[float]:
-    """The server stands still for `s` seconds. Yields when it does."""
-    server.process.send_signal(signal.SIGSTOP)
-    time.sleep(s)
-    server.process.send_signal(signal.SIGCONT)
+    """The server has stood still for `s` seconds. Yields when that ended."""
+    with server.paused():
+        time.sleep(s)
     yield time.monotonic()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -130,13 +131,12 @@ def test_a_process_ends_when_its_limiters_are_closed(
         own_server.stop()
         assert limiter.check(key, "5/s")["source"] == "outage"
     if state == "silent":
-        own_server.process.send_signal(19)
+        own_server.process.send_signal(signal.SIGSTOP)
         assert limiter.check(key, "5/s")["source"] == "outage"
     began = time.monotonic()
     limiter.close()
     assert time.monotonic() - began <= 1.5
     driver.end(2.5)
-    own_server.process.send_signal(18)
 
 
 def test_nothing_grows_with_the_number_of_requests(driver: Driver, server: servers.Server, key: str) -> None:
