@@ -187,7 +187,7 @@ oldest-rust: ### compile what ships with the oldest Rust that is promised, 1.88 
 
 no-std: ### compile the engine for a processor without an operating system, Arm Cortex-M4 (needs rustup)
 	rustup target add thumbv7em-none-eabihf
-	cargo build -p ratelimit-core --features saved,serde --locked --target thumbv7em-none-eabihf --target-dir target/no_std
+	cargo build -p ratelimit-core --features serde --locked --target thumbv7em-none-eabihf --target-dir target/no_std
 
 faulty: ### build the tests, and the module so that they can make it panic: target/faulty/libredis_ratelimit.so
 	$(CHECKED) build --lib --tests --examples
@@ -268,7 +268,7 @@ bench-envoy: build ### measure the rate limit service for Envoy, and Envoy with 
 	cargo bench $(ENVOY)
 
 bench-core: ### time the core, without a server: parsing, deciding, the saved form; and the sketch behind RL.TOP
-	cargo bench -p ratelimit-core --bench core
+	cargo bench -p ratelimit-engine --bench core
 	cargo bench -p ratelimit-protocol --bench top
 
 bench-instructions: build ### count the instructions of each command, and fail if the module needs over 1 % more than before
@@ -305,7 +305,7 @@ packages: export PYTHONPATH := $(PYTHON_CLIENT)
 packages: ### rehearse publishing to npm, PyPI and crates.io, without an upload: target/packages/ (REPOSITORY=)
 	$(FETCH) clients-node clients-python
 	rm -rf target/packages && mkdir -p target/packages
-	cargo publish --dry-run --allow-dirty --no-verify -p ratelimit-core -p ratelimit-protocol
+	cargo publish --dry-run --allow-dirty --no-verify -p ratelimit-engine -p ratelimit-core -p ratelimit-protocol
 	for client in rust envoy; do cargo package --manifest-path clients/$$client/Cargo.toml --target-dir target/clients-rust \
 		--allow-dirty --no-verify --exclude-lockfile || exit 1; done
 	cd clients/python && python3 -B -m build --no-isolation --outdir ../../target/packages

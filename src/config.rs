@@ -6,8 +6,8 @@ use std::ffi::CStr;
 use redis_module::{Context, RedisString};
 
 use crate::server::settings::{self, Floor, OnChange, Setting, SettingError};
-use ratelimit_core::check::Bounds;
-use ratelimit_core::rule::MAX_UNITS;
+use ratelimit_engine::check::Bounds;
+use ratelimit_engine::rule::MAX_UNITS;
 use ratelimit_protocol::parse::{Limits, MOST_RULES};
 use ratelimit_protocol::waiting::Room;
 

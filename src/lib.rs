@@ -23,7 +23,7 @@
 //!
 //! # The rooms, in reading order
 //!
-//! Two crates use no server: [`ratelimit_core`] decides, and [`ratelimit_protocol`] reads commands
+//! Two crates use no server: [`ratelimit_engine`] decides, and [`ratelimit_protocol`] reads commands
 //! and writes effects. The rooms that use a server are here:
 //!
 //! ```text

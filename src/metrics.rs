@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::server::info::Info;
 use crate::server::{alloc, log};
-use ratelimit_core::check::Decision;
-use ratelimit_core::key::{Standing, Verdict};
-use ratelimit_core::rule::{Kind, Rule};
+use ratelimit_engine::check::Decision;
+use ratelimit_engine::key::{Standing, Verdict};
+use ratelimit_engine::rule::{Kind, Rule};
 
 /// A number that one thread at a time writes.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::metrics;
 use crate::server::{Call, CommandError, ServerEvent, clock, end_server, log};
-use ratelimit_core::key::DecodeError;
+use ratelimit_engine::key::DecodeError;
 use ratelimit_protocol::effect::EffectError;
 use ratelimit_protocol::parse::ParseError;
 

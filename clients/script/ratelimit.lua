@@ -10,7 +10,7 @@
 --        to an eighth of the longest window (at least a second). A denial writes only under `count=all`.
 -- CLOCK  is the server's. AT gives the time if the server refuses TIME in scripts. A state's time never runs back.
 -- EXACT  to 2^53. Times beyond 2^52 us (in 2112) and buckets that drain in over 2^52 us (142 years) are refused.
--- The module's source in core/src/algorithm explains each formula, under the same names.
+-- The module's source in engine/src/algorithm explains each formula, under the same names.
 local floor, ceil, min, max, find, match = math.floor, math.ceil, math.min, math.max, string.find, string.match
 local NEVER, MOST_US, MOST_UNITS, MOST_COUNT, DAY_US = math.huge, 2 ^ 52, 1e9, 2 ^ 48 - 1, 86400e6
 local now_us, clock_us -- the time of the call, and the clock's, which sets the key's expiry

@@ -1,8 +1,4 @@
-//! Rate limits, decided by pure functions.
-//!
-//! State, rules, cost and time go in, and a decision comes out. If the decision allows the cost, the
-//! state has consumed it. The crate has no server, no clock and no I/O, so a proxy, a gateway or a
-//! simulation can decide exactly as the module redis-ratelimit does.
+//! Rate limits in one process, exact and without a clock.
 //!
 //! ```
 //! use ratelimit_core::{Answer, Limiter, Rules};
@@ -23,29 +19,21 @@
 //! see `examples/in_process.rs`. `examples/held.rs` settles holds, and `examples/simulation.rs` lets an
 //! hour of traffic pass in a loop.
 //!
-//! The crate is `no_std` and needs `alloc`. The feature `saved` adds the saved form of a key's value
-//! (`key::encode`, `key::decode`), and `serde` lets a configuration contain [`Rules`] as text.
+//! The crate is `no_std` and needs `alloc`. With the feature `serde` a configuration can contain
+//! [`Rules`] as text.
 //!
-//! Most programs need only the types at the crate's root. The modules are the engine below them, for
-//! this repository's other crates. The engine counts microseconds, and checks several keys at once.
-//!
-//! # The rooms, in reading order
+//! # The files
 //!
 //! ```text
-//! exact          integers: arithmetic that does not overflow, a number in six bytes
-//! rule           a rule: its bounds, its text, what it means in words
-//! header_slice   a header and items in one allocation, with the crate's only unsafe code
-//! heap           the heap allocations of a value
-//! saved          reads and writes the bytes of the saved form, and tests their bounds
-//! algorithm      the algorithms, a folder each: formula, state, words, saved form
-//! key            a key's value: states, holds, standing, history, when it expires, how it is saved
-//! check          a check: what each rule decides, which decision is the answer, what is consumed
-//! api            limits in one process: the types at the crate's root
-//! testing        laws and models, for the tests of this repository's other crates
+//! rules     rules that fit together, from a text
+//! as_text   rules in a configuration
+//! hold      a charge that is corrected later
+//! answer    whether a request may pass, and what each rule says about it
+//! limiter   what one client has consumed, and what it may do
 //! ```
 //!
-//! A room uses only rooms above it, as `scripts/walls` checks. The one exception: a rule contains the
-//! parameters of its algorithm, and the algorithms read rules.
+//! Times and waits are `Duration`s here, and missing ones are `None`. The engine below counts
+//! microseconds and milliseconds, as the module's replies and its saved form do.
 
 #![cfg_attr(
     not(test),
@@ -57,56 +45,44 @@
         clippy::arithmetic_side_effects
     )
 )]
-#![cfg_attr(not(any(test, feature = "testing")), no_std)]
-#![deny(unsafe_code)]
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-#[macro_use]
 extern crate alloc;
 
-pub mod algorithm;
-mod api;
-pub mod check;
-mod exact;
-#[allow(unsafe_code, reason = "the one container that allocates by itself")]
-pub mod header_slice;
-pub mod heap;
-pub mod key;
-pub mod rule;
-#[cfg(feature = "saved")]
-mod saved;
-#[cfg(feature = "testing")]
-pub mod testing {
-    //! The laws and naive models that the tests and fuzz targets of this repository's other crates use.
-    //! This module can change in any release.
-
-    pub use crate::key::parts;
-    pub use crate::tests::{laws, naive, rules_of_line};
-}
-#[cfg(any(test, feature = "testing"))]
-#[allow(missing_docs, reason = "each file describes its law or model where it opens")]
-// With the feature `testing`, only a part of these tests is used; the rest is then dead code.
-#[cfg_attr(not(test), allow(dead_code, unused_imports))]
-#[cfg_attr(
-    not(test),
-    allow(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::arithmetic_side_effects
-    )
-)]
+mod answer;
+#[cfg(feature = "serde")]
+mod as_text;
+mod hold;
+mod limiter;
+mod rules;
+#[cfg(test)]
 mod tests;
+
+pub use answer::{Answer, RuleReport};
+use core::time::Duration;
+pub use hold::{Hold, HoldError, Settlement};
+pub use limiter::Limiter;
+pub use ratelimit_engine::check::Refusal;
+pub use ratelimit_engine::rule::{Excerpt, MAX_UNITS, Rule, RuleError};
+use ratelimit_engine::rule::{MAX_PERIOD_US, MAX_TIME_US};
+pub use rules::{HeldRules, RuleFault, Rules, RulesError};
+
+/// The longest period of a rule and the longest length of a hold: 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_micros(MAX_PERIOD_US);
+
+/// A time as the engine counts it.
+fn micros(since_epoch: Duration) -> u64 {
+    u64::try_from(since_epoch.as_micros()).map_or(MAX_TIME_US, |us| us.min(MAX_TIME_US))
+}
+
+/// Converts a wait or reset of the engine, in milliseconds; -1 means never.
+fn duration(ms: i64) -> Option<Duration> {
+    u64::try_from(ms).ok().map(Duration::from_millis)
+}
 
 /// Tests the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-pub use api::{
-    Answer, HeldRules, Hold, HoldError, Limiter, MAX_PERIOD, RuleFault, RuleReport, Rules,
-    RulesError, Settlement,
-};
-pub use check::Refusal;
-pub use rule::{MAX_UNITS, Rule, RuleError};

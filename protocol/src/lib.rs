@@ -1,11 +1,11 @@
 //! The `RL.*` commands as text and bytes, and other parts of the module that use no server.
 //!
-//! [`ratelimit_core`] decides; this crate reads requests and writes effects. Neither crate uses a
+//! [`ratelimit_engine`] decides; this crate reads requests and writes effects. Neither crate uses a
 //! server, a clock or I/O. The module redis-ratelimit connects both to a server.
 //!
 //! ```
-//! use ratelimit_core::check::Bounds;
-//! use ratelimit_core::key::{Check, Expiry, Limiter};
+//! use ratelimit_engine::check::Bounds;
+//! use ratelimit_engine::key::{Check, Expiry, Limiter};
 //! use ratelimit_protocol::effect::{Action, Effect, Head};
 //! use ratelimit_protocol::parse::{Limits, NoPolicies, check};
 //!

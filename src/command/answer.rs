@@ -3,8 +3,8 @@
 
 use crate::server::reply::Value::{self, Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
-use ratelimit_core::check::{Budget, Decision, Field};
-use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry};
+use ratelimit_engine::check::{Budget, Decision, Field};
+use ratelimit_engine::key::{Check, Limiter, Standing, StandingEntry};
 use std::iter;
 use std::ops::Range;
 

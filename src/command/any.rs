@@ -10,8 +10,8 @@ use super::several::{CheckedKey, KeyOutcome, MultiCheck, key_checks, outcomes_of
 use crate::config;
 use crate::policy::Resolver;
 use crate::server::CommandError;
-use ratelimit_core::check::{Budget, CheckError, Decision, Outcome, deny_each};
-use ratelimit_core::key::Verdict;
+use ratelimit_engine::check::{Budget, CheckError, Decision, Outcome, deny_each};
+use ratelimit_engine::key::Verdict;
 use ratelimit_protocol::parse::Any;
 use std::slice;
 

@@ -3,7 +3,7 @@
 //! A line shows the first bytes of each argument, escaped, and has a bounded length.
 
 use crate::server::{Args, Call, log};
-use ratelimit_core::rule::Excerpt;
+use ratelimit_engine::rule::Excerpt;
 use std::fmt::Write;
 
 /// The most bytes of a list of arguments. The server cuts a line at 1,024.

@@ -6,7 +6,7 @@ use crate::server::reply::Value::{Integer, Nested, Text};
 use crate::server::scan::Step;
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
-use ratelimit_core::key::{Limiter, StandingEntry};
+use ratelimit_engine::key::{Limiter, StandingEntry};
 use ratelimit_protocol::parse;
 
 /// `RL.BLOCKS`

@@ -9,9 +9,9 @@ use crate::datatype::LIMITER;
 use crate::policy::Resolver;
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
-use ratelimit_core::check::{Decision, Outcome};
-use ratelimit_core::key::{Check, Limiter};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::check::{Decision, Outcome};
+use ratelimit_engine::key::{Check, Limiter};
+use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::parse::{self, CheckRequest, PlanOf};
 
 /// `RL.CHECK`

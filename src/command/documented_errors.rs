@@ -4,8 +4,8 @@
 //! variant the next number and an example, and add a row to the document.
 
 use super::opened::reason;
-use ratelimit_core::check::Refusal;
-use ratelimit_core::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
+use ratelimit_engine::check::Refusal;
+use ratelimit_engine::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
 use ratelimit_protocol::parse::{ParseError, RuleArgError};
 use std::collections::BTreeSet;
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use crate::policy::Resolver;
 use crate::server::{Arg, Args, Texts};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::parse::RuleResolver;
 
 /// The arguments of an effect after its texts.

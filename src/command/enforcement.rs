@@ -20,9 +20,9 @@ use crate::policy::Resolver;
 use crate::server::callback::Handler;
 use crate::server::changes::{self, Changes};
 use crate::server::{Call, CommandError, clock, log};
-use ratelimit_core::check::Decision;
-use ratelimit_core::key::{Check, Limiter, Standing, StandingEntry, Verdict};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::check::Decision;
+use ratelimit_engine::key::{Check, Limiter, Standing, StandingEntry, Verdict};
+use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::parse::{self, CheckRequest};
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -3,7 +3,7 @@
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError, Writer};
-use ratelimit_core::rule;
+use ratelimit_engine::rule;
 use ratelimit_protocol::parse;
 
 /// Precedes the rules of a policy that decides only for keys without a plan.

@@ -5,7 +5,7 @@ use super::opened::Opened;
 use crate::config::{self, Enforcement};
 use crate::metrics;
 use crate::server::{Arg, Call, CommandError};
-use ratelimit_core::key::{Standing, hold_end_us};
+use ratelimit_engine::key::{Standing, hold_end_us};
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;

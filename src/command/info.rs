@@ -5,9 +5,9 @@ use crate::datatype::{self, LIMITER};
 use crate::server::reply::Value::{Count, Integer, Nested, Null, Text};
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::{policy, unreadable};
-use ratelimit_core::algorithm::Details;
-use ratelimit_core::key::{Entry, HoldReport, Limiter, Plan, StateReport};
-use ratelimit_core::rule::MS_US;
+use ratelimit_engine::algorithm::Details;
+use ratelimit_engine::key::{Entry, HoldReport, Limiter, Plan, StateReport};
+use ratelimit_engine::rule::MS_US;
 use ratelimit_protocol::parse;
 
 /// How many holds are shown at most: those that lapse next.

@@ -7,7 +7,7 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError};
 use crate::unreadable;
-use ratelimit_core::key::{self, Limiter};
+use ratelimit_engine::key::{self, Limiter};
 use ratelimit_protocol::effect;
 use ratelimit_protocol::waiting::Cause;
 

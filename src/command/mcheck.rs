@@ -13,8 +13,8 @@ use super::several::{MultiCheck, key_checks, outcomes_of};
 use crate::config;
 use crate::policy::Resolver;
 use crate::server::{Call, CommandError, KeysRequest, clock};
-use ratelimit_core::check::{self, Decision, Outcome};
-use ratelimit_core::rule::digits;
+use ratelimit_engine::check::{self, Decision, Outcome};
+use ratelimit_engine::rule::digits;
 use ratelimit_protocol::parse::{self, PlanOf};
 
 /// `RL.MCHECK`

@@ -1,7 +1,7 @@
 //! The commands: a table that describes each to the server and gives its syntax, and their handlers.
 //!
 //! A handler reads from top to bottom: parse, open, decide, store, propagate, signal, reply. It does
-//! no arithmetic on units: [`ratelimit_core::check`] computes them. RL.CHECK and RL.THROTTLE open
+//! no arithmetic on units: [`ratelimit_engine::check`] computes them. RL.CHECK and RL.THROTTLE open
 //! the key before they parse, so that the value is prefetched meanwhile. RL.CHECK is three functions:
 //! `check` opens and parses; `decide` tries the fast path, then stores, propagates and replies;
 //! `general` decides if the fast path does not. RL.WAIT calls `decide`, too.

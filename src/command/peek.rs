@@ -6,9 +6,9 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, ReadKey, clock};
 use crate::{config, metrics, unreadable};
-use ratelimit_core::check::{Decision, Outcome};
-use ratelimit_core::key::{Check, Limiter};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::check::{Decision, Outcome};
+use ratelimit_engine::key::{Check, Limiter};
+use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::parse::{self, CheckRequest};
 
 /// `RL.PEEK`

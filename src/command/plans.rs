@@ -12,8 +12,8 @@
 use crate::datatype::LIMITER;
 use crate::policy::Resolver;
 use crate::server::{Arg, Call, clock};
-use ratelimit_core::key::Plan;
-use ratelimit_core::rule::{Name, Rule};
+use ratelimit_engine::key::Plan;
+use ratelimit_engine::rule::{Name, Rule};
 use ratelimit_protocol::parse::{PlanOf, RuleArgError, RuleCache, RuleResolver};
 
 /// Resolves rules that may ask for plans.

@@ -6,7 +6,7 @@ use crate::config;
 use crate::policy;
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
-use ratelimit_core::rule::Name;
+use ratelimit_engine::rule::Name;
 use ratelimit_protocol::parse::{self, Limits, PolicyRequest};
 
 /// The help, in the form of the server's own `HELP` subcommands.

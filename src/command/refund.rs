@@ -6,7 +6,7 @@ use super::scratch::{self, Scratch};
 use super::{audit, plans};
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;

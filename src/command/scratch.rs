@@ -7,8 +7,8 @@
 
 use crate::policy::{self, Resolver};
 use crate::server::{Call, PerServer, Texts};
-use ratelimit_core::check::Decision;
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::check::Decision;
+use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::parse::Bucket;
 use ratelimit_protocol::parse::DirectMapped;
 use std::cell::OnceCell;

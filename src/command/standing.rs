@@ -7,7 +7,7 @@ use super::opened::Opened;
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
-use ratelimit_core::key::{Author, Limiter, Pause, Plan, Standing, StandingEntry};
+use ratelimit_engine::key::{Author, Limiter, Pause, Plan, Standing, StandingEntry};
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse::{self, PlanRequest};
 use ratelimit_protocol::waiting::Cause;

@@ -6,7 +6,7 @@ use super::plans;
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError};
-use ratelimit_core::check::CheckError;
+use ratelimit_engine::check::CheckError;
 use ratelimit_protocol::effect::{Action, Recorded};
 use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;

@@ -4,7 +4,7 @@
 use crate::config;
 use crate::server::reply::Value::{Count, Text};
 use crate::server::{Arg, Call, CommandError, PerServer, clock};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::parse;
 use ratelimit_protocol::top::Top;
 

@@ -1,9 +1,9 @@
 //! Visits the heap allocations of a value, to count, measure or move them.
 
 use crate::metrics;
-use ratelimit_core::header_slice::{Count, HeaderSlice};
-use ratelimit_core::heap::HeapVisitor;
-use ratelimit_core::key::Limiter;
+use ratelimit_engine::header_slice::{Count, HeaderSlice};
+use ratelimit_engine::heap::HeapVisitor;
+use ratelimit_engine::key::Limiter;
 use std::ffi::c_void;
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
@@ -126,9 +126,9 @@ pub(super) const unsafe fn borrow<'a>(value: *const c_void) -> Option<&'a Limite
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratelimit_core::check::{Bounds, Decision};
-    use ratelimit_core::key::{Change, Check, CheckOptions, HoldRequest};
-    use ratelimit_core::rule::Rule;
+    use ratelimit_engine::check::{Bounds, Decision};
+    use ratelimit_engine::key::{Change, Check, CheckOptions, HoldRequest};
+    use ratelimit_engine::rule::Rule;
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;
 

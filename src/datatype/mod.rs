@@ -17,7 +17,7 @@ mod upkeep;
 use redis_module::raw;
 
 use crate::server::{KeyValue, NativeType, ReadKey};
-use ratelimit_core::key::Limiter;
+use ratelimit_engine::key::Limiter;
 
 // SAFETY: every method takes and gives values as `heap::into_raw` makes them.
 pub static LIMITER: NativeType<Limiter> =

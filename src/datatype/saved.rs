@@ -33,8 +33,8 @@ use crate::server::api::{ERROR, OK};
 use crate::server::callback::guarded;
 use crate::server::io;
 use crate::{metrics, policy, unreadable};
-use ratelimit_core::key::{self, Limiter};
-use ratelimit_core::rule::digits;
+use ratelimit_engine::key::{self, Limiter};
+use ratelimit_engine::rule::digits;
 use ratelimit_protocol::effect::VERSION as EFFECT_VERSION;
 
 const _: () = {
@@ -172,9 +172,9 @@ unsafe fn load_payload<T>(
 mod tests {
     use super::*;
     use crate::datatype::heap::from_raw;
-    use ratelimit_core::check::Bounds;
-    use ratelimit_core::key::Check;
-    use ratelimit_core::rule::{Name, Rule};
+    use ratelimit_engine::check::Bounds;
+    use ratelimit_engine::key::Check;
+    use ratelimit_engine::rule::{Name, Rule};
     use std::ffi::c_char;
     use std::ptr;
     use std::sync::atomic::{AtomicUsize, Ordering};

@@ -12,7 +12,7 @@ use crate::server::args::key_name;
 use crate::server::callback::guarded;
 use crate::server::changes::{self, Changes};
 use crate::server::{alloc, io};
-use ratelimit_core::key::{self, Limiter};
+use ratelimit_engine::key::{self, Limiter};
 
 /// What `defrag` returns when nothing is left to do.
 const NOTHING_LEFT: c_int = 0;

@@ -40,9 +40,9 @@ use crate::metrics::Counter;
 use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
-use ratelimit_core::check::Decision;
-use ratelimit_core::key::{Check, Verdict};
-use ratelimit_core::rule::{Kind, Name, Rule};
+use ratelimit_engine::check::Decision;
+use ratelimit_engine::key::{Check, Verdict};
+use ratelimit_engine::rule::{Kind, Name, Rule};
 use ratelimit_protocol::parse::{self, Limits, ParseError};
 pub use resolver::{Memory, Resolver};
 

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use super::{GENERATION, NO_GENERATION, Policy, get};
 use crate::config::{self, Enforcement};
 use crate::metrics;
-use ratelimit_core::check::Decision;
-use ratelimit_core::key::{Check, Verdict};
-use ratelimit_core::rule::{Name, Rule};
+use ratelimit_engine::check::Decision;
+use ratelimit_engine::key::{Check, Verdict};
+use ratelimit_engine::rule::{Name, Rule};
 use ratelimit_protocol::parse::{Limits, RuleArgError, RuleCache, RuleResolver};
 
 /// What resolvers reuse: caches, and the memory for plans.

@@ -12,9 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lru::LruCache;
-use ratelimit_core::check::{Bounds, Budget, Decision, KeyCheck, check_keys};
-use ratelimit_core::key::{self, Check, Limiter, hold_end_us};
-use ratelimit_core::rule::looks_like_rule;
+use ratelimit_engine::check::{Bounds, Budget, Decision, KeyCheck, check_keys};
+use ratelimit_engine::key::{self, Check, Limiter, hold_end_us};
+use ratelimit_engine::rule::looks_like_rule;
 use ratelimit_core::{Rule, RuleError};
 use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
 use redis::{Arg, Cmd, RedisResult};

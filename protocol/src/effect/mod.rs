@@ -49,12 +49,12 @@ mod write;
 pub use read::{EffectError, read};
 pub use write::Head;
 
-use ratelimit_core::key::{
+use ratelimit_engine::key::{
     Author, BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Plan,
     Settlement, Standing, StandingEntry, Verdict,
 };
-use ratelimit_core::named;
-use ratelimit_core::rule::{Name, NamedCost, Rule};
+use ratelimit_engine::named;
+use ratelimit_engine::rule::{Name, NamedCost, Rule};
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
@@ -82,7 +82,7 @@ pub enum Action<'a> {
     Check {
         /// Whether states changed, or only the history.
         recorded: Recorded<'a>,
-        /// The cost of rules without `cost=`, 0 ..= [`MAX_UNITS`](ratelimit_core::rule::MAX_UNITS).
+        /// The cost of rules without `cost=`, 0 ..= [`MAX_UNITS`](ratelimit_engine::rule::MAX_UNITS).
         cost: u32,
         /// How many checks the history keeps, and the text of `META`; `None` if it keeps none.
         meta: Option<Meta<'a>>,

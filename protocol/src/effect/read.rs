@@ -6,10 +6,10 @@ use crate::parse::cursor::Cursor;
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
 use crate::parse::{Limits, NoPolicies, ParseError, policy};
-use ratelimit_core::key::{
+use ratelimit_engine::key::{
     BanCount, Expiry, HoldRequest, MAX_USER, Meta, Settlement, Standing, Verdict,
 };
-use ratelimit_core::rule::{Excerpt, NamedCost, Rule, digits};
+use ratelimit_engine::rule::{Excerpt, NamedCost, Rule, digits};
 
 /// What errors say after 'expected' if an effect ends too early.
 const FIELDS: &str = "time:expiry:word and the word's numbers";

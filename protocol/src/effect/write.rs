@@ -5,8 +5,8 @@
 //! ```
 
 use super::{Action, BanTerms, Effect, Recorded, WITHOUT_AUTHOR};
-use ratelimit_core::key::{BanCount, Expiry, MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US};
-use ratelimit_core::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS};
+use ratelimit_engine::key::{BanCount, Expiry, MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US};
+use ratelimit_engine::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS};
 use std::ops::RangeInclusive;
 
 /// A head's text, stored inline.

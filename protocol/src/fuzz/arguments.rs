@@ -7,7 +7,7 @@ use crate::parse::{
     check, explain, log, mcheck, no_arguments, pause, peek, plan, policy, refund, renew, settle,
     standing, sync, throttle, top, wait, written_policy,
 };
-use ratelimit_core::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule};
+use ratelimit_engine::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule};
 
 /// The settings of a new server.
 const DEFAULT: Limits = Limits {

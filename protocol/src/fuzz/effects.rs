@@ -3,8 +3,8 @@
 
 use super::{assert_printable, sound, words};
 use crate::effect::{Action, Effect, Head, read};
-use ratelimit_core::key::{Limiter, Settlement};
-use ratelimit_core::rule::{NamedCost, Rule};
+use ratelimit_engine::key::{Limiter, Settlement};
+use ratelimit_engine::rule::{NamedCost, Rule};
 
 /// How many effects of an input are performed at most, so that no input takes long.
 const MOST: usize = 64;

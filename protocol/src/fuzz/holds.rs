@@ -2,10 +2,10 @@
 
 use super::traffic;
 use arbitrary::{Result, Unstructured};
-use ratelimit_core::testing::laws::holds::as_if::{Answers, is_as_if};
-use ratelimit_core::testing::laws::holds::replica::stay_equal;
-use ratelimit_core::testing::laws::holds::returned::returns_once;
-use ratelimit_core::testing::laws::traffic::Clock;
+use ratelimit_engine::testing::laws::holds::as_if::{Answers, is_as_if};
+use ratelimit_engine::testing::laws::holds::replica::stay_equal;
+use ratelimit_engine::testing::laws::holds::returned::returns_once;
+use ratelimit_engine::testing::laws::traffic::Clock;
 
 /// The replica loads what the primary saves at every third step.
 const RESYNC: usize = 3;

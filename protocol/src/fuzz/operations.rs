@@ -3,8 +3,8 @@
 
 use super::traffic;
 use arbitrary::Unstructured;
-use ratelimit_core::testing::laws::models;
-use ratelimit_core::testing::naive::model::Model;
+use ratelimit_engine::testing::laws::models;
+use ratelimit_engine::testing::naive::model::Model;
 
 pub fn run(data: &[u8]) {
     let Ok(traffic) = traffic::of_any_rules(&mut Unstructured::new(data)) else { return };

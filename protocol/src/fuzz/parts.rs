@@ -3,7 +3,7 @@
 //! list.
 
 use super::payload;
-use ratelimit_core::testing::parts;
+use ratelimit_engine::testing::parts;
 
 pub fn run(data: &[u8]) {
     if let Some((&number, bytes)) = data.split_first() {

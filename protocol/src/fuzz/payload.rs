@@ -2,10 +2,10 @@
 //! more memory than its payload justifies, and is sound.
 
 use super::{assert_printable, sound};
-use ratelimit_core::key::{Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, decode};
-use ratelimit_core::rule::{MAX_TIME_US, Rule};
-use ratelimit_core::testing::laws::holds::memory::Bytes;
-use ratelimit_core::testing::rules_of_line;
+use ratelimit_engine::key::{Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, decode};
+use ratelimit_engine::rule::{MAX_TIME_US, Rule};
+use ratelimit_engine::testing::laws::holds::memory::Bytes;
+use ratelimit_engine::testing::rules_of_line;
 
 /// Rules that match states of each algorithm: by their shapes, or by the names that the corpus uses.
 const RULES: [&str; 4] = [
@@ -47,7 +47,7 @@ fn use_it(limiter: &mut Limiter, rules: &[Rule], now_us: u64) {
     for options in [None, Some(&options)] {
         let check = Check { options, ..Check::new(rules, 2, now_us) };
         // A refusal changes nothing.
-        let _ = limiter.check_within(ratelimit_core::check::Bounds::ANY, &check, &mut Vec::new());
+        let _ = limiter.check_within(ratelimit_engine::check::Bounds::ANY, &check, &mut Vec::new());
         sound::test(limiter, rules, now_us);
     }
     limiter.settle(b"a", Settlement::Costs { default: Some(5), named: &[] }, now_us);

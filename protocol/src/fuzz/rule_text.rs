@@ -3,7 +3,7 @@
 use super::assert_printable;
 use crate::parse::RuleCache;
 use crate::parse::resolver::add_rule;
-use ratelimit_core::rule::{Rule, explain, looks_like_rule};
+use ratelimit_engine::rule::{Rule, explain, looks_like_rule};
 
 pub fn run(data: &[u8]) {
     let read = Rule::from_text(data);

@@ -1,9 +1,9 @@
 //! What must hold of every limiter at any time.
 
-use ratelimit_core::check::Budget;
-use ratelimit_core::key::{Check, DecodeError, Limiter, decode, encode};
-use ratelimit_core::rule::Rule;
-use ratelimit_core::testing::parts;
+use ratelimit_engine::check::Budget;
+use ratelimit_engine::key::{Check, DecodeError, Limiter, decode, encode};
+use ratelimit_engine::rule::Rule;
+use ratelimit_engine::testing::parts;
 
 /// Tests that a limiter survives saving and loading unchanged, and that it can be checked and
 /// shown.

@@ -3,16 +3,16 @@
 
 use arbitrary::unstructured::Int;
 use arbitrary::{Result, Unstructured};
-use ratelimit_core::rule::{
+use ratelimit_engine::rule::{
     Kind, Ladder, MAX_TIME_US, MAX_UNITS, Name, NamedCost, Period, Rule, RuleSpec, Unit,
 };
-use ratelimit_core::testing::laws::holds::traffic::{
+use ratelimit_engine::testing::laws::holds::traffic::{
     Ask, CALLS, Ending, Extra, HoldTraffic, IDS, Length, Terms,
 };
-use ratelimit_core::testing::laws::rules::{
+use ratelimit_engine::testing::laws::rules::{
     NAMES, PERIODS, SETTLED_EXACTLY, distinct, made_exact, suited,
 };
-use ratelimit_core::testing::laws::traffic::{Action, Clock, Gap, Step, Traffic};
+use ratelimit_engine::testing::laws::traffic::{Action, Clock, Gap, Step, Traffic};
 use std::ops::RangeInclusive;
 
 type Bytes<'a, 'b> = &'a mut Unstructured<'b>;

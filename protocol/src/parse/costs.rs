@@ -12,7 +12,7 @@
 
 use super::cursor::{Cursor, units};
 use super::error::{ParseError, Parsed, RuleArgError};
-use ratelimit_core::rule::{Excerpt, Kind, Name, NamedCost, Rule, split};
+use ratelimit_engine::rule::{Excerpt, Kind, Name, NamedCost, Rule, split};
 
 /// What errors say after 'expected' about the value of a `COST` that may be a range.
 const COST_OR_RANGE: &str = "an integer 0..1000000000, a range such as 1..100 or name=integer";
@@ -166,8 +166,8 @@ impl DefaultCost {
 mod tests {
     use crate::parse::test_lines::*;
     use crate::parse::{NoPolicies, RuleArgError, RuleResolver, check, mcheck, peek};
-    use ratelimit_core::rule::Rule;
-    use ratelimit_core::testing::rules_of_line;
+    use ratelimit_engine::rule::Rule;
+    use ratelimit_engine::testing::rules_of_line;
 
     /// Each rule's cost in an `RL.CHECK`.
     fn costs(line: &str) -> Result<Vec<u32>, String> {

@@ -3,7 +3,7 @@
 
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use ratelimit_core::rule::{MAX_TIME_US, MAX_UNITS, digits};
+use ratelimit_engine::rule::{MAX_TIME_US, MAX_UNITS, digits};
 use std::ops::RangeInclusive;
 
 /// The arguments not yet taken.

@@ -2,8 +2,8 @@
 //! printable line.
 
 use super::limits::MAX_FLOW;
-use ratelimit_core::key::MAX_ID;
-use ratelimit_core::rule::{Excerpt, Name, Rule, RuleError};
+use ratelimit_engine::key::MAX_ID;
+use ratelimit_engine::rule::{Excerpt, Name, Rule, RuleError};
 use std::borrow::Cow;
 use thiserror::Error;
 

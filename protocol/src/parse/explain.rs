@@ -5,7 +5,7 @@ use super::error::Parsed;
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{A_RULE, require_rule, take_rules};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::rule::Rule;
 
 /// The rules of an `RL.EXPLAIN`. One check must be able to have all of them.
 pub fn explain<'a>(

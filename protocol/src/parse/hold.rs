@@ -10,8 +10,8 @@
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use ratelimit_core::key::{HoldOption, MAX_ID};
-use ratelimit_core::rule::{MAX_PERIOD_US, MS_US, SECOND_US};
+use ratelimit_engine::key::{HoldOption, MAX_ID};
+use ratelimit_engine::rule::{MAX_PERIOD_US, MS_US, SECOND_US};
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// Reads what follows the word `HOLD`.
@@ -57,7 +57,7 @@ pub struct RenewRequest<'a> {
     /// How long the hold lasts from the time of the renewal: 1 ms ..=
     /// [`MAX_PERIOD_US`].
     pub hold_us: u64,
-    /// The time of the renewal, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
+    /// The time of the renewal, 0 ..= [`MAX_TIME_US`](ratelimit_engine::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
 }
@@ -78,7 +78,7 @@ pub fn renew<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratelimit_core::key::{HoldRequest, MAX_END_US};
+    use ratelimit_engine::key::{HoldRequest, MAX_END_US};
 
     fn read(line: &str) -> Result<(HoldOption<'_>, Option<&[u8]>), String> {
         let words = line.split_whitespace().map(|word| if word == "''" { "" } else { word });

@@ -27,7 +27,7 @@ impl Limits {
     /// its own settings, and for texts that were saved under earlier settings.
     pub const ANY: Self = Self {
         max_rules: usize::MAX,
-        max_log_entries: ratelimit_core::rule::MAX_UNITS as u64,
+        max_log_entries: ratelimit_engine::rule::MAX_UNITS as u64,
         same_identity: true,
         allow_at: true,
         max_meta: usize::MAX,

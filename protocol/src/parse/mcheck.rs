@@ -10,7 +10,7 @@ use super::error::{ParseError, Parsed};
 use super::limits::Limits;
 use super::resolver::{PlanOf, RuleResolver};
 use super::rules::take_rules_of;
-use ratelimit_core::rule::{Excerpt, Rule};
+use ratelimit_engine::rule::{Excerpt, Rule};
 use std::ops::{Range, RangeInclusive};
 
 /// How many keys one check can have.

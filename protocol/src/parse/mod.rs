@@ -13,7 +13,7 @@
 //! Parsing is total: any bytes give a request or a [`ParseError`], whose text is one line, fit
 //! for a RESP error. The error is about the first wrong argument, from left to right, and says
 //! what was given and what was expected. Parsing opens no key and knows no server:
-//! [`ratelimit_core::rule`] defines valid rules, and [`Limits`] what the settings allow.
+//! [`ratelimit_engine::rule`] defines valid rules, and [`Limits`] what the settings allow.
 
 mod check;
 mod costs;
@@ -55,7 +55,7 @@ pub use wait::{WaitRequest, wait};
 #[cfg(test)]
 mod test_lines {
     use super::Limits;
-    use ratelimit_core::rule::Rule;
+    use ratelimit_engine::rule::Rule;
 
     pub const LIMITS: Limits = Limits {
         max_rules: 3,

@@ -12,7 +12,7 @@ use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{A_RULE, require_rule, take_rules};
-use ratelimit_core::rule::{Name, Rule, looks_like_rule, split};
+use ratelimit_engine::rule::{Name, Rule, looks_like_rule, split};
 
 /// How many rules a policy may have, whatever the settings.
 pub const MOST_RULES: usize = 1_000;

@@ -5,14 +5,14 @@ use super::error::Parsed;
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, take_rules};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::rule::Rule;
 
 /// An `RL.REFUND`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefundRequest {
-    /// 0 ..= [`MAX_UNITS`](ratelimit_core::rule::MAX_UNITS).
+    /// 0 ..= [`MAX_UNITS`](ratelimit_engine::rule::MAX_UNITS).
     pub units: u32,
-    /// The time of the refund, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
+    /// The time of the refund, 0 ..= [`MAX_TIME_US`](ratelimit_engine::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
     /// How many of the last arguments are rules.

@@ -1,7 +1,7 @@
 //! Finds the rules that a request's arguments stand for: names of policies, and texts of rules.
 
 use super::error::RuleArgError;
-use ratelimit_core::rule::{Rule, RuleError, looks_like_rule};
+use ratelimit_engine::rule::{Rule, RuleError, looks_like_rule};
 use std::slice;
 
 /// Finds the rules of a request.

@@ -5,7 +5,7 @@ use super::cursor::Cursor;
 use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
 use super::resolver::{PlanOf, RuleResolver};
-use ratelimit_core::rule::{Kind, Rule};
+use ratelimit_engine::rule::{Kind, Rule};
 
 /// How errors describe a rule.
 pub(crate) const A_RULE: &str = "a rule such as 20/1m";

@@ -4,19 +4,19 @@ use super::costs::Costs;
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use ratelimit_core::key::Settlement;
-use ratelimit_core::rule::NamedCost;
+use ratelimit_engine::key::Settlement;
+use ratelimit_engine::rule::NamedCost;
 
 /// An `RL.SETTLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettleRequest<'a> {
-    /// 1 ..= [`MAX_ID`](ratelimit_core::key::MAX_ID) bytes.
+    /// 1 ..= [`MAX_ID`](ratelimit_engine::key::MAX_ID) bytes.
     pub id: &'a [u8],
     /// What becomes of the charges, without the costs by name.
     pub settled: Settlement<'static>,
     /// The costs by name, which belong to [`Settlement::Costs`].
     pub named: Vec<NamedCost>,
-    /// The time of the settlement, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
+    /// The time of the settlement, 0 ..= [`MAX_TIME_US`](ratelimit_engine::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
 }

@@ -4,7 +4,7 @@ use super::cursor::{Cursor, once};
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;
 use super::policy;
-use ratelimit_core::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US, Name, SECOND_US, span_us};
+use ratelimit_engine::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US, Name, SECOND_US, span_us};
 
 /// When a block, an exemption, a pause or a plan ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,7 +239,7 @@ mod plan_tests {
 mod pause_tests {
     use super::*;
     use crate::parse::test_lines::*;
-    use ratelimit_core::rule::SECOND_US;
+    use ratelimit_engine::rule::SECOND_US;
 
     fn until_us(line: &str, now_us: u64) -> Result<u64, String> {
         let request = pause(args(line), &LIMITS).map_err(|error| error.to_string())?;

@@ -5,14 +5,14 @@ use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{A_RULE, RULES_COME_LAST, require_rule, take_rules};
-use ratelimit_core::rule::{Kind, Rule};
+use ratelimit_engine::rule::{Kind, Rule};
 
 /// An `RL.SYNC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncRequest {
     /// The units that remain: at most what an unused state of the rule has.
     pub remaining: u32,
-    /// The time of the sync, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
+    /// The time of the sync, 0 ..= [`MAX_TIME_US`](ratelimit_engine::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
 }

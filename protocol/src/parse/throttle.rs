@@ -9,7 +9,7 @@
 
 use super::cursor::{Cursor, UNITS, units};
 use super::error::{ParseError, Parsed};
-use ratelimit_core::rule::{MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit};
+use ratelimit_engine::rule::{MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit};
 use std::ops::RangeInclusive;
 
 /// The bounds of `max_burst`, which is the capacity minus one.

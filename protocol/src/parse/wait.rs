@@ -5,7 +5,7 @@ use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
 use super::limits::{Limits, MAX_FLOW};
 use super::resolver::RuleResolver;
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::rule::Rule;
 use std::ops::RangeInclusive;
 
 /// At most an hour.

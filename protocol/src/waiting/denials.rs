@@ -3,7 +3,7 @@
 
 use super::rules::{Entry, Rules};
 use super::turn::Turn;
-use ratelimit_core::rule::Identity;
+use ratelimit_engine::rule::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::ops::RangeInclusive;

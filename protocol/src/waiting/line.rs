@@ -25,7 +25,7 @@ use super::flows::Flows;
 use super::request::{Cause, Client, Flow, HoldId, PlanEnd, Ticket};
 use super::rules::{Rules, hash_of_limit};
 use super::turn::Turn;
-use ratelimit_core::rule::{Identity, Rule};
+use ratelimit_engine::rule::{Identity, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! What a client asks of a line.
 
 use super::rules::Rules;
-use ratelimit_core::check::Decision;
-use ratelimit_core::key::{Check, Limiter};
-use ratelimit_core::rule::{Identity, Rule, identities};
+use ratelimit_engine::check::Decision;
+use ratelimit_engine::key::{Check, Limiter};
+use ratelimit_engine::rule::{Identity, Rule, identities};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What a line knows of the rules of a request.
 
-use ratelimit_core::rule::{Identity, Rule};
+use ratelimit_engine::rule::{Identity, Rule};
 use std::collections::BTreeSet;
 use std::hash::DefaultHasher;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ratelimit_core::key::{Expiry, Limiter, decode, encode};
+use ratelimit_engine::key::{Expiry, Limiter, decode, encode};
 use ratelimit_protocol::effect::{Action, Effect, Head, read};
 
 /// The arguments of `RL.APPLY`, the key first, or the only argument of `DEL`, the key.

@@ -6,7 +6,7 @@ use crate::command::scratch::{self, Scratch};
 use crate::command::{answer, peek};
 use crate::config::{self, Enforcement};
 use crate::server::{Call, CommandError, clock};
-use ratelimit_core::key::{Plan, Verdict};
+use ratelimit_engine::key::{Plan, Verdict};
 use ratelimit_protocol::parse::{self, ParseError, PlanOf, WaitRequest};
 use ratelimit_protocol::waiting::{Denial, PlanEnd};
 use std::cell::Cell;

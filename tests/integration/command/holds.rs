@@ -1,5 +1,5 @@
 //! `HOLD`, `RL.SETTLE` and `RL.RENEW`: repeats, refusals, bounds, and keys that are blocked or exempt.
-//! `core/src/tests/laws/holds/` has worked examples.
+//! `engine/src/tests/laws/holds/` has worked examples.
 
 mod propagation;
 

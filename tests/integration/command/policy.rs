@@ -1,6 +1,6 @@
 //! `RL.POLICY`, and policies in place of rules in other commands.
 
-use ratelimit_core::rule::Kind;
+use ratelimit_engine::rule::Kind;
 use redis::{Connection, Value};
 
 use crate::support::client::{

@@ -10,7 +10,7 @@ mod wakes;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::waiting::Rules;
 use redis::{Connection, ConnectionLike, Value, cmd, pipe};
 

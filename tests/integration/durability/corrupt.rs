@@ -5,8 +5,8 @@ mod values;
 
 use std::fs;
 
-use ratelimit_core::key::{Change, Check, Limiter, encode};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::key::{Change, Check, Limiter, encode};
+use ratelimit_engine::rule::Rule;
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
 use values::{EVERY_RULE, values};
 

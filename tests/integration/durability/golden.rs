@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ratelimit_core::key::{
+use ratelimit_engine::key::{
     Author, BanCount, DecodeError, Entry, History, HoldReport, Limiter, Pause, Plan, Standing,
     StandingEntry, Verdict, decode, encode,
 };

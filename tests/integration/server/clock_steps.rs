@@ -1,7 +1,7 @@
 //! A server whose clock steps back and forth by a second, an hour or ten years, through the
 //! times at which clocks break.
 //!
-//! `core/src/tests/laws/clock.rs` tests the laws about steps on random rules. These tests
+//! `engine/src/tests/laws/clock.rs` tests the laws about steps on random rules. These tests
 //! add the server's clock, the expiry of its keys and the timer of `RL.WAIT`.
 
 mod lines;

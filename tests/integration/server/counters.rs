@@ -1,6 +1,6 @@
 //! The counters in `INFO ratelimit`.
 
-use ratelimit_core::rule::Kind;
+use ratelimit_engine::rule::Kind;
 use redis::{Connection, Value, cmd};
 
 use crate::support::client::{ask, info, info_text, raw_reply, refusal, verdict};

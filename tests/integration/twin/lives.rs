@@ -4,7 +4,7 @@
 use std::fmt;
 
 use fastrand::Rng;
-use ratelimit_core::rule::{Kind, MAX_UNITS};
+use ratelimit_engine::rule::{Kind, MAX_UNITS};
 
 const MS_US: u64 = 1_000;
 const DAY_US: u64 = 86_400_000_000;

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use crate::support::server::{Server, free_port};
 use crate::support::until;
 
-/// The version of all three crates.
+/// The version of all four crates.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const CLIENT: &str = env!("CARGO_MANIFEST_DIR");
 const README: &str = include_str!("../../README.md");
@@ -20,6 +20,7 @@ const README: &str = include_str!("../../README.md");
 async fn the_programs_of_the_readme_work_with_the_packages() {
     let dir = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
     let packages = [
+        ("ratelimit-engine", "../../engine"),
         ("ratelimit-core", "../../core"),
         ("ratelimit-protocol", "../../protocol"),
         ("tower-redis-ratelimit", "."),

@@ -5,9 +5,9 @@
 use super::*;
 use crate::parse::{self, Limits, NoPolicies, ParseError};
 use proptest::test_runner::{TestCaseError, TestCaseResult};
-use ratelimit_core::check::Bounds;
-use ratelimit_core::key::{decode, encode, hold_end_us};
-use ratelimit_core::rule::{MS_US, SECOND_US};
+use ratelimit_engine::check::Bounds;
+use ratelimit_engine::key::{decode, encode, hold_end_us};
+use ratelimit_engine::rule::{MS_US, SECOND_US};
 
 /// A primary's key, and its replica's.
 #[derive(Default)]

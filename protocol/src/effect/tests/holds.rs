@@ -1,8 +1,8 @@
 //! Effects of holds.
 
 use super::*;
-use ratelimit_core::key::{MAX_ID, Settlement};
-use ratelimit_core::rule::{Name, NamedCost};
+use ratelimit_engine::key::{MAX_ID, Settlement};
+use ratelimit_engine::rule::{Name, NamedCost};
 
 /// The arguments of an effect in the newest version.
 fn newest(line: &str) -> String {

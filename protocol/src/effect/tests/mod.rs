@@ -3,9 +3,9 @@ mod holds;
 
 use super::*;
 use proptest::prelude::*;
-use ratelimit_core::key::{MAX_FORGOTTEN_US, MAX_SPAN_US, Settlement};
-use ratelimit_core::rule::{Kind, MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, RuleOption};
-use ratelimit_core::testing::rules_of_line;
+use ratelimit_engine::key::{MAX_FORGOTTEN_US, MAX_SPAN_US, Settlement};
+use ratelimit_engine::rule::{Kind, MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, RuleOption};
+use ratelimit_engine::testing::rules_of_line;
 
 fn words(line: &str) -> impl Iterator<Item = &[u8]> {
     line.split_whitespace().map(str::as_bytes)

@@ -9,15 +9,15 @@ use super::error::{ParseError, Parsed};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, require_rule, take_rules};
-use ratelimit_core::key::{CheckOptions, HoldOption, Meta};
-use ratelimit_core::rule::{NamedCost, Rule};
+use ratelimit_engine::key::{CheckOptions, HoldOption, Meta};
+use ratelimit_engine::rule::{NamedCost, Rule};
 
 /// An `RL.CHECK`, `RL.PEEK` or `RL.MCHECK`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckRequest<'a> {
-    /// The default cost, or the least of a range: 0 ..= [`MAX_UNITS`](ratelimit_core::rule::MAX_UNITS).
+    /// The default cost, or the least of a range: 0 ..= [`MAX_UNITS`](ratelimit_engine::rule::MAX_UNITS).
     pub cost: u32,
-    /// The time of the decision, 0 ..= [`MAX_TIME_US`](ratelimit_core::rule::MAX_TIME_US);
+    /// The time of the decision, 0 ..= [`MAX_TIME_US`](ratelimit_engine::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
     /// Whether the reply describes each rule.

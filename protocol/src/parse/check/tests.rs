@@ -1,7 +1,7 @@
 use super::*;
 use crate::parse::{NoPolicies, test_lines::*};
 use proptest::prelude::*;
-use ratelimit_core::rule::MAX_TIME_US;
+use ratelimit_engine::rule::MAX_TIME_US;
 
 fn check_error(line: &str, limits: &Limits) -> String {
     check(args(line), limits, &mut NoPolicies, &mut Vec::new()).expect_err(line).to_string()

@@ -3,7 +3,7 @@
 use super::place;
 use super::world::{Answer, Asker, Happened, Keys, Look, MS_US, START_US, Step};
 use crate::waiting::{Due, Place, Queues, Rules, Ticket};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::rule::Rule;
 use std::collections::BTreeMap;
 
 pub struct Driver<'a> {

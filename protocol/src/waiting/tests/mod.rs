@@ -9,8 +9,8 @@ mod wakes;
 mod world;
 
 use super::*;
-use ratelimit_core::rule::identities;
-use ratelimit_core::testing::rules_of_line;
+use ratelimit_engine::rule::identities;
+use ratelimit_engine::testing::rules_of_line;
 
 const ROOM: Room = Room { waiters: usize::MAX, flows: usize::MAX, bytes: usize::MAX };
 

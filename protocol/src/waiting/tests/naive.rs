@@ -3,7 +3,7 @@
 
 use super::world::{Answer, Asker, Happened, Keys, Look, MS_US, START_US, Step};
 use crate::waiting::{Flow, Rules};
-use ratelimit_core::rule::{Identity, Kind, Rule, identities};
+use ratelimit_engine::rule::{Identity, Kind, Rule, identities};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,8 +2,8 @@
 
 use super::{all_due, attempt, denied, place, request, rules};
 use crate::waiting::{Cause, Due, HoldId, MOST_STEPS, PlanEnd, Queues, Request, Ticket};
-use ratelimit_core::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
-use ratelimit_core::testing::rules_of_line;
+use ratelimit_engine::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
+use ratelimit_engine::testing::rules_of_line;
 
 /// A flow and its only client for each line of rules. All rules of the line deny the client.
 fn denied_by_all(lines: &[&str]) -> Queues<char> {

@@ -1,8 +1,8 @@
 //! Keys with real limits, and clients that ask them.
 
 use crate::waiting::{Cause, Denial, Flow, HoldId, PlanEnd, Request, Rules};
-use ratelimit_core::key::{Check, CheckOptions, HoldRequest, Limiter, Plan, Settlement};
-use ratelimit_core::rule::{Identity, Kind, Name, Rule};
+use ratelimit_engine::key::{Check, CheckOptions, HoldRequest, Limiter, Plan, Settlement};
+use ratelimit_engine::rule::{Identity, Kind, Name, Rule};
 
 pub const START_US: u64 = 1_000_000_000;
 pub const MS_US: u64 = 1_000;
@@ -68,7 +68,7 @@ pub type Answer = (u64, u64, bool);
 pub type RuleSets = Vec<Vec<Rule>>;
 
 pub fn rule_sets(lines: &[&str]) -> RuleSets {
-    lines.iter().map(|line| ratelimit_core::testing::rules_of_line(line)).collect()
+    lines.iter().map(|line| ratelimit_engine::testing::rules_of_line(line)).collect()
 }
 
 /// How a client would be answered.

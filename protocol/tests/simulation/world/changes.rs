@@ -1,7 +1,7 @@
 //! The commands that change a key without a check.
 
-use ratelimit_core::key::{Check, Limiter, Settlement, Standing, StandingEntry};
-use ratelimit_core::rule::Kind;
+use ratelimit_engine::key::{Check, Limiter, Settlement, Standing, StandingEntry};
+use ratelimit_engine::rule::Kind;
 use ratelimit_protocol::effect::{Action, Recorded};
 
 use super::keys::Woken;

@@ -1,8 +1,8 @@
 //! The keys of the primary: read, changed, and deleted after they have expired. Each change is
 //! propagated.
 
-use ratelimit_core::key::{Check, Expiry, Limiter, Settlement};
-use ratelimit_core::rule::{Identity, Kind, Rule};
+use ratelimit_engine::key::{Check, Expiry, Limiter, Settlement};
+use ratelimit_engine::rule::{Identity, Kind, Rule};
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::waiting::Cause;
 

@@ -1,6 +1,6 @@
 //! The laws that hold after each step.
 
-use ratelimit_core::rule::identities;
+use ratelimit_engine::rule::identities;
 
 use super::requests::Look;
 use super::{KEYS, World, state};

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fastrand::Rng;
-use ratelimit_core::check::Bounds;
-use ratelimit_core::key::Limiter;
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::check::Bounds;
+use ratelimit_engine::key::Limiter;
+use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::waiting::Cause;
 

@@ -1,6 +1,6 @@
 //! Checks: what a client asks for, how the check would be decided, and the decision.
 
-use ratelimit_core::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Meta, Verdict};
+use ratelimit_engine::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Meta, Verdict};
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::waiting::Denial;
 

@@ -1,6 +1,6 @@
 //! Clients in line, as time passes.
 
-use ratelimit_core::key::Verdict;
+use ratelimit_engine::key::Verdict;
 use ratelimit_protocol::waiting::{Due, Flow, HoldId, Request, Rules, Ticket};
 
 use super::requests::Look;

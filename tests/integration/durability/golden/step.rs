@@ -1,8 +1,8 @@
 //! What a golden file asks of a limiter, in order: peeks, checks and settlements of holds.
 
-use ratelimit_core::check::Bounds;
-use ratelimit_core::key::{Check, Limiter, Settlement};
-use ratelimit_core::rule::{Name, NamedCost, Rule};
+use ratelimit_engine::check::Bounds;
+use ratelimit_engine::key::{Check, Limiter, Settlement};
+use ratelimit_engine::rule::{Name, NamedCost, Rule};
 use redis::{Cmd, Connection, FromRedisValue, cmd};
 
 /// A line of the file, and its answer.

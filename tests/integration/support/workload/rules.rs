@@ -1,7 +1,7 @@
 //! Random rules: every algorithm, every option.
 
 use fastrand::Rng;
-use ratelimit_core::rule::Kind;
+use ratelimit_engine::rule::Kind;
 
 /// The periods of rules, and of their bans.
 const SHORT: [&[&str]; 2] = [&["1ms", "5ms", "20ms", "100ms", "1s"], &["5ms", "50ms"]];

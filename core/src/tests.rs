@@ -1,14 +1,14 @@
 //! These types answer exactly as the engine does, and refuse all rules that the engine must not get.
 
 use super::*;
-use crate::check::{Bounds, Budget, Decision};
-use crate::key::{self, Check, CheckOptions, HoldRequest, Verdict};
-use crate::rule::{Kind, MAX_TIME_US, Rule};
-use crate::tests::laws::cases;
-use crate::tests::laws::rules::{any_logs, any_rule, cost, rule_set, with_slots};
-use crate::tests::laws::traffic::{Action, Call, changing};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use ratelimit_engine::check::{Bounds, Budget, Decision};
+use ratelimit_engine::key::{self, Check, CheckOptions, HoldRequest, Verdict};
+use ratelimit_engine::rule::{Kind, MAX_TIME_US, Rule};
+use ratelimit_engine::testing::laws::cases;
+use ratelimit_engine::testing::laws::rules::{any_logs, any_rule, cost, rule_set, with_slots};
+use ratelimit_engine::testing::laws::traffic::{Action, Call, changing};
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -283,6 +283,18 @@ fn a_ban_answers_without_a_rule() {
         assert_eq!((wait, rule), (minute, deciding));
     }
     assert_eq!(limiter.peek_all(&rules, 1, NOW), []);
+}
+
+#[test]
+fn an_idle_limiter_answers_like_a_new_one() {
+    let (rules, held): (Rules, HeldRules) =
+        ("leaky:5/h".parse().unwrap(), "leaky:5/h".parse().unwrap());
+    let at = |s: u64| NOW + Duration::from_secs(s);
+    let (mut limiter, hold) = (Limiter::new(), |s| Hold::new("h", Duration::from_secs(s)));
+    assert!(limiter.hold(&held, 0, &hold(60).unwrap(), at(50)).unwrap().is_allowed());
+    assert!(limiter.renew(&hold(1).unwrap(), at(0)));
+    assert!(limiter.is_idle(at(2)));
+    assert_eq!(limiter.check(&rules, at(2)), Limiter::new().check(&rules, at(2)));
 }
 
 #[test]

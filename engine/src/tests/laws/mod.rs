@@ -61,7 +61,7 @@ use proptest::test_runner::FileFailurePersistence::Direct;
 
 /// Makes a law try this number of cases, or without `RATELIMIT_LONG` half of them if these are thousands.
 /// `PROPTEST_CASES` overrides both. Before them, each law tries the seeds with which any law has failed.
-pub(crate) fn cases(number: u32) -> Config {
+pub fn cases(number: u32) -> Config {
     let chosen = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
     let is_long = number < 1_000 || std::env::var_os("RATELIMIT_LONG").is_some();
     let number = if is_long { number } else { number / 2 };

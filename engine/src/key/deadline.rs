@@ -35,7 +35,7 @@ impl Deadline {
     }
 
     /// Unix microseconds; `None` if it never passes.
-    pub(crate) const fn until_us(self) -> Option<u64> {
+    pub const fn until_us(self) -> Option<u64> {
         match self.until {
             Moment::At(us) => Some(us),
             Moment::Never => None,

@@ -2,9 +2,9 @@
 //! Run by `make bench-core`.
 
 use divan::{Bencher, Divan, black_box};
-use ratelimit_core::check::{Bounds, Decision};
-use ratelimit_core::key::{Check, Limiter, Verdict, decode, encode};
-use ratelimit_core::rule::Rule;
+use ratelimit_engine::check::{Bounds, Decision};
+use ratelimit_engine::key::{Check, Limiter, Verdict, decode, encode};
+use ratelimit_engine::rule::Rule;
 
 const START_US: u64 = 1_700_000_000_000_000;
 const HOUR_US: u64 = 3_600_000_000;

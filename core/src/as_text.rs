@@ -1,6 +1,6 @@
 //! Rules in a configuration: their text, read and written by serde.
 
-use super::rules::Rules;
+use crate::rules::Rules;
 use alloc::string::String;
 use serde_core::de::{Deserialize, Deserializer, Error};
 use serde_core::ser::{Serialize, Serializer};

@@ -1,11 +1,11 @@
 //! The answer to a check.
 
-use super::duration;
-use crate::check;
-use crate::check::Decision;
-use crate::key::{Check, Verdict};
-use crate::rule::Rule;
+use crate::duration;
 use core::time::Duration;
+use ratelimit_engine::check;
+use ratelimit_engine::check::Decision;
+use ratelimit_engine::key::{Check, Verdict};
+use ratelimit_engine::rule::Rule;
 
 /// Whether a request may pass. Waits and resets are rounded up to a millisecond.
 /// [`Limiter::peek_all`](crate::Limiter::peek_all) has the numbers of each rule.

@@ -80,7 +80,7 @@ impl Decision {
     }
 
     /// True if this decision denies the check; a shadow's decision never does.
-    pub(crate) fn is_denial_by(&self, rule: &Rule) -> bool {
+    pub fn is_denial_by(&self, rule: &Rule) -> bool {
         self.verdict == Verdict::Limited && !rule.is_shadow()
     }
 
@@ -147,7 +147,7 @@ impl<'a> Check<'a> {
     /// rule denies, the rule that denies longest decides. Otherwise the rule with the least
     /// remaining/cost decides, and its wait is the longest turn of all rules.
     #[inline]
-    pub(crate) fn deciding_rule(&self, decisions: &[Decision]) -> Option<(&'a Rule, Decision)> {
+    pub fn deciding_rule(&self, decisions: &[Decision]) -> Option<(&'a Rule, Decision)> {
         let (mut turn_ms, mut deciding) = (0, None::<(&Rule, Decision)>);
         for (rule, decision) in self.rules.iter().zip(decisions) {
             if rule.is_shadow() {

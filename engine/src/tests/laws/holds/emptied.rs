@@ -31,20 +31,6 @@ fn a_hold_at_no_cost_delays_no_refill() {
     assert_eq!([-1_080.001, -1_080.0].map(|s| key.peek(s, rule)[2]), [0, 1]);
 }
 
-#[test]
-fn an_idle_limiter_answers_like_a_new_one() {
-    use crate::{HeldRules, Hold, Rules};
-    use core::time::Duration;
-    let (rules, held): (Rules, HeldRules) =
-        ("leaky:5/h".parse().unwrap(), "leaky:5/h".parse().unwrap());
-    let at = |s: u64| Duration::from_secs(1_800_000_000 + s);
-    let (mut limiter, hold) = (crate::Limiter::new(), |s| Hold::new("h", Duration::from_secs(s)));
-    assert!(limiter.hold(&held, 0, &hold(60).unwrap(), at(50)).unwrap().is_allowed());
-    assert!(limiter.renew(&hold(1).unwrap(), at(0)));
-    assert!(limiter.is_idle(at(2)));
-    assert_eq!(limiter.check(&rules, at(2)), crate::Limiter::new().check(&rules, at(2)));
-}
-
 /// Takes hold `h` for 300 s at 0 s.
 fn hold(key: &mut Key, cost: u32, refund: bool, rules: &str) {
     key.check_with(0.0, Some(("h", 300.0, refund)), cost, rules);

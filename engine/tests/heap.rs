@@ -5,9 +5,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fs;
 
-use ratelimit_core::header_slice::{Count, HeaderSlice};
-use ratelimit_core::heap::HeapVisitor;
-use ratelimit_core::key::decode;
+use ratelimit_engine::header_slice::{Count, HeaderSlice};
+use ratelimit_engine::heap::HeapVisitor;
+use ratelimit_engine::key::decode;
 
 thread_local! {
     static FREED: Cell<usize> = const { Cell::new(0) };

@@ -1,11 +1,11 @@
 //! Rules that fit together.
 
-use crate::rule::{Excerpt, Kind, Rule, RuleError};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
+use ratelimit_engine::rule::{Excerpt, Kind, Rule, RuleError};
 use thiserror::Error;
 
 /// One or more rules for one check: no two count in the same state, all log rules cost the same,
@@ -45,7 +45,7 @@ impl<const HELD: bool> Rules<HELD> {
         self.0.iter()
     }
 
-    /// The rules, for the engine's own [`Check`](crate::key::Check).
+    /// The rules, for the engine's own [`Check`](ratelimit_engine::key::Check).
     #[must_use]
     pub const fn as_slice(&self) -> &[Rule] {
         &self.0

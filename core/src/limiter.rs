@@ -1,15 +1,15 @@
 //! What one client has consumed.
 
-use super::answer::{Answer, RuleReport};
-use super::hold::{Hold, HoldError, Settlement};
-use super::micros;
-use super::rules::Rules;
-use crate::check::{Bounds, Budget};
-use crate::key::holds::MOST_HOLDS;
-use crate::key::{self, Check, CheckOptions};
-use crate::rule::MAX_UNITS;
+use crate::answer::{Answer, RuleReport};
+use crate::hold::{Hold, HoldError, Settlement};
+use crate::micros;
+use crate::rules::Rules;
 use alloc::vec::Vec;
 use core::time::Duration;
+use ratelimit_engine::check::{Bounds, Budget};
+use ratelimit_engine::key::MOST_HOLDS;
+use ratelimit_engine::key::{self, Check, CheckOptions};
+use ratelimit_engine::rule::MAX_UNITS;
 
 /// What one client has consumed, under any rules.
 ///
@@ -38,7 +38,7 @@ use core::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "saved", derive(PartialEq, Eq))]
+#[cfg_attr(test, derive(PartialEq, Eq))]
 pub struct Limiter(pub(super) key::Limiter);
 
 impl Limiter {

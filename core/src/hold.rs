@@ -1,9 +1,9 @@
 //! A hold: it keeps the charge of a check open, to be corrected later.
 
-use crate::check::Refusal;
-use crate::key::{self, HoldOption, MAX_ID};
-use crate::rule::{MAX_PERIOD_US, MAX_UNITS, MS_US};
 use core::time::Duration;
+use ratelimit_engine::check::Refusal;
+use ratelimit_engine::key::{self, HoldOption, MAX_ID};
+use ratelimit_engine::rule::{MAX_PERIOD_US, MAX_UNITS, MS_US};
 use thiserror::Error;
 
 /// The id of a hold, and how long it lasts.
