@@ -20,7 +20,8 @@ from servers import ROOT, Server
 from rl_limits import Limit, RateLimiter
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-LIMITER, ANY, FASTAPI, ROUTE, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(
+#: packaging/wheel/tests run the one about tests.
+LIMITER, ANY, _, FASTAPI, ROUTE, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(
     r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE
 )
 
