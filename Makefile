@@ -162,11 +162,13 @@ test-clients-go: faulty ### lint and test clients/go and its driver, with the ra
 	cd clients/go && go test -count=1 -run Allocates .
 
 test-clients-python test-clients-limits test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests:$(CURDIR)/clients/conformance/suite
-test-clients-python: faulty ### tests of clients/python against its libraries and all servers
-	$(FETCH) servers clients-python $(and $(RATELIMIT_LONG),chromium)
-	cd clients/python && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
-	cd clients/python && python3 -B -m mypy --cache-dir=/dev/null
+WHEEL := ../../packaging/wheel
+test-clients-python: faulty ### tests of clients/python against its libraries and all servers, and of packaging/wheel
+	$(FETCH) servers clients-python server-wheels $(and $(RATELIMIT_LONG),chromium)
+	cd clients/python && python3 -B -m ruff check --no-cache . $(WHEEL) && python3 -B -m ruff format --no-cache --check . $(WHEEL)
+	cd clients/python && python3 -B -m mypy --cache-dir=/dev/null && python3 -B -m mypy --cache-dir=/dev/null --strict $(WHEEL)/src
 	cd clients/python && python3 -B -m pytest -q -n 3
+	cd packaging/wheel && python3 -B -m pytest -q
 
 # They run in several processes, each with its own servers.
 LIMITS_TESTS := $(addprefix tests/,test_storage.py test_strategy.py aio/test_storage.py aio/test_strategy.py integration/test_concurrency.py)
@@ -288,11 +290,13 @@ weight: ### count lines of shipped code and of clients, words of documents, line
 ## Release
 
 dist sbom test-dist: export TARGET ?= $(HOST)
-dist: sbom ## build an archive and packages that run on systems with glibc 2.17 and later, or with musl (TARGET=)
+dist: sbom ## build an archive, packages and a wheel that run on systems with glibc 2.17 and later, or with musl (TARGET=)
 	scripts/build zig --release
+	$(FETCH) hatchling
 	scripts/dist
 
-test-dist: fetch ### test the files of `make dist`: sums, contents; commands, durability and panics on two servers (TARGET=, TESTS=command::)
+test-dist: fetch ### test the files of `make dist`: sums, contents, the wheel; commands, durability and panics on two servers (TARGET=, TESTS=command::)
+	$(FETCH) clients-python server-wheels
 	scripts/test-dist
 
 sbom: ### list the module's crates in CycloneDX: target/redis-ratelimit.cdx.json
