@@ -112,6 +112,9 @@ integration: faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9
 	$(if $(RATELIMIT_LONG),$(FETCH) chromium)
 	$(INTEGRATION) $(or $(TESTS),$(if $(RATELIMIT_LONG),,$(LONG:%=--skip %)))
 
+limits: build faulty fetch ### measure the bounds of docs/reference/limits.md, and write those that do not fit
+	RATELIMIT_WRITE_BOUNDS=1 RATELIMIT_LONG=1 RATELIMIT_MODULE=$(CURDIR)/$(BUILT) $(INTEGRATION) server::bounds::
+
 # For your own servers: RATELIMIT_MORE='redis-7.4=/opt/redis-server'. The skipped tests use one server of the test matrix.
 integration-more: faulty fetch ### tests on servers of more versions, or on yours (RATELIMIT_MORE='redis-7.4=/opt/redis-server', TESTS=command::)
 	more="$${RATELIMIT_MORE:-$$(scripts/fetch.py servers-more)}" && RATELIMIT_MORE=$$more \

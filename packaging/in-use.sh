@@ -8,6 +8,6 @@ if [ -n "$running$configured" ]; then
     echo "WARNING: servers that need $module do not start again without it." >&2
     [ -z "$running" ] || echo "  running, by process id: $running" >&2
     [ -z "$configured" ] || echo "  loadmodule stands in: $configured" >&2
-    echo "  docs/operate/upgrade.md, \"Remove the module\", has the steps." >&2
+    echo "  INSTALL.md, \"Remove the module\", has the steps." >&2
 fi
 exit 0

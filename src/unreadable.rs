@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A replica cannot make its primary wait, and should not exit because of one module while it
-//! serves other data. `docs/operate/upgrade.md` says what operators see.
+//! serves other data. `INSTALL.md` says what operators see.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,7 @@
-"""The programs beside this file, and what docs/guide/clients.md says about clusters, each run as a user would.
+"""The programs beside this file, each run as a user would.
 
-A program checks `login:42` with `5/h` on port 6379, and prints the HTTP status and the seconds for Retry-After.
+A program checks `login:42` with `5/h` on port 6379, and prints the HTTP status and the seconds for Retry-After. A
+program for a cluster checks six keys, and prints the replies.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SHELL = "redis-cli"
 #: Each client, its program in programs/, and what starts that.
 CLIENTS = {
     SHELL: ("sh", "check.sh"),
+    "Python": ("python3", "redis_py.py"),
     "PHP: phpredis": ("php", "phpredis.php"),
     "PHP: Predis": ("php", "predis.php"),
     "Ruby": ("ruby", "redis_rb.rb"),
@@ -46,11 +48,6 @@ Run = Callable[[str, str], Ended]
 
 def program(client: str) -> str:
     return (OWN / CLIENTS[client][1]).read_text()
-
-
-def blocks(section: str) -> list[str]:
-    [text] = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
-    return re.findall(r"^```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def patient(code: str) -> str:
@@ -132,53 +129,23 @@ def test_a_program_soon_goes_on_without_its_server(client: str, run: Run) -> Non
     assert stopped.took_s - gone.took_s < SOON_S
 
 
-PREDIS = "<?php require 'Predis/Autoloader.php'; Predis\\Autoloader::register();\n"
-KEYS = "['a', 'b', 'c', 'd', 'e', 'f']"
-REDISC = """package main
-
-import (
-	"fmt"
-	"time"
-
-	"github.com/gomodule/redigo/redis"
-	"github.com/mna/redisc"
-)
-
-const timeout = 9 * time.Second
-
-func main() {
-	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
-BLOCK		fmt.Println(err)
-		fmt.Println(redis.Int64s(conn.Do("RL.CHECK", key, "5/h")))
-		conn.Close()
-	}
-}
-"""
-#: The code around a section's code for a cluster: it checks six keys.
+#: The program for a cluster of each client: it checks six keys.
 CLUSTERED = {
-    "PHP: phpredis": f"<?php foreach ({KEYS} as $key) {{\nBLOCKecho '[', implode(' ', $reply), \"]\\n\";\n}}",
-    "PHP: Predis": PREDIS
-    + f"BLOCKforeach ({KEYS} as $key) echo '[', implode(' ', $redis->executeRaw(['RL.CHECK', $key, '5/h'])), \"]\\n\";",
-    "Go: redigo": REDISC,
+    "PHP: phpredis": "phpredis_cluster.php",
+    "PHP: Predis": "predis_cluster.php",
+    "Ruby": "redis_rb_cluster.rb",
+    "Go: redigo": "redisc.go",
 }
 
 
-@pytest.mark.parametrize("section", CLUSTERED)
-def test_a_cluster_is_asked_at_the_right_node(section: str, run: Run, cluster: list[servers.Server]) -> None:
+@pytest.mark.parametrize("client", CLUSTERED)
+def test_a_cluster_is_asked_at_the_right_node(client: str, run: Run, cluster: list[servers.Server]) -> None:
     for node in cluster:
-        with node.client() as client:
-            client.flushall()
-    code = CLUSTERED[section].replace("BLOCK", patient(blocks(section)[0]))
-    ended = run(section, with_ports(code, cluster))
-    assert ended.printed.count("[0 5 4 0 3600000]") == 6, ended
-
-
-def test_ruby_in_a_cluster(run: Run, cluster: list[servers.Server]) -> None:
-    assert "`Redis.new(cluster: urls)`" in PAGE
-    urls = " ".join(node.url for node in cluster)
-    check = 'puts Redis.new(cluster: urls).call("RL.CHECK", "ruby", "5/h").join(" ")'
-    ended = run("Ruby", f'require "redis"\nurls = %w[{urls}]\n{check}')
-    assert ended.printed == "0 5 4 0 3600000", ended
+        with node.client() as asking:
+            asking.flushall()
+    code = patient((OWN / CLUSTERED[client]).read_text())
+    ended = run(client, with_ports(code, cluster))
+    assert ended.printed.count("0 5 4 0 3600000") == 6, ended
 
 
 def test_a_server_without_the_module_answers_by_the_script(run: Run, tmp_path: Path) -> None:
@@ -208,7 +175,8 @@ def with_ports(code: str, nodes: list[servers.Server]) -> str:
         ),
         (
             "PHP: Predis",
-            PREDIS + "$redis = new Predis\\Client(['port' => 6379], ['prefix' => 'p:']);\n"
+            "<?php require 'Predis/Autoloader.php'; Predis\\Autoloader::register();\n"
+            "$redis = new Predis\\Client(['port' => 6379], ['prefix' => 'p:']);\n"
             "$redis->set('known', 1); $redis->executeRaw(['RL.CHECK', 'raw', '5/h']);",
         ),
     ],
@@ -225,4 +193,3 @@ def test_the_page_links_each_program_and_says_which_are_not_run() -> None:
     for page, folder in ((tested, "programs"), (untried, "untried")):
         linked = re.findall(r"\(\.\./\.\./clients/others/(\w+)/([\w.]+)\)", page)
         assert {*linked} == {(folder, path.name) for path in (OTHERS / folder).iterdir()}
-    assert {*re.findall(r"^## (.*)$", tested, re.MULTILINE)} >= {*CLUSTERED}

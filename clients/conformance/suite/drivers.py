@@ -1,4 +1,59 @@
-"""The drivers of the packages, and how the suite speaks with them."""
+"""The drivers of the packages, and how the suite speaks with them.
+
+A *driver* is a program of at most 250 lines that makes calls of a package as its user would. It reads calls from its
+input and writes results to its output, each a line of JSON. Calls run side by side, a thousand at once; results come
+in any order. A driver tests no values and translates no errors: what a package accepts or refuses is tested here.
+
+First it says what it is: `{"driver": "rust", "can": ["cancel"]}`, with those of `cancel`, `fork` and `new_loop` that
+its language has. A call has an `id`, the name of the `call`, and its arguments:
+
+    {"id": 1, "call": "limiter", "limiter": "a", "url": "redis://127.0.0.1:6379", "options": {"outage": "allow"}}
+    {"id": 2, "call": "check", "limiter": "a", "key": "k", "rules": ["bucket:10/s"], "cost": 1}
+
+and gets one result: what the call returned, or the error that it raised. `kind` is the name of the error's class (its
+variant in Rust), `outage` what the package's `is_outage` says of it, `report` what a denied hold carries.
+
+    {"id": 2, "result": {"verdict": "allowed", "limit": 10, "remaining": 9, "wait_ms": 0, …}}
+    {"id": 3, "error": {"kind": "ValueError", "text": "…", "outage": false}}
+    {"id": 4, "cannot": "a key is text"}
+
+`cannot` says that the language's types do not allow the call. Fields have the names of names.json, times are
+milliseconds; a field that is absent is not given to the package, so its default holds. A value JSON has not is an
+object: `{"is": "nan"}`, `infinity`, `-infinity`, `undefined` (`None`, `null`), `bytes` with `hex`, `object` (`{}`).
+
+    limiter    limiter (its name from now on), url, options as in names.json; redis+cluster:// is a cluster; without
+               url, one in the process
+    check, peek: key, rules, cost (a number, a range [1, 5], an object of named costs), meta -> a reply
+    check_all, check_any: limits (pairs of key and rules), cost, meta, most -> a report
+    peek_all   key, rules -> a report
+    wait       as check, timeout_ms, flow, weight, priority -> a reply
+    enter      hold (its name), key, rules, cost, ttl_ms, refund, own_id (the hold's id), timeout_ms (its wait), flow,
+               weight, priority: the block begins -> a report
+    leave, hold_settle, hold_refund, lost: hold; the block ends; settled (cost); given back; is it lost? -> -, bool,
+               bool, bool
+    settle     key, own_id, cost, refund -> bool
+    renew      key, own_id, ttl_ms -> bool
+    refund     key, units, rules -> number
+    reset, resume, unplan: key -> bool
+    pause      key, time_ms, reason -> milliseconds
+    plan       key, policy, time_ms
+    sync       key, remaining, rule -> number
+    follow     key, status, headers (pairs), fields (field to rule) -> milliseconds
+    lease      lease (its name), key, rules, ttl_ms, most
+    take, give_up: lease, units; the lease is closed -> a reply, -
+    state      limiter -> {"away": false, "outages": 0}
+    close      limiter
+    cancel     of: the id of a call under way, whose task is cancelled; its result is an error
+    fork       calls: the process forks, and the child makes these calls one after the other -> their results
+    new_loop   calls: made one after the other in an event loop of their own, in a thread -> their results
+
+The suite closes the limiters and ends the input; the process must then exit by itself. Calls of the user's hooks are
+lines, too:
+
+    {"event": "outage", "limiter": "a", "away": true, "node": "127.0.0.1:6379", "error": "…", "answered": 0}
+    {"event": "misconfigured", "limiter": "a", "error": "…", "advice": "…", "answered": 1}
+    {"event": "decision", "limiter": "a", "source": "server", "verdict": "denied", "rule": "login", "ms": 0.4}
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! The pages of `docs/operate`, followed step by step on the oldest and the newest server, with the servers'
+//! INSTALL.md and the pages of `docs/operate`, followed step by step on the oldest and the newest server, with the servers'
 //! own configuration files.
 
 use redis::Connection;
@@ -11,7 +11,7 @@ use crate::support::policies::{known, known_by_replica, policies, set};
 use crate::support::server::{self, Flavor, Server, eventually};
 
 const DURABILITY: &str = include_str!("../../../docs/operate/durability.md");
-const UPGRADE: &str = include_str!("../../../docs/operate/upgrade.md");
+const UPGRADE: &str = include_str!("../../../INSTALL.md");
 
 /// Runs a test on the oldest and on the newest server.
 pub fn on_two(body: impl Fn(Flavor)) {

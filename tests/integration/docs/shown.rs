@@ -1,7 +1,4 @@
-//! What the README and the guides show outside of transcripts: commands in sentences and
-//! tables, and a function in Python.
-
-use std::process::Command;
+//! What the README and the guides show outside of transcripts: commands in sentences and tables.
 
 use super::replay::flavor;
 use super::{HTTP, MIGRATE, README};
@@ -25,15 +22,4 @@ fn commands_in_sentences_and_tables_work() {
             assert!(reply.is_ok(), "{line}: {reply:?}");
         }
     }
-}
-
-#[test]
-fn the_function_limits_users_and_needs_no_server() {
-    const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-    let server = flavor().start();
-    let mut python = Command::new("python3");
-    python.arg("-B").arg(format!("{ROOT}/tests/integration/docs/application.py"));
-    python.arg(format!("{ROOT}/README.md")).arg(server.port().to_string());
-    python.env("PYTHONPATH", format!("{ROOT}/.cache/python"));
-    assert!(python.status().expect("python3 starts").success());
 }

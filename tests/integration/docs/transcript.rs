@@ -59,11 +59,6 @@ pub fn blocks(document: &str) -> Vec<Block> {
 }
 
 impl Block {
-    /// Whether the block shows a terminal, with the prompt.
-    pub fn is_screen(&self) -> bool {
-        self.text.iter().all(|line| line.starts_with("127.0.0.1:6379> "))
-    }
-
     /// What a user types; `None` if the block is not a transcript.
     pub fn typed(&self) -> Option<Typed> {
         let (first, second) = (self.text.first()?, self.text.get(1));
@@ -77,8 +72,7 @@ impl Block {
         }
         first.starts_with("> ").then(|| {
             let mut steps = steps(&self.text, "> ");
-            let listens = |word| steps[0].command.starts_with(word);
-            if listens("MONITOR") || listens("SUBSCRIBE ") {
+            if steps[0].command.starts_with("SUBSCRIBE ") {
                 assert_eq!(steps.len(), 1, "a listener types one line");
                 return Typed::Listener(steps.remove(0));
             }

@@ -207,8 +207,8 @@ fn an_operator_may_send_what_the_pages_and_the_alerts_tell() {
     let name_of =
         |mut info: Vec<Value>| redis::from_redis_value(info.swap_remove(0)).expect("a name");
     let commands: BTreeSet<String> = all.into_iter().map(name_of).collect();
-    let pages = ["operate/run.md", "operate/upgrade.md", "operate/durability.md"];
-    let pages = pages.map(|page| format!("docs/{page}")).map(|page| read(&page)).concat();
+    let pages = ["docs/operate/run.md", "INSTALL.md", "docs/operate/durability.md"];
+    let pages = pages.map(read).concat();
     let wrong = |name: &String| {
         let is_operators = table.get(name).is_some_and(|[_, operator, _]| *operator);
         let (whole, first) = (name.replace(' ', "_"), name.split(' ').next().expect("a word"));

@@ -1,4 +1,4 @@
-// The driver of the package for Go: see clients/conformance/README.md.
+// The driver of the package for Go: see clients/conformance/suite/drivers.py.
 package main
 
 import (

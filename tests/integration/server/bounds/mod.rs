@@ -3,7 +3,8 @@
 //!
 //! Each row of a table in the document names an extreme. A test builds the extreme on real
 //! servers and measures it. The test fails if the measurement exceeds the row's bound, or if a
-//! row is not measured.
+//! row is not measured. `make limits` writes the bounds instead: with `RATELIMIT_WRITE_BOUNDS`, a bound
+//! that does not fit its measurements is replaced in the document.
 
 mod filled;
 mod memory;
@@ -11,15 +12,18 @@ mod outside;
 mod time;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::{env, fs};
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/limits.md");
 
 /// A table of the document.
 struct Table {
     heading: &'static str,
     rows: Vec<Row>,
-    /// The names of the rows that were measured.
-    measured: RefCell<BTreeSet<String>>,
+    /// The largest measurement of each row that was measured, by its name.
+    measured: RefCell<BTreeMap<String, f64>>,
     /// The measurements beyond a bound, or too far below it.
     violations: RefCell<Vec<String>>,
 }
@@ -27,32 +31,61 @@ struct Table {
 /// A bound in a table: its name, from the first cell of its row and from its column, and its number.
 struct Row {
     name: String,
+    first: String,
+    column: usize,
     bound: f64,
+    is_time: bool,
+}
+
+impl Row {
+    /// Whether a measurement is within the bound, and not so far below it that the bound says little.
+    fn fits(&self, measured: f64) -> bool {
+        let far = if self.is_time { (measured * 16.0).max(1.0) } else { measured * 2.0 };
+        (measured..=far).contains(&self.bound)
+    }
+
+    /// A bound for a measurement, with room for other servers and machines: two digits, then zeros.
+    fn bound_of(&self, measured: f64) -> String {
+        let wanted = measured * if self.is_time { 4.0 } else { 1.25 };
+        let unit = 10_f64.powf((wanted.log10().floor() - 1.0).max(0.0));
+        let digits = ((wanted / unit).ceil() * unit).max(1.0).to_string();
+        let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+        groups.collect::<Vec<_>>().join(",")
+    }
+}
+
+/// The cells of a line of a table; empty for any other line.
+fn cells(line: &str) -> Vec<&str> {
+    let inner = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
+    inner.into_iter().flat_map(|line| line.split(" | ")).collect()
 }
 
 impl Table {
     /// Reads the tables under a heading. A column whose heading contains "at most" has bounds. The text
     /// after "at most" is appended to the names of these bounds.
     fn under(heading: &'static str) -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/limits.md");
-        let text = fs::read_to_string(path).expect("the document");
+        let text = fs::read_to_string(DOCUMENT).expect("the document");
         let (_, rest) = text.split_once(&format!("\n## {heading}\n")).expect(heading);
         let section = rest.split("\n## ").next().expect("a section");
         let (mut columns, mut rows) = (Vec::new(), Vec::new());
         for line in section.lines() {
-            let inner = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
-            let cells: Vec<&str> = inner.into_iter().flat_map(|line| line.split(" | ")).collect();
-            let ends = cells
+            let cells = cells(line);
+            let headings: Vec<(usize, &str, bool)> = cells
                 .iter()
                 .enumerate()
-                .filter_map(|(column, cell)| Some((column, cell.split_once("at most")?.1)));
-            let headings: Vec<_> = ends.collect();
+                .filter_map(|(at, cell)| {
+                    Some((at, cell.split_once("at most")?.1, cell.starts_with("ms")))
+                })
+                .collect();
             if !headings.is_empty() {
                 columns = headings;
-            } else if let Some(name) = cells.first() {
-                rows.extend(columns.iter().map(|(column, end)| Row {
-                    name: format!("{name}{end}"),
-                    bound: cells[*column].replace(',', "").parse().expect("a number"),
+            } else if let Some(first) = cells.first() {
+                rows.extend(columns.iter().map(|&(column, end, is_time)| Row {
+                    name: format!("{first}{end}"),
+                    first: (*first).to_string(),
+                    column,
+                    bound: cells[column].replace(',', "").parse().expect("a number"),
+                    is_time,
                 }));
             }
         }
@@ -74,7 +107,9 @@ impl Table {
             let beyond = format!("{server}: {name}: {measured}, more than the documented {bound}");
             self.violations.borrow_mut().push(beyond);
         }
-        self.measured.borrow_mut().insert(name.to_string());
+        let mut all = self.measured.borrow_mut();
+        let largest = all.entry(name.to_string()).or_insert(measured);
+        *largest = largest.max(measured);
     }
 
     /// Compares a measurement with half of a row's bound: a bound that is far away says little,
@@ -87,13 +122,40 @@ impl Table {
         }
     }
 
-    /// Checks that each row was measured, and that each measurement fits its bound.
+    /// Checks that each row was measured, and that each measurement fits its bound, or writes the bounds.
     fn assert_all_hold(&self) {
         let measured = self.measured.borrow();
         for row in &self.rows {
-            assert!(measured.contains(&row.name), "no test measures '{}'", row.name);
+            assert!(measured.contains_key(&row.name), "no test measures '{}'", row.name);
+        }
+        if env::var_os("RATELIMIT_WRITE_BOUNDS").is_some() {
+            return self.write(&measured);
         }
         let violations = self.violations.borrow();
         assert!(violations.is_empty(), "{}:\n{}", self.heading, violations.join("\n"));
+    }
+
+    /// Replaces the bounds that do not fit in the document.
+    fn write(&self, measured: &BTreeMap<String, f64>) {
+        static WRITING: Mutex<()> = Mutex::new(());
+        let _alone = WRITING.lock().expect("no test panics while it writes");
+        let text = fs::read_to_string(DOCUMENT).expect("the document");
+        let is_wrong = |row: &&Row| !row.fits(measured[&row.name]);
+        let mut is_here = false;
+        let lines = text.lines().map(|line| {
+            if let Some(heading) = line.strip_prefix("## ") {
+                is_here = heading == self.heading;
+            }
+            let mut cells = cells(line);
+            let here = cells.first().filter(|_| is_here).map(ToString::to_string);
+            let wrong =
+                self.rows.iter().filter(|row| here.as_ref() == Some(&row.first)).filter(is_wrong);
+            let bounds: Vec<_> =
+                wrong.map(|row| (row.column, row.bound_of(measured[&row.name]))).collect();
+            bounds.iter().for_each(|(column, bound)| cells[*column] = bound);
+            if bounds.is_empty() { line.to_string() } else { format!("| {} |", cells.join(" | ")) }
+        });
+        let written = lines.collect::<Vec<_>>().join("\n") + "\n";
+        fs::write(DOCUMENT, written).expect("the document is written");
     }
 }

@@ -1,7 +1,7 @@
 //! Which servers of the test matrix a dear test needs. A test that declares nothing runs on all.
 //!
 //! A declaration is the first statement of a test. It has no effect with `RATELIMIT_LONG` or
-//! `RATELIMIT_ONLY`. `scripts/test-times` lists the declarations in `docs/internals/testing.md`.
+//! `RATELIMIT_ONLY`.
 
 use std::cell::Cell;
 use std::env;

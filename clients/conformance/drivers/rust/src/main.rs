@@ -1,4 +1,4 @@
-//! The driver of the package for Rust: see `clients/conformance/README.md`.
+//! The driver of the package for Rust: see `clients/conformance/suite/drivers.py`.
 
 mod given;
 mod shown;
