@@ -14,8 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lru::LruCache;
 use ratelimit_engine::check::{Bounds, Budget, Decision, KeyCheck, check_keys};
 use ratelimit_engine::key::{self, Check, Limiter, hold_end_us};
-use ratelimit_engine::rule::looks_like_rule;
-use ratelimit_core::{Rule, RuleError};
+use ratelimit_engine::rule::{Rule, RuleError, looks_like_rule};
 use ratelimit_protocol::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
 use redis::{Arg, Cmd, RedisResult};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratelimit_core::Rule;
+use ratelimit_engine::rule::Rule;
 use redis::{RedisError, RedisResult, make_extension_error};
 
 use crate::value::{expect, misuse};

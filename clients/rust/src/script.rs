@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use ratelimit_core::Rule;
+use ratelimit_engine::rule::Rule;
 use redis::{Arg, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 
 use crate::check::{Check, Cost};

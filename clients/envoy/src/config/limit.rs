@@ -3,8 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
-use ratelimit_core::Rule;
-use ratelimit_engine::rule::{Kind, MAX_UNITS, looks_like_rule};
+use ratelimit_engine::rule::{Kind, MAX_UNITS, Rule, looks_like_rule};
 use tower_redis_ratelimit::{Engine, Rules};
 
 use super::file::{Descriptor, RateLimit, Replaced};
