@@ -163,6 +163,14 @@ FAULTS = [
         "if units < -1000 ||",
         "test_values",
     ),
+    Fault(
+        "the line keeps what it served",
+        "go",
+        f"{GO}/check.go",
+        "defer context.AfterFunc(e.ctx, cancel)()",
+        "context.AfterFunc(e.ctx, cancel)",
+        "test_processes",
+    ),
 ]
 
 
