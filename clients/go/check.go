@@ -158,7 +158,7 @@ func (l *Limiter) sendTo(ctx context.Context, key string, words []any, repeatabl
 		}
 		defer l.places.Release(1)
 		if asks {
-			return e.alone(ctx, l.timeout, []any{"ASKING"}, words)
+			return e.alone(ctx, l.o.Timeout, []any{"ASKING"}, words)
 		}
 		cmd := redis.NewCmd(ctx, words...)
 		err := e.send(ctx, cmd, repeatable)
@@ -202,11 +202,11 @@ func (l *Limiter) inLine(ctx context.Context, q *question, full bool) (any, erro
 	until, again := clock()+q.timeout, *q
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() {
+	l.background(func() {
 		for sleep(watching, waitAsks) == nil {
 			_, _ = l.sendTo(watching, q.key(), []any{"RL.PEEK", q.key(), "1/s"}, true)
 		}
-	}()
+	})
 	for {
 		again.timeout = max(0, until-clock())
 		sent, err := l.route(ctx, q.key(), func(e *epoch, _ bool) (any, error) {
@@ -226,7 +226,7 @@ func (e *epoch) alone(ctx context.Context, most time.Duration, first, second []a
 	}
 	client, done := e.single(ctx)
 	defer done()
-	within := bound(ctx, e.node.l.timeout)
+	within := bound(ctx, e.node.l.o.Timeout)
 	if err = client.Do(within, first...).Err(); err == nil {
 		within = bound(ctx, most)
 		sent, err = client.Do(within, second...).Result()

@@ -15,26 +15,36 @@ import (
 // Settle ends a hold, on the server or in this process: as charged, at a real cost (Cost, Costs), or with Refund giving
 // all back. false: there was none. RL.SETTLE.
 func (l *Limiter) Settle(ctx context.Context, key, id string, options ...Option) (bool, error) {
-	how := &question{limits: []Limit{{key, []string{"-"}}}}
-	err := cmp.Or(how.with(options), testText("the id of the hold", id))
-	if how.cost.isRange {
-		err = misuse("the real cost is a range, expected one number")
-	}
-	if err != nil {
+	how, err := settlement(options)
+	if err = cmp.Or(err, testHold(key, id)); err != nil {
 		return false, err
 	}
 	return l.settle(ctx, key, id, how)
 }
 
+// settlement is how a hold ends.
+func settlement(options []Option) (*question, error) {
+	how := new(question)
+	for _, option := range options {
+		option(how)
+	}
+	if how.cost.isRange {
+		return nil, misuse("the real cost is a range, expected one number")
+	}
+	return how, how.cost.test()
+}
+
 func (l *Limiter) settle(ctx context.Context, key, id string, how *question) (bool, error) {
 	words := append(appendIf([]any{"RL.SETTLE", key, id}, how.refund, "REFUND"), how.cost.words...)
-	return l.flag(ctx, nil, key, true, l.estimate.settle(key, id, how), words...)
+	return l.flag(ctx, l.estimate.settle(key, id, how), words...)
 }
 
 // Renew moves a hold's end to ttl from now, wherever the hold was taken. false: there was none. RL.RENEW.
 func (l *Limiter) Renew(ctx context.Context, key, id string, ttl time.Duration) (bool, error) {
-	wrong := testTime("the ttl", ttl, false)
-	return l.flag(ctx, wrong, key, true, l.estimate.renew(key, id, ttl), "RL.RENEW", key, id, "PX", ms(ttl))
+	if err := cmp.Or(testHold(key, id), testTime("the ttl", ttl, false)); err != nil {
+		return false, err
+	}
+	return l.flag(ctx, l.estimate.renew(key, id, ttl), "RL.RENEW", key, id, "PX", ms(ttl))
 }
 
 // Refund gives units back to the states of these rules, or without rules to all. It returns the largest number that one
@@ -44,25 +54,24 @@ func (l *Limiter) Refund(ctx context.Context, key string, units int64, rules ...
 	if l.servers == nil && wrong == nil {
 		return l.estimate.refund(key, units, rules), testText("the key", key)
 	}
-	return l.number(ctx, wrong, key, mostUnits, false, appendTexts([]any{"RL.REFUND", key, units}, rules)...)
+	return l.number(ctx, wrong, mostUnits, appendTexts([]any{"RL.REFUND", key, units}, rules)...)
 }
 
 // Reset forgets what was consumed. Blocks, exemptions and the history stay. false: there was nothing. RL.RESET.
 func (l *Limiter) Reset(ctx context.Context, key string) (bool, error) {
 	had := l.estimate.forget(key, false)
-	return l.flag(ctx, nil, key, false, had && l.servers == nil, "RL.RESET", key)
+	return l.flag(ctx, had && l.servers == nil, "RL.RESET", key)
 }
 
 // Pause denies every check of the key for this time. A pause that lasts longer stays. It returns the time that is left.
 // Under OutageLocal this process keeps the pause if the server gives no answer. RL.PAUSE.
-func (l *Limiter) Pause(ctx context.Context, key string, time time.Duration, reason string) (time.Duration, error) {
-	wrong := cmp.Or(testText("the key", key), testTime("the pause", time, false))
-	if wrong != nil {
-		return 0, wrong
+func (l *Limiter) Pause(ctx context.Context, key string, most time.Duration, reason string) (time.Duration, error) {
+	if err := cmp.Or(testText("the key", key), testTime("the pause", most, false)); err != nil {
+		return 0, err
 	}
-	local := l.estimate.pause(key, time)
-	words := appendIf([]any{"RL.PAUSE", key, "PX", ms(time)}, reason != "", "REASON", reason)
-	left, err := l.number(ctx, nil, key, int64(longest), false, words...)
+	local := l.estimate.pause(key, most)
+	words := appendIf([]any{"RL.PAUSE", key, "PX", ms(most)}, reason != "", "REASON", reason)
+	left, err := l.number(ctx, nil, int64(longest), words...)
 	if l.servers == nil || IsOutage(err) && l.o.Outage == OutageLocal {
 		return local, nil
 	}
@@ -72,27 +81,28 @@ func (l *Limiter) Pause(ctx context.Context, key string, time time.Duration, rea
 // Resume ends a pause. false: there was none. RL.RESUME.
 func (l *Limiter) Resume(ctx context.Context, key string) (bool, error) {
 	was := l.estimate.forget(key, true)
-	return l.flag(ctx, nil, key, false, was && l.servers == nil, "RL.RESUME", key)
+	return l.flag(ctx, was && l.servers == nil, "RL.RESUME", key)
 }
 
 // Plan binds a policy to the key, for this time, or with 0 until Unplan: rules such as "@plan:free" then stand for that
 // policy. RL.PLAN.
-func (l *Limiter) Plan(ctx context.Context, key, policy string, time time.Duration) error {
-	wrong := cmp.Or(testText("the policy", policy), testTime("the time of the plan", time, true))
-	_, err := l.freeing(ctx, wrong, key, false, appendIf([]any{"RL.PLAN", key, policy}, time > 0, "PX", ms(time)))
+func (l *Limiter) Plan(ctx context.Context, key, policy string, most time.Duration) error {
+	wrong := cmp.Or(testText("the policy", policy), testTime("the time of the plan", most, true))
+	_, err := l.freeing(ctx, wrong, appendIf([]any{"RL.PLAN", key, policy}, most > 0, "PX", ms(most)))
 	return err
 }
 
 // Unplan forgets the plan of the key. false: there was none. RL.UNPLAN.
 func (l *Limiter) Unplan(ctx context.Context, key string) (bool, error) {
-	return l.flag(ctx, nil, key, false, false, "RL.UNPLAN", key)
+	found, err := l.number(ctx, nil, 1, "RL.UNPLAN", key)
+	return found == 1, err
 }
 
 // Sync lowers the remaining units of a rule to this number, and never raises them. It returns the units consumed for
 // that. RL.SYNC.
 func (l *Limiter) Sync(ctx context.Context, key string, remaining int64, rule string) (int64, error) {
 	wrong := cmp.Or(testUnits("what remains", remaining), testText("the rule", rule))
-	return l.number(ctx, wrong, key, mostUnits, false, "RL.SYNC", key, "REMAINING", remaining, rule)
+	return l.number(ctx, wrong, mostUnits, "RL.SYNC", key, "REMAINING", remaining, rule)
 }
 
 // Call sends any other command, such as RL.INFO, to the node of this key.
@@ -101,37 +111,39 @@ func (l *Limiter) Call(ctx context.Context, key string, command string, words ..
 }
 
 // flag sends a command that replies 1 or 0, unless this process has `done` it.
-func (l *Limiter) flag(ctx context.Context, wrong error, key string, repeatable, done bool, words ...any) (bool, error) {
-	if done || l.servers == nil && words[0] != "RL.UNPLAN" {
-		return done, cmp.Or(wrong, testText("the key", key))
+func (l *Limiter) flag(ctx context.Context, done bool, words ...any) (bool, error) {
+	if done || l.servers == nil {
+		return done, testText("the key", words[1].(string))
 	}
-	found, err := l.number(ctx, wrong, key, 1, repeatable, words...)
+	found, err := l.number(ctx, nil, 1, words...)
 	return found == 1, err
 }
 
-func (l *Limiter) number(ctx context.Context, wrong error, key string, most int64, repeatable bool, words ...any) (int64, error) {
-	sent, err := l.freeing(ctx, wrong, key, repeatable, words)
+// number sends a command that replies a number.
+func (l *Limiter) number(ctx context.Context, wrong error, most int64, words ...any) (int64, error) {
+	sent, err := l.freeing(ctx, wrong, words)
 	if err != nil {
 		return 0, err
 	}
 	var r reader
 	found := r.number(sent, 0)
-	if r.err != nil || found > most {
+	if r.isWrong || found > most {
 		err = unreadable(sent)
 		l.tellWrong(err)
 	}
 	return found, err
 }
 
-// freeing sends a command after which remembered denials of the key no longer hold. Replies to older checks may arrive
-// in between.
-func (l *Limiter) freeing(ctx context.Context, wrong error, key string, repeatable bool, words []any) (any, error) {
+// freeing sends a command about a key, its second word, unless a value is `wrong`. Remembered denials of the key no longer
+// hold then. Replies to older checks may arrive in between.
+func (l *Limiter) freeing(ctx context.Context, wrong error, words []any) (any, error) {
+	key := words[1].(string)
 	if err := cmp.Or(wrong, testText("the key", key)); err != nil {
 		return nil, err
 	}
 	l.denials.forget(key)
 	defer l.denials.forget(key)
-	return l.send(ctx, key, words, repeatable)
+	return l.send(ctx, key, words, words[0] == "RL.SETTLE" || words[0] == "RL.RENEW")
 }
 
 // Follow does what the answer of an upstream, a service that others use too, says about its limits: a 429, 503 or 529

@@ -3,14 +3,14 @@ package ratelimit
 import (
 	"cmp"
 	"context"
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // The script of clients/script, which a test compares: a module of Go has no files of other folders.
@@ -18,17 +18,19 @@ import (
 //go:embed ratelimit.lua
 var script string
 
-var digest = sync.OnceValue(func() string {
-	sum := sha1.Sum([]byte(script))
-	return hex.EncodeToString(sum[:])
-})
+var digest = sync.OnceValue(func() string { return redis.NewScript(script).Hash() })
 
 // The commands that the script answers, with the same integers as the module. It stores its state under the key with
 // ":script" appended.
 var scripted = map[string]string{"RL.CHECK": "CHECK", "RL.PEEK": "PEEK", "RL.REFUND": "REFUND", "RL.RESET": "RESET"}
 
-// beyond are words that the script does not know.
-var beyond = regexp.MustCompile(`^(FULL|HOLD|META)$|^(@).|^(\d+\.\.)\d+$|^(slots):|,(ban|keep)=`)
+// beyond are words that the script does not know, by what they ask for.
+var beyond = map[string]*regexp.Regexp{
+	"$0":                    regexp.MustCompile(`^(?:FULL|HOLD|META)$`),
+	"the policy '$0'":       regexp.MustCompile(`^@.+`),
+	"a range of costs":      regexp.MustCompile(`^\d+\.\.\d+$`),
+	"$1$2 in the rule '$0'": regexp.MustCompile(`^(?:(slots):|[^@]*?,(ban|keep)=).*`),
+}
 
 // needModule refuses what the script cannot do.
 func (l *Limiter) needModule(what string) error {
@@ -61,20 +63,12 @@ func (l *Limiter) sendScript(ctx context.Context, words []any) (any, error) {
 
 // knows refuses a rule or an option that the engine does not have.
 func (l *Limiter) knows(word string) error {
-	found := beyond.FindStringSubmatch(word)
-	if found == nil {
-		return nil
+	for what, pattern := range beyond {
+		if pattern.MatchString(word) {
+			return l.needModule(pattern.ReplaceAllString(word, what))
+		}
 	}
-	what := found[1]
-	switch {
-	case found[2] != "":
-		what = "the policy '" + word + "'"
-	case found[3] != "":
-		what = "a range of costs"
-	case found[1] == "":
-		what = cmp.Or(found[4], found[5]) + " in the rule '" + word + "'"
-	}
-	return l.needModule(what)
+	return nil
 }
 
 // scriptReport is the report on the rule that decides. The five integers identify it only by its limit. If several rules
@@ -110,16 +104,6 @@ func (q *question) rules() (found []*rule) {
 			found = append(found, one)
 		}
 	}
-	return found
-}
-
-// charges are the rules that a check has charged, by their cost.
-func charges(q *question) map[int64][]string {
-	found := make(map[int64][]string)
-	for _, one := range q.rules() {
-		found[q.cost.of(one)] = append(found[q.cost.of(one)], one.text)
-	}
-	delete(found, 0)
 	return found
 }
 
@@ -171,9 +155,11 @@ func (l *Limiter) takeBack(passed []*question) {
 		var err error
 		if one.ttl > 0 {
 			_, err = l.endHold(l.ctx, one.key(), one.id, one.ttl, &question{refund: true})
-		} else {
-			for units, rules := range charges(one) {
-				_, err = l.Refund(l.ctx, one.key(), units, rules...)
+		}
+		for _, rule := range one.rules() {
+			if units := one.cost.of(rule); units > 0 && one.ttl == 0 {
+				_, failed := l.Refund(l.ctx, one.key(), units, rule.text)
+				err = cmp.Or(err, failed)
 			}
 		}
 		if err != nil && !isUndecided(err) {

@@ -109,12 +109,7 @@ func judged(node string, reply error) error {
 }
 
 // isReply tells whether an error is a reply of the server.
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
-func isNil(err error) bool { return errors.Is(err, redis.Nil) }
+func isReply(err error) bool { return says(err, "") }
 
 // says tells whether an error reply begins with one of these.
 func says(err error, starts ...string) bool {

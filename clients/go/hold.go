@@ -49,7 +49,7 @@ func (l *Limiter) Hold(ctx context.Context, key string, rules []string, ttl time
 	}
 	h := &Hold{ID: q.id, Report: report, l: l, q: q, lost: make(chan struct{})}
 	h.ctx, h.stop = context.WithCancel(l.ctx)
-	if err := atTurn(ctx, report.Wait); err != nil {
+	if err := sleep(ctx, report.Wait); err != nil { // until the turn that a leaky rule gives
 		_, _ = h.Refund(context.WithoutCancel(ctx))
 		return nil, err
 	}
@@ -57,14 +57,6 @@ func (l *Limiter) Hold(ctx context.Context, key string, rules []string, ttl time
 		l.background(func() { h.keep(since) })
 	}
 	return h, nil
-}
-
-// atTurn waits for the turn that a leaky rule gives.
-func atTurn(ctx context.Context, turn time.Duration) error {
-	if turn > 0 {
-		return sleep(ctx, turn)
-	}
-	return ctx.Err()
 }
 
 // giveUp gives back the holds of a request that got no reply, if the server may have them or get them yet.
@@ -100,8 +92,8 @@ func (h *Hold) Close() error {
 }
 
 func (h *Hold) end(ctx context.Context, options ...Option) (bool, error) {
-	how := &question{limits: h.q.limits}
-	if err := how.with(options); err != nil || !h.left.CompareAndSwap(false, true) {
+	how, err := settlement(options)
+	if err != nil || !h.left.CompareAndSwap(false, true) {
 		return false, err
 	}
 	if h.stop(); !h.isTaken() {

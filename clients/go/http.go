@@ -116,11 +116,15 @@ func (l *Limiter) serve(o *HTTP, next http.Handler, w http.ResponseWriter, r *ht
 	}
 	failed := true
 	defer func() { done(failed) }()
-	if atTurn(r.Context(), report.Wait) == nil {
-		seen := &statusWriter{ResponseWriter: w}
-		next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), reportKey{}, report)))
-		failed = seen.status >= http.StatusBadRequest
+	if sleep(r.Context(), report.Wait) != nil { // until the turn that a leaky rule gives
+		return
 	}
+	seen := &statusWriter{ResponseWriter: w}
+	if o.Count != CountAll { // else the handler gets the writer as it is
+		w = seen
+	}
+	next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), reportKey{}, report)))
+	failed = seen.status >= http.StatusBadRequest
 }
 
 // failed is why a request gets no decision. The log has the error; the client learns nothing of it.

@@ -75,7 +75,6 @@ type Options struct {
 // concurrent use.
 type Limiter struct {
 	o        Options
-	timeout  time.Duration
 	places   *semaphore.Weighted
 	servers  *servers // nil: the limiter is in the process
 	estimate *estimate
@@ -106,18 +105,19 @@ func New(client redis.UniversalClient, options Options) (*Limiter, error) {
 
 // FromURL connects to redis://, rediss://, unix:// or redis+cluster://, when it is first asked.
 func FromURL(url string, options Options) (*Limiter, error) {
-	plain, server := strings.Replace(url, "+cluster", "", 1), new(redis.Options)
-	cluster, err := redis.ParseClusterURL(plain)
-	if plain == url {
-		cluster = new(redis.ClusterOptions)
-		server, err = redis.ParseURL(url)
-	} else if err == nil {
-		server = ofNodes(cluster)
+	scheme, rest, _ := strings.Cut(url, "://")
+	if plain, isCluster := strings.CutSuffix(scheme, "+cluster"); isCluster {
+		cluster, err := redis.ParseClusterURL(plain + "://" + rest)
+		if err != nil {
+			return nil, misuse("%w", err)
+		}
+		return newLimiter(ofNodes(cluster), cluster.Addrs, true, options)
 	}
+	server, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, misuse("%w", err)
 	}
-	return newLimiter(server, cluster.Addrs, plain != url, options)
+	return newLimiter(server, nil, false, options)
 }
 
 // InProcess makes a limiter that asks no server: the estimate in this process decides. It serves tests.
@@ -146,14 +146,18 @@ func newLimiter(server *redis.Options, seeds []string, isCluster bool, options O
 	l := &Limiter{o: options, estimate: local, denials: newDenials(options.RememberDenials)}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	l.settler.l, l.told = l, make(map[string]time.Time)
-	l.timeout = cmp.Or(options.Timeout, 250*time.Millisecond)
+	l.o.Timeout = cmp.Or(options.Timeout, 250*time.Millisecond)
 	l.o.QueueTimeout = cmp.Or(options.QueueTimeout, 5*time.Second)
 	l.o.Logger = cmp.Or(options.Logger, slog.Default())
 	if options.OnOutage == nil {
-		l.o.OnOutage = l.logOutage
+		l.o.OnOutage = func(e OutageEvent) {
+			l.o.Logger.Warn("a node went away, or is back", "away", e.Away, "node", e.Node, "error", e.Err, "answered", e.Answered)
+		}
 	}
 	if options.OnMisconfigured == nil {
-		l.o.OnMisconfigured = l.logMisconfigured
+		l.o.OnMisconfigured = func(e MisconfiguredEvent) {
+			l.o.Logger.Error("the server does not limit", "advice", e.Advice, "answered", e.Answered)
+		}
 	}
 	if server == nil {
 		return l, nil
@@ -173,7 +177,7 @@ func newLimiter(server *redis.Options, seeds []string, isCluster bool, options O
 func (l *Limiter) bounds(own *redis.Options) {
 	own.MaxRetries, own.DialerRetries = -1, 1
 	own.ContextTimeoutEnabled, own.ReadTimeout, own.WriteTimeout = true, -1, -1
-	own.DialTimeout, own.PoolTimeout = l.timeout, l.timeout
+	own.DialTimeout, own.PoolTimeout = l.o.Timeout, l.o.Timeout
 	own.ConnMaxIdleTime, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns = idleMost, 0, 0, 0
 	own.PipelinePoolSize = -1
 	own.Limiter, own.ClientSideCache, own.ClientSideCacheConfig = nil, nil, nil
@@ -219,15 +223,17 @@ func (l *Limiter) background(work func()) {
 	}
 }
 
+// sleep sleeps, at most until the end of the context.
 func sleep(ctx context.Context, most time.Duration) error {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	if most > 0 {
+		timer := time.NewTimer(most)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
 	}
+	return ctx.Err()
 }
 
 // again is how often a misconfiguration is told while it lasts.
@@ -254,14 +260,6 @@ type DecisionEvent struct {
 	Verdict Verdict
 	Rule    string // after a denial the rule that denies, or the only rule: its name, or else its text
 	Took    time.Duration
-}
-
-func (l *Limiter) logOutage(event OutageEvent) {
-	l.o.Logger.Warn("a node went away, or is back", "away", event.Away, "node", event.Node, "error", event.Err, "answered", event.Answered)
-}
-
-func (l *Limiter) logMisconfigured(event MisconfiguredEvent) {
-	l.o.Logger.Error("the server does not limit", "advice", event.Advice, "answered", event.Answered)
 }
 
 // tellWrong reports an outage that lasts until somebody changes the configuration of the server or the client.

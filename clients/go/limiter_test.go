@@ -144,22 +144,6 @@ func TestALimiterUsesAClientOfItsOwn(t *testing.T) {
 	_ = l.Close()
 }
 
-func TestALimiterFollowsSentinels(t *testing.T) {
-	_, port, _ := strings.Cut(address, ":")
-	sentinel, at := startSentinel(t, port)
-	defer stop(sentinel)
-	own := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{at}})
-	defer own.Close()
-	l, err := New(own, Options{Timeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if reply, err := l.Check(background, t.Name(), []string{"5/d"}); err != nil || reply.Source != Server {
-		t.Error(reply, err)
-	}
-}
-
 func TestTheCallersLoggerGetsWhatNoHookDoes(t *testing.T) {
 	var log lockedBuffer
 	l, err := FromURL("redis://"+dead(t), Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Outage: OutageAllow})

@@ -19,6 +19,7 @@ import (
 var address string
 
 func TestMain(m *testing.M) {
+	redis.SetLogger(sentinelsLog{})
 	process, found := serve("valkey-9.1", "--loadmodule", module())
 	address = found
 	leaks := 0
@@ -32,6 +33,15 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(max(result, leaks))
+}
+
+// sentinelsLog is the log of go-redis, in which only the caller's client of sentinels may write.
+type sentinelsLog struct{}
+
+func (sentinelsLog) Printf(_ context.Context, format string, given ...any) {
+	if !strings.HasPrefix(format, "sentinel: ") {
+		panic(fmt.Sprintf(format, given...))
+	}
 }
 
 func root(parts ...string) string {

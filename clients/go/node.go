@@ -125,7 +125,7 @@ func (n *node) probe() *epoch {
 		if n.forgotten.Load() {
 			return nil
 		}
-		if answers := n.try(n.l.timeout); answers != nil {
+		if answers := n.try(n.l.o.Timeout); answers != nil {
 			return answers
 		}
 	}
@@ -176,35 +176,40 @@ func (e *epoch) single(ctx context.Context) (*redis.Client, func()) {
 	return client, func() { _, _ = left(), gone(); end() }
 }
 
-// dial bounds a dialer by the time-out, whether or not it obeys its context.
+// dial bounds a dialer by the time-out, whether or not it obeys its context. A connection that cannot be made fails when
+// it is used: go-redis would log that itself, and go on dialing.
 func (e *epoch) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	late := fmt.Errorf("no connection within %d ms", e.node.l.timeout.Milliseconds())
-	ctx, cancel := context.WithTimeoutCause(ctx, e.node.l.timeout, late)
+	late := fmt.Errorf("no connection within %d ms", e.node.l.o.Timeout.Milliseconds())
+	ctx, cancel := context.WithTimeoutCause(ctx, e.node.l.o.Timeout, late)
+	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
-	var made net.Conn
-	var err error
-	dialed := make(chan struct{})
+	dialed := make(chan *conn)
 	go func() {
-		defer close(dialed)
-		if made, err = e.node.l.servers.options.Dialer(ctx, network, address); ctx.Err() != nil && made != nil {
-			_ = made.Close()
+		made, err := e.node.l.servers.options.Dialer(ctx, network, address)
+		select {
+		case dialed <- e.made(made, err):
+		case <-ctx.Done():
+			_ = e.made(made, err).Close()
 		}
 	}()
 	select {
-	case <-dialed:
-		defer cancel()
-		if err != nil || ctx.Err() != nil {
-			return nil, &connError{err: cmp.Or(err, late), isNew: true}
-		}
-		return &conn{Conn: made, heard: &e.node.heard, used: clock()}, nil
+	case made := <-dialed:
+		return made, nil
 	case <-ctx.Done():
-		return nil, &connError{err: context.Cause(ctx), isNew: true}
+		return e.made(nil, context.Cause(ctx)), nil
 	}
+}
+
+func (e *epoch) made(made net.Conn, err error) *conn {
+	if err != nil {
+		made, _ = net.Pipe()
+	}
+	return &conn{Conn: made, heard: &e.node.heard, refused: err, used: clock()}
 }
 
 // closeLater closes the client when the requests under way are over.
 func (e *epoch) closeLater() {
-	time.AfterFunc(e.node.l.timeout, func() { e.end(ErrClosed) })
+	time.AfterFunc(e.node.l.o.Timeout, func() { e.end(ErrClosed) })
 }
 
 // bounded is the context of one request. It has a deadline, which go-redis sets on the connection, but no timer.
@@ -232,7 +237,7 @@ func (e *epoch) send(ctx context.Context, cmd redis.Cmder, repeatable bool) erro
 	if away := context.Cause(e.ctx); away != nil {
 		return away
 	}
-	within := bound(ctx, e.node.l.timeout)
+	within := bound(ctx, e.node.l.o.Timeout)
 	wrote, failure := e.judge(within, e.client.Process(within, cmd))
 	if wrote == nothing || wrote == all && repeatable {
 		single, done := e.single(ctx)
@@ -249,10 +254,10 @@ const none, nothing, all written = 0, 1, 2
 
 // judge says what a failure of go-redis means for its request and for the node.
 func (e *epoch) judge(ctx bounded, err error) (written, error) {
-	if err == nil || isNil(err) {
+	if err == nil || errors.Is(err, redis.Nil) {
 		return none, nil
 	}
-	late := fmt.Errorf("no reply within %d ms: time-out", e.node.l.timeout.Milliseconds())
+	late := fmt.Errorf("no reply within %d ms: time-out", e.node.l.o.Timeout.Milliseconds())
 	outage, failed := &OutageError{Node: e.node.name, Err: err}, new(connError)
 	isOfConn := errors.As(err, &failed)
 	isLate := errors.Is(cmp.Or(failed.err, err), os.ErrDeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || isEnd(err)
@@ -311,7 +316,7 @@ type conn struct {
 	net.Conn
 	heard   *atomic.Int64 // of the node
 	replies int
-	refused error // the first reply, if it was an error: it may be the last one, too
+	refused error // why it was not made; or the first reply, if it was an error: it may be the last one, too
 	pending int   // bytes written since the last reply
 	used    time.Duration
 }
@@ -326,11 +331,13 @@ type connError struct {
 func (e *connError) Error() string { return e.err.Error() }
 
 func (c *conn) failed(err error) error {
-	isRefused := c.replies == 1 && c.refused != nil
-	return &connError{cmp.Or(c.refused, err), c.replies == 0 || isRefused, c.pending > 0}
+	return &connError{cmp.Or(c.refused, err), c.replies == 0 || c.refused != nil, c.pending > 0}
 }
 
 func (c *conn) Write(sent []byte) (int, error) {
+	if c.replies == 0 && c.refused != nil {
+		return 0, c.failed(nil)
+	}
 	n, err := c.Conn.Write(sent)
 	c.pending += n
 	if err != nil {

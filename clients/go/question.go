@@ -22,6 +22,10 @@ func testLimit(key string, rules []string) error {
 	return cmp.Or(testText("the key", key), testRules(rules))
 }
 
+func testHold(key, id string) error {
+	return cmp.Or(testText("the key", key), testText("the id of the hold", id))
+}
+
 func testText(what, text string) error {
 	if text == "" {
 		return misuse("%s is empty, expected a text", what)
@@ -37,9 +41,9 @@ func testUnits(what string, units int64) error {
 }
 
 // testTime refuses a time below 0, or 0 where that means nothing.
-func testTime(what string, time time.Duration, from0 bool) error {
-	if time < 0 || time == 0 && !from0 || time > longest {
-		return misuse("%s is %v, expected more than 0 and at most 366 days", what, time)
+func testTime(what string, given time.Duration, from0 bool) error {
+	if given < 0 || given == 0 && !from0 || given > longest {
+		return misuse("%s is %v, expected more than 0 and at most 366 days", what, given)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -161,27 +160,23 @@ func (r Report) later(by time.Duration) Report {
 	return r
 }
 
-var errShape = errors.New("another shape")
-
 // unreadable is the error about a reply of another shape.
 func unreadable(sent any) error { return &OutageError{Err: shapeError(sent), Advice: adviceShape} }
 
 func shapeError(sent any) error { return fmt.Errorf("unreadable reply: %.100s", fmt.Sprint(sent)) }
 
-// reader reads the parts of a reply. It keeps the first error.
-type reader struct{ err error }
+// reader reads the parts of a reply, and remembers whether any has another shape.
+type reader struct{ isWrong bool }
 
 // number reads an integer, or one as decimal text, of at least this.
-func (r *reader) number(sent any, least int64) (found int64) {
-	err := errShape
-	switch sent := sent.(type) {
-	case int64:
-		found, err = sent, nil
-	case string:
-		found, err = strconv.ParseInt(sent, 10, 64)
+func (r *reader) number(sent any, least int64) int64 {
+	found, isNumber := sent.(int64)
+	if text, isText := sent.(string); isText {
+		number, err := strconv.ParseInt(text, 10, 64)
+		found, isNumber = number, err == nil
 	}
-	if err != nil || found < least {
-		r.err = errShape
+	if !isNumber || found < least {
+		r.isWrong = true
 	}
 	return found
 }
@@ -196,7 +191,7 @@ func milliseconds(number int64) time.Duration {
 func (r *reader) verdict(sent any) Verdict {
 	found := r.number(sent, 0)
 	if found > int64(Blocked) {
-		r.err, found = errShape, 0
+		r.isWrong, found = true, 0
 	}
 	return Verdict(found)
 }
@@ -204,7 +199,7 @@ func (r *reader) verdict(sent any) Verdict {
 func (r *reader) text(sent any, otherwise string) string {
 	text, ok := sent.(string)
 	if !ok && sent != nil {
-		r.err = errShape
+		r.isWrong = true
 	}
 	return cmp.Or(text, otherwise)
 }
@@ -215,7 +210,7 @@ func (r *reader) fields(sent any) map[string]any {
 	list, isList := sent.([]any)
 	both, isMap := sent.(map[any]any)
 	if !isList && !isMap || len(list)%2 != 0 {
-		r.err = errShape
+		r.isWrong = true
 		return found
 	}
 	for name, value := range both {
@@ -241,7 +236,7 @@ func readShort(sent any, q *question) (Report, error) {
 	if len(list) == 6 {
 		reply.Granted = r.number(list[5], 0)
 	}
-	if r.err != nil {
+	if r.isWrong {
 		return Report{}, unreadable(sent)
 	}
 	return Report{Verdict: reply.Verdict, Wait: reply.Wait, Key: q.key(), Granted: reply.Granted, short: &reply}, nil
@@ -257,7 +252,7 @@ func readFull(sent any, q *question) (Report, error) {
 	}
 	rules, isList := all["rules"].([]any)
 	if !isList {
-		r.err = errShape
+		r.isWrong = true
 	}
 	for _, one := range rules {
 		rule := r.fields(one)
@@ -268,7 +263,7 @@ func readFull(sent any, q *question) (Report, error) {
 			Period: r.time(rule["period_ms"]), Wait: r.time(rule["wait_ms"]), Next: r.time(rule["next_ms"]), Reset: r.time(rule["reset_ms"]),
 		})
 	}
-	if r.err != nil {
+	if r.isWrong {
 		return Report{}, unreadable(sent)
 	}
 	return report, nil
