@@ -143,8 +143,8 @@ FAULTS = [
         "a lost check is sent again",
         "go",
         f"{GO}/node.go",
-        "wrote == all && repeatable",
-        "wrote == all",
+        "return repeatable, outage",
+        "return true, outage",
         "test_laws",
     ),
     Fault(

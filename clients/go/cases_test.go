@@ -51,11 +51,11 @@ func sent(given any) any {
 		}
 		return list
 	case map[string]any:
-		fields := map[any]any{}
+		list := []any{}
 		for name, one := range given {
-			fields[name] = sent(one)
+			list = append(list, name, sent(one))
 		}
-		return fields
+		return list
 	}
 	return given
 }
@@ -104,7 +104,7 @@ func TestReportsOfTheScript(t *testing.T) {
 			t.Fatal(err)
 		}
 		var told, expected []any
-		for _, rule := range scriptReport(short.Reply(), q).Rules {
+		for _, rule := range scriptReport(short.Reply, q).Rules {
 			times := []any{ms(rule.Period), max(-1, ms(rule.Wait)), max(-1, ms(rule.Next)), ms(rule.Reset)}
 			if rule.Wait < 0 {
 				times[1] = -1

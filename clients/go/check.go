@@ -17,13 +17,13 @@ const mostKeys = 64
 // Check decides, and consumes from every rule if all of them let the request pass: RL.CHECK.
 func (l *Limiter) Check(ctx context.Context, key string, rules []string, options ...Option) (Reply, error) {
 	report, err := l.decide(ctx, &question{limits: []Limit{{key, rules}}}, options)
-	return report.Reply(), err
+	return report.Reply, err
 }
 
 // Peek decides without consuming: RL.PEEK.
 func (l *Limiter) Peek(ctx context.Context, key string, rules []string, options ...Option) (Reply, error) {
 	report, err := l.decide(ctx, &question{limits: []Limit{{key, rules}}, peeks: true}, options)
-	return report.Reply(), err
+	return report.Reply, err
 }
 
 // PeekAll reports on each rule of a key without consuming. The script reports on the one that decides.
@@ -51,7 +51,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rules []string, timeout 
 	}
 	q := &question{limits: []Limit{{key, rules}}, waits: true, timeout: timeout}
 	report, err := l.decide(ctx, q, options)
-	return report.Reply(), err
+	return report.Reply, err
 }
 
 func (l *Limiter) decide(ctx context.Context, q *question, options []Option) (Report, error) {
@@ -106,7 +106,7 @@ func (l *Limiter) askOnce(ctx context.Context, q *question) (report Report, err 
 	}
 	report, err = read(sent, q)
 	if err == nil && q.full && !full {
-		report = scriptReport(report.Reply(), q)
+		report = scriptReport(report.Reply, q)
 	}
 	l.tellWrong(err)
 	return report, err
@@ -118,7 +118,7 @@ func (l *Limiter) without(q *question, err error) (Report, error) {
 		return Report{}, err
 	}
 	l.outages.Add(1)
-	report := Report{Key: q.key(), Granted: None, Source: NoServer}
+	report := Report{Reply: Reply{Granted: None, Source: NoServer}, Key: q.key()}
 	if q.cost.isRange {
 		report.Granted = q.cost.most
 	}
@@ -130,7 +130,7 @@ func (l *Limiter) without(q *question, err error) (Report, error) {
 	case OutageDeny:
 		report.Verdict, report.Wait, report.Granted = Limited, denied, min(0, report.Granted)
 	}
-	return report, nil
+	return report.whole(), nil
 }
 
 // The most redirections of one request in a cluster.
@@ -182,9 +182,6 @@ func (l *Limiter) route(ctx context.Context, key string, send func(e *epoch, ask
 
 // place waits until less than Concurrency requests are under way.
 func (l *Limiter) place(ctx context.Context, e *epoch) error {
-	if err := context.Cause(e.ctx); err != nil {
-		return err
-	}
 	if l.places.TryAcquire(1) {
 		return nil
 	}
@@ -231,6 +228,6 @@ func (e *epoch) alone(ctx context.Context, most time.Duration, first, second []a
 		within = bound(ctx, most)
 		sent, err = client.Do(within, second...).Result()
 	}
-	_, err = e.judge(within, err)
+	_, err = e.judge(within, err, false)
 	return sent, err
 }

@@ -68,7 +68,9 @@ func (s *servers) named(from, address string) *node {
 		address = net.JoinHostPort(host, address[1:])
 	}
 	if s.known[address] == nil {
-		s.known[address] = newNode(s.l, address)
+		n := &node{l: s.l, name: address}
+		n.current.Store(n.begin())
+		s.known[address] = n
 	}
 	return s.known[address]
 }

@@ -43,7 +43,7 @@ func (l *Limiter) needModule(what string) error {
 // sendScript sends the words that ask the script instead of the module.
 func (l *Limiter) sendScript(ctx context.Context, words []any) (any, error) {
 	command, known := scripted[strings.ToUpper(fmt.Sprint(words[0]))]
-	if !known {
+	if !known || len(words) == 1 {
 		return nil, l.needModule(fmt.Sprint(words[0]))
 	}
 	key := fmt.Sprint(words[1], ":script")
@@ -74,7 +74,7 @@ func (l *Limiter) knows(word string) error {
 // scriptReport is the report on the rule that decides. The five integers identify it only by its limit. If several rules
 // share that limit, this takes the one with the shortest period that is not below the reset. Next is an upper bound.
 func scriptReport(reply Reply, q *question) Report {
-	report := Report{Verdict: reply.Verdict, Wait: reply.Wait, Key: q.key(), Granted: None}
+	report := Report{Reply: reply, Key: q.key()}
 	var found *rule
 	late := func(r *rule) bool { return r.period < reply.Reset }
 	for _, one := range q.rules() {
@@ -118,7 +118,7 @@ func (l *Limiter) apart(ctx context.Context, q *question) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	isGiven, id, all := q.ttl > 0, newID(), Report{Granted: None}
+	isGiven, id, all := q.ttl > 0, newID(), Report{Reply: Reply{Granted: None}}
 	for at, one := range each {
 		if !isGiven && at < len(each)-1 && l.o.Engine == Module && !one.hasRule(isSlots) {
 			one.id, one.ttl = id, separateTTL
@@ -145,7 +145,7 @@ func (l *Limiter) apart(ctx context.Context, q *question) (Report, error) {
 			all.Wait, all.Key = report.Wait, one.key()
 		}
 	}
-	return all, nil
+	return all.whole(), nil
 }
 
 // takeBack gives back what the keys that let the request pass have consumed. A refund is sent only once: a second one

@@ -59,8 +59,8 @@ type charge struct {
 }
 
 func newEstimate(processes int, policies map[string][]string) (e *estimate, wrong error) {
-	for _, texts := range policies {
-		wrong = cmp.Or(wrong, testRules(texts))
+	for name, texts := range policies {
+		wrong = cmp.Or(wrong, testLimit(name, texts))
 		for _, text := range texts {
 			_, err := readRule(text)
 			wrong = cmp.Or(wrong, err)
@@ -74,7 +74,7 @@ func (e *estimate) decide(q *question) (Report, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := clock()
-	report := Report{Key: q.key(), Granted: None, Source: Local}
+	report := Report{Reply: Reply{Granted: None, Source: Local}, Key: q.key()}
 	var counters []*counter
 	for at, limit := range q.limits {
 		if q.any && at > 0 {
@@ -82,10 +82,11 @@ func (e *estimate) decide(q *question) (Report, error) {
 		}
 		of := e.of(limit.Key, now, true)
 		if of.paused > now {
-			return Report{Verdict: Limited, Wait: of.paused - now, Key: limit.Key, Granted: None, Source: Local}, nil
+			report.Verdict, report.Wait, report.Key = Limited, of.paused-now, limit.Key
+			return report.whole(), nil
 		}
 		if q.ttl > 0 && of.holds[q.id] != nil { // the request is sent again
-			return report, nil
+			return report.whole(), nil
 		}
 		for _, text := range e.texts(limit.Rules) {
 			one, err := readRule(text)
@@ -122,7 +123,7 @@ func (e *estimate) decide(q *question) (Report, error) {
 			told.Remaining, told.Next, told.Reset = after.Remaining, after.Next, after.Reset
 		}
 	}
-	return report, nil
+	return report.whole(), nil
 }
 
 // look says what a rule decides.
@@ -439,10 +440,8 @@ func (d *denials) forget(key string) {
 
 // lasts is for how long a denial is remembered.
 func lasts(q *question, report Report) time.Duration {
-	byRate := slices.ContainsFunc(report.Rules, func(rule RuleReport) bool { return rule.Denies && rule.Wait == report.Wait })
-	if report.short != nil {
-		byRate = report.short.Limit > 0
-	}
+	byRate := len(report.Rules) == 0 && report.Limit > 0 ||
+		slices.ContainsFunc(report.Rules, func(rule RuleReport) bool { return rule.Denies && rule.Wait == report.Wait })
 	if report.Wait >= 0 && (report.Wait < brief || report.Verdict == Limited && byRate && !q.hasRule(isPlan)) {
 		return report.Wait
 	}

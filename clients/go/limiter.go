@@ -179,7 +179,7 @@ func (l *Limiter) bounds(own *redis.Options) {
 	own.ContextTimeoutEnabled, own.ReadTimeout, own.WriteTimeout = true, -1, -1
 	own.DialTimeout, own.PoolTimeout = l.o.Timeout, l.o.Timeout
 	own.ConnMaxIdleTime, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns = idleMost, 0, 0, 0
-	own.PipelinePoolSize = -1
+	own.Protocol, own.PipelinePoolSize = 2, -1
 	own.Limiter, own.ClientSideCache, own.ClientSideCacheConfig = nil, nil, nil
 	if own.Dialer == nil {
 		own.Dialer = redis.NewDialer(own)

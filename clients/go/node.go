@@ -41,12 +41,6 @@ type node struct {
 	renewed   time.Time
 }
 
-func newNode(l *Limiter, name string) *node {
-	n := &node{l: l, name: name}
-	n.current.Store(n.begin())
-	return n
-}
-
 // away is why the node does not answer. nil: it does.
 func (n *node) away() error { return context.Cause(n.current.Load().ctx) }
 
@@ -204,7 +198,7 @@ func (e *epoch) made(made net.Conn, err error) *conn {
 	if err != nil {
 		made, _ = net.Pipe()
 	}
-	return &conn{Conn: made, heard: &e.node.heard, refused: err, used: clock()}
+	return &conn{Conn: made, heard: &e.node.heard, refused: err}
 }
 
 // closeLater closes the client when the requests under way are over.
@@ -238,24 +232,19 @@ func (e *epoch) send(ctx context.Context, cmd redis.Cmder, repeatable bool) erro
 		return away
 	}
 	within := bound(ctx, e.node.l.o.Timeout)
-	wrote, failure := e.judge(within, e.client.Process(within, cmd))
-	if wrote == nothing || wrote == all && repeatable {
+	again, failure := e.judge(within, e.client.Process(within, cmd), repeatable)
+	if again {
 		single, done := e.single(ctx)
 		defer done()
-		_, failure = e.judge(within, single.Process(within, cmd))
+		_, failure = e.judge(within, single.Process(within, cmd), false)
 	}
 	return failure
 }
 
-// written is what was written of a request that failed because its connection ended. none: it failed otherwise.
-type written uint8
-
-const none, nothing, all written = 0, 1, 2
-
-// judge says what a failure of go-redis means for its request and for the node.
-func (e *epoch) judge(ctx bounded, err error) (written, error) {
+// judge says what a failure of go-redis means for its request and for the node, and whether to send the request again.
+func (e *epoch) judge(ctx bounded, err error, repeatable bool) (again bool, failure error) {
 	if err == nil || errors.Is(err, redis.Nil) {
-		return none, nil
+		return false, nil
 	}
 	late := fmt.Errorf("no reply within %d ms: time-out", e.node.l.o.Timeout.Milliseconds())
 	outage, failed := &OutageError{Node: e.node.name, Err: err}, new(connError)
@@ -264,28 +253,27 @@ func (e *epoch) judge(ctx bounded, err error) (written, error) {
 	cause := cmp.Or(context.Cause(e.ctx), ctx.Err())
 	switch {
 	case isReply(err):
-		return none, e.judgeReply(err)
+		return false, e.judgeReply(err)
 	case cause != nil:
-		return none, cause
+		return false, cause
 	case isLate && ctx.isOwn:
-		return none, context.DeadlineExceeded
+		return false, context.DeadlineExceeded
 	case isLate && e.node.heard.Load() < int64(ctx.since):
-		return none, e.goAway(late, true)
+		return false, e.goAway(late, true)
 	case isLate:
 		outage.Err = late
-		return none, outage
+		return false, outage
 	case errors.Is(err, redis.ErrClosed): // its connections were being replaced
-		return nothing, outage
+		return true, outage
 	case !isOfConn:
-		outage.Err, outage.Advice = shapeError(err), adviceShape
-		return none, outage
+		return false, unreadable(err)
 	case failed.isNew:
-		return none, e.goAway(failed.err, false)
+		return false, e.goAway(failed.err, false)
 	case failed.wrote:
 		outage.Err = fmt.Errorf("the connection ended before the reply: %w", failed.err)
-		return all, outage
+		return repeatable, outage
 	}
-	return nothing, outage
+	return true, outage
 }
 
 func (e *epoch) judgeReply(reply error) error {
@@ -301,9 +289,9 @@ func (e *epoch) judgeReply(reply error) error {
 	return judged(e.node.name, reply)
 }
 
-// A connection that has been idle for idleLook is looked at before it is used, and one that has been idle for idleMost is
-// replaced. A reply that came while this process stood still is read although its time is over, by grace.
-const idleLook, idleMost, grace = time.Second, time.Minute, 2 * time.Millisecond
+// A connection that has been idle for idleMost is replaced. A reply that came while this process stood still is read
+// although its time is over, by grace.
+const idleMost, grace = time.Minute, 2 * time.Millisecond
 
 var start = time.Now()
 
@@ -318,7 +306,6 @@ type conn struct {
 	replies int
 	refused error // why it was not made; or the first reply, if it was an error: it may be the last one, too
 	pending int   // bytes written since the last reply
-	used    time.Duration
 }
 
 // connError is an error of a connection. It has no Unwrap, because go-redis would unwrap it.
@@ -358,29 +345,25 @@ func (c *conn) Read(into []byte) (int, error) {
 		c.refused = errors.New(string(into[1:min(n, 100)]))
 	}
 	c.replies++
-	c.pending, c.used = 0, clock()
-	c.heard.Store(int64(c.used))
+	c.pending = 0
+	c.heard.Store(int64(clock()))
 	return n, nil
 }
 
-// SyscallConn is called by go-redis before it uses an idle connection, to see whether it has ended. It cannot see that
-// through TLS, so this looks itself: whatever comes on an idle connection means its end.
+// SyscallConn is called by go-redis before it uses an idle connection, to see whether anything has come, such as the end.
+// By itself it does not look beneath TLS, since the server may send something at any time by RESP3; by RESP2 it does not.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
-	if raw, ok := c.Conn.(syscall.Conn); ok {
+	beneath := c.Conn
+	if tls, ok := beneath.(interface{ NetConn() net.Conn }); ok {
+		beneath = tls.NetConn()
+	}
+	if raw, ok := beneath.(syscall.Conn); ok {
 		return raw.SyscallConn()
 	}
-	tls, ok := c.Conn.(interface{ NetConn() net.Conn })
-	if !ok || clock()-c.used < idleLook {
-		return unseen{}, nil
-	}
-	_ = tls.NetConn().SetReadDeadline(time.Now().Add(grace))
-	if _, err := tls.NetConn().Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, net.ErrClosed
-	}
-	return unseen{}, tls.NetConn().SetReadDeadline(time.Time{})
+	return unseen{}, nil
 }
 
-// unseen is a connection on which nothing has come.
+// unseen is a connection that hides what comes.
 type unseen struct{}
 
 func (unseen) Control(func(uintptr)) error    { return nil }

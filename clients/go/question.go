@@ -11,15 +11,11 @@ import (
 // Bounds of the server.
 const mostUnits, longest = 1_000_000_000, 366 * 24 * time.Hour
 
-func testRules(rules []string) error {
+func testLimit(key string, rules []string) error {
 	if len(rules) == 0 || slices.Contains(rules, "") {
 		return misuse("the rules are %q, expected one text or more, such as 5/15m", rules)
 	}
-	return nil
-}
-
-func testLimit(key string, rules []string) error {
-	return cmp.Or(testText("the key", key), testRules(rules))
+	return testText("the key", key)
 }
 
 func testHold(key, id string) error {

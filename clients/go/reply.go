@@ -75,13 +75,9 @@ func (r Reply) Crossed(fraction float64, cost int64) (bool, error) {
 // Report is a check's reply with the numbers of each rule, and the key that decides. It has no rules if the key is blocked
 // or exempt.
 type Report struct {
-	Verdict Verdict
-	Source  Source
-	Key     string
-	Wait    time.Duration
-	Granted int64
-	Rules   []RuleReport
-	short   *Reply // of a short reply
+	Reply
+	Key   string
+	Rules []RuleReport
 }
 
 // RuleReport is what one rule decided: its text, what name= gives, its key; whether it denies, and whether it is on trial,
@@ -96,9 +92,6 @@ type RuleReport struct {
 
 // Label is the rule's name, or the text of a rule without one.
 func (r RuleReport) Label() string { return cmp.Or(r.Name, r.Rule) }
-
-// Allowed tells whether the request passes.
-func (r Report) Allowed() bool { return r.Verdict == Allowed }
 
 // Deciding is the rule that decides: if the check was denied, the one with the longest wait, else the one with the
 // least left for its cost. nil: no rule decides.
@@ -130,40 +123,32 @@ func (r Report) violated() (labels []string) {
 // length makes waits comparable: Never is the longest.
 func length(wait time.Duration) uint64 { return uint64(wait) }
 
-// Reply is the short reply with the same decision.
-func (r Report) Reply() Reply {
-	if r.short != nil {
-		return *r.short
-	}
-	reply := Reply{Verdict: r.Verdict, Wait: r.Wait, Reset: r.Wait, Granted: r.Granted, Source: r.Source}
+// whole adds to the reply what the deciding rule says.
+func (r Report) whole() Report {
+	r.Reset = r.Wait
 	if rule := r.Deciding(); rule != nil {
-		reply.Limit, reply.Remaining, reply.Reset = rule.Limit, rule.Remaining, rule.Reset
+		r.Limit, r.Remaining, r.Reset = rule.Limit, rule.Remaining, rule.Reset
 	} else if r.Allowed() {
-		reply.Limit, reply.Remaining = None, None
+		r.Limit, r.Remaining = None, None
 	}
-	return reply
+	return r
 }
 
 // later is a remembered denial after some time, if nothing has happened.
 func (r Report) later(by time.Duration) Report {
 	fall := func(wait time.Duration) time.Duration { return max(min(wait, 0), wait-by) }
-	r.Source, r.Wait, r.Rules = Denial, fall(r.Wait), slices.Clone(r.Rules)
+	r.Source, r.Wait, r.Reset, r.Rules = Denial, fall(r.Wait), fall(r.Reset), slices.Clone(r.Rules)
 	for at := range r.Rules {
 		rule := &r.Rules[at]
 		rule.Wait, rule.Next, rule.Reset = fall(rule.Wait), fall(rule.Next), fall(rule.Reset)
-	}
-	if r.short != nil {
-		short := *r.short
-		short.Source, short.Wait, short.Reset = Denial, fall(short.Wait), fall(short.Reset)
-		r.short = &short
 	}
 	return r
 }
 
 // unreadable is the error about a reply of another shape.
-func unreadable(sent any) error { return &OutageError{Err: shapeError(sent), Advice: adviceShape} }
-
-func shapeError(sent any) error { return fmt.Errorf("unreadable reply: %.100s", fmt.Sprint(sent)) }
+func unreadable(sent any) error {
+	return &OutageError{Err: fmt.Errorf("unreadable reply: %.100s", fmt.Sprint(sent)), Advice: adviceShape}
+}
 
 // reader reads the parts of a reply, and remembers whether any has another shape.
 type reader struct{ isWrong bool }
@@ -204,20 +189,16 @@ func (r *reader) text(sent any, otherwise string) string {
 	return cmp.Or(text, otherwise)
 }
 
-// fields reads a map, which RESP2 sends as a list.
+// fields reads a map, which is sent as a list.
 func (r *reader) fields(sent any) map[string]any {
 	found := make(map[string]any)
 	list, isList := sent.([]any)
-	both, isMap := sent.(map[any]any)
-	if !isList && !isMap || len(list)%2 != 0 {
+	if !isList || len(list)%2 != 0 {
 		r.isWrong = true
 		return found
 	}
-	for name, value := range both {
-		list = append(list, name, value)
-	}
-	for at := 0; at < len(list); at += 2 {
-		found[fmt.Sprint(list[at])] = list[at+1]
+	for pair := range slices.Chunk(list, 2) {
+		found[fmt.Sprint(pair[0])] = pair[1]
 	}
 	return found
 }
@@ -239,14 +220,15 @@ func readShort(sent any, q *question) (Report, error) {
 	if r.isWrong {
 		return Report{}, unreadable(sent)
 	}
-	return Report{Verdict: reply.Verdict, Wait: reply.Wait, Key: q.key(), Granted: reply.Granted, short: &reply}, nil
+	return Report{Reply: reply, Key: q.key()}, nil
 }
 
 // readFull reads the reply to FULL. A reply about one key does not name it.
 func readFull(sent any, q *question) (Report, error) {
 	var r reader
 	all := r.fields(sent)
-	report := Report{Verdict: r.verdict(all["verdict"]), Wait: r.time(all["wait_ms"]), Key: r.text(all["key"], q.key()), Granted: None}
+	reply := Reply{Verdict: r.verdict(all["verdict"]), Wait: r.time(all["wait_ms"]), Granted: None}
+	report := Report{Reply: reply, Key: r.text(all["key"], q.key())}
 	if granted, ranged := all["granted"]; ranged {
 		report.Granted = r.number(granted, 0)
 	}
@@ -266,5 +248,5 @@ func readFull(sent any, q *question) (Report, error) {
 	if r.isWrong {
 		return Report{}, unreadable(sent)
 	}
-	return report, nil
+	return report.whole(), nil
 }

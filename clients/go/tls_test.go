@@ -29,7 +29,6 @@ func TestIdleConnectionsOfTLSThatEndedAreNoOutage(t *testing.T) {
 				t.Fatal(reply, err)
 			}
 		}
-		time.Sleep(idleLook + 100*time.Millisecond)
 		if _, err := own.Call(background, "k", "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"); err != nil {
 			t.Fatal(err)
 		}

@@ -366,7 +366,7 @@ func shown(given any) any {
 	case reflect.Struct:
 		said := line{}
 		for _, field := range reflect.VisibleFields(value.Type()) {
-			if of := value.FieldByIndex(field.Index); field.IsExported() && (field.Name != "Granted" || of.Int() >= 0) {
+			if of := value.FieldByIndex(field.Index); field.IsExported() && !field.Anonymous && (field.Name != "Granted" || of.Int() >= 0) {
 				said[cmp.Or(names[field.Name], strings.ToLower(field.Name))] = shown(of.Interface())
 			}
 		}
