@@ -8,9 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// denied is the wait that OutageDeny answers.
-const denied = time.Second
-
 // mostKeys are those of one command. About more, CheckAll asks key by key.
 const mostKeys = 64
 
@@ -46,17 +43,14 @@ func (l *Limiter) CheckAny(ctx context.Context, limits []Limit, options ...Optio
 // Wait waits in line until the request passes, for at most the time-out: RL.WAIT, on a connection for this call. The
 // end of the context leaves the line. While the server is away nobody waits: the reply is that of Check.
 func (l *Limiter) Wait(ctx context.Context, key string, rules []string, timeout time.Duration, options ...Option) (Reply, error) {
-	if err := l.needModule("RL.WAIT"); err != nil {
-		return Reply{}, err
-	}
 	q := &question{limits: []Limit{{key, rules}}, waits: true, timeout: timeout}
 	report, err := l.decide(ctx, q, options)
 	return report.Reply, err
 }
 
-func (l *Limiter) decide(ctx context.Context, q *question, options []Option) (Report, error) {
-	if err := q.with(options); err != nil {
-		return Report{}, err
+func (l *Limiter) decide(ctx context.Context, q *question, options []Option) (report Report, err error) {
+	if err = q.with(options); err != nil {
+		return report, err
 	}
 	since := clock()
 	if q.ttl > 0 && l.servers != nil {
@@ -66,11 +60,10 @@ func (l *Limiter) decide(ctx context.Context, q *question, options []Option) (Re
 	what := l.denials.what(q)
 	report, known := l.denials.find(what)
 	if !known {
-		var err error
 		if report, err = l.ask(ctx, q); err != nil {
 			l.giveUp(q, err)
 			if report, err = l.without(q, err); err != nil {
-				return Report{}, err
+				return report, err
 			}
 		}
 		l.denials.keep(what, q, report, since)
@@ -96,7 +89,7 @@ func (l *Limiter) askOnce(ctx context.Context, q *question) (report Report, err 
 	if full {
 		read = readFull
 	}
-	if q.waits {
+	if q.waits && l.o.Engine == Module {
 		sent, err = l.inLine(ctx, q, full)
 	} else {
 		sent, err = l.send(ctx, q.key(), q.words(full), q.peeks || q.ttl > 0)
@@ -128,7 +121,7 @@ func (l *Limiter) without(q *question, err error) (Report, error) {
 	case OutageLocal:
 		return l.estimate.decide(q)
 	case OutageDeny:
-		report.Verdict, report.Wait, report.Granted = Limited, denied, min(0, report.Granted)
+		report.Verdict, report.Wait, report.Granted = Limited, time.Second, min(0, report.Granted)
 	}
 	return report.whole(), nil
 }

@@ -127,9 +127,6 @@ func (l *Limiter) apart(ctx context.Context, q *question) (Report, error) {
 		if err == nil && !isGiven {
 			err = report.testCount(CountAll)
 		}
-		for at := range report.Rules {
-			report.Rules[at].Key = one.key()
-		}
 		all.Rules = append(all.Rules, report.Rules...)
 		if err != nil { // a silent server delays no answer
 			l.giveUp(one, err)
@@ -138,7 +135,7 @@ func (l *Limiter) apart(ctx context.Context, q *question) (Report, error) {
 		}
 		if !report.Allowed() {
 			l.takeBack(each[:at])
-			report.Key, report.Rules = one.key(), all.Rules
+			report.Rules = all.Rules
 			return report, err
 		}
 		if report.Wait >= all.Wait {

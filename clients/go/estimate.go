@@ -372,8 +372,9 @@ func nameIn(text string) string {
 // plan, which the customer may change.
 const brief = time.Second
 
-// denials are those that the limiter remembers until their wait is over. nil remembers nothing.
+// denials are those that the limiter remembers until their wait is over.
 type denials struct {
+	most  int
 	mu    sync.Mutex
 	found *recent[denial]
 	keys  *recent[*int] // a denial holds while its key has the token that it had then
@@ -386,15 +387,12 @@ type denial struct {
 }
 
 func newDenials(most int) *denials {
-	if most == 0 {
-		return nil
-	}
-	return &denials{found: newRecent[denial](most), keys: newRecent[*int](most)}
+	return &denials{most: most, found: newRecent[denial](most), keys: newRecent[*int](most)}
 }
 
 // what is asked. "": nothing that can be remembered, since it may repeat a hold.
 func (d *denials) what(q *question) string {
-	if d == nil || q.ttl > 0 || q.peeks || q.waits || q.any {
+	if d.most == 0 || q.ttl > 0 || q.peeks || q.waits || q.any {
 		return ""
 	}
 	var text strings.Builder
@@ -431,17 +429,16 @@ func (d *denials) keep(what string, q *question, report Report, since time.Durat
 
 // forget forgets the denials of a key that something frees.
 func (d *denials) forget(key string) {
-	if d != nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.keys.drop(key)
-	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keys.drop(key)
 }
 
 // lasts is for how long a denial is remembered.
 func lasts(q *question, report Report) time.Duration {
 	byRate := len(report.Rules) == 0 && report.Limit > 0 ||
 		slices.ContainsFunc(report.Rules, func(rule RuleReport) bool { return rule.Denies && rule.Wait == report.Wait })
+	isPlan := func(rule string) bool { return strings.HasPrefix(rule, "@plan:") }
 	if report.Wait >= 0 && (report.Wait < brief || report.Verdict == Limited && byRate && !q.hasRule(isPlan)) {
 		return report.Wait
 	}

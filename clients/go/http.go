@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -247,11 +246,6 @@ type Field struct{ Name, Value string }
 
 // Fields are those of a report, and Retry-After if the request was denied and may come again.
 func (h Headers) Fields(report Report) (found []Field) {
-	add := func(wanted bool, name, value string) {
-		if wanted && value != "" {
-			found = append(found, Field{name, value})
-		}
-	}
 	var policies, limits []string
 	for _, rule := range report.Rules {
 		policy, limit, until := fmt.Sprintf("%s;q=%d", quoted(rule.Label()), rule.Quota), "", rule.Next
@@ -271,20 +265,24 @@ func (h Headers) Fields(report Report) (found []Field) {
 			policies, limits = append(policies, policy), append(limits, limit)
 		}
 	}
-	add(h == HeadersDraft11, "RateLimit-Policy", strings.Join(policies, ", "))
-	add(h == HeadersDraft11, "RateLimit", strings.Join(limits, ", "))
-	if rule := report.Deciding(); rule != nil && h == HeadersLegacy {
-		add(true, "X-RateLimit-Limit", strconv.FormatInt(rule.Limit, 10))
-		add(true, "X-RateLimit-Remaining", strconv.FormatInt(rule.Remaining, 10))
-		add(rule.Reset >= 0, "X-RateLimit-Reset", wholeSeconds(rule.Reset))
+	switch rule := report.Deciding(); {
+	case h == HeadersDraft11 && len(limits) > 0:
+		found = []Field{{"RateLimit-Policy", strings.Join(policies, ", ")}, {"RateLimit", strings.Join(limits, ", ")}}
+	case h == HeadersLegacy && rule != nil:
+		found = []Field{{"X-RateLimit-Limit", fmt.Sprint(rule.Limit)}, {"X-RateLimit-Remaining", fmt.Sprint(rule.Remaining)}}
+		if rule.Reset >= 0 {
+			found = append(found, Field{"X-RateLimit-Reset", wholeSeconds(rule.Reset)})
+		}
 	}
-	add(!report.Allowed() && report.Wait >= 0, "Retry-After", wholeSeconds(report.Wait))
+	if !report.Allowed() && report.Wait >= 0 {
+		found = append(found, Field{"Retry-After", wholeSeconds(report.Wait)})
+	}
 	return found
 }
 
 // wholeSeconds are rounded up: a client that waits that long is not too early.
 func wholeSeconds(t time.Duration) string {
-	return strconv.FormatInt(int64((t+time.Second-1)/time.Second), 10)
+	return fmt.Sprint(int64((t + time.Second - 1) / time.Second))
 }
 
 // quoted is a string of a structured field, which is also a string of JSON.

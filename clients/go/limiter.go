@@ -236,9 +236,6 @@ func sleep(ctx context.Context, most time.Duration) error {
 	return ctx.Err()
 }
 
-// again is how often a misconfiguration is told while it lasts.
-const again = time.Minute
-
 // OutageEvent says that a node went away, so that nothing asks it, or that it is back.
 type OutageEvent struct {
 	Away     bool
@@ -272,7 +269,7 @@ func (l *Limiter) tellWrong(err error) {
 		return
 	}
 	l.mu.Lock()
-	answered, isDue := l.untold, time.Since(l.told[outage.Advice]) >= again
+	answered, isDue := l.untold, time.Since(l.told[outage.Advice]) >= time.Minute
 	l.untold++
 	if isDue {
 		l.told[outage.Advice], l.untold = time.Now(), 1

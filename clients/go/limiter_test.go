@@ -144,6 +144,37 @@ func TestALimiterUsesAClientOfItsOwn(t *testing.T) {
 	_ = l.Close()
 }
 
+func TestWrongValuesChangeNoHoldAndStartNoPanic(t *testing.T) {
+	l, err := InProcess(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	hold, err := l.Hold(background, "k", []string{"slots:1"}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Renew(background, "k", hold.ID, -time.Minute); !errors.Is(err, ErrMisuse) {
+		t.Error(err)
+	}
+	if _, err := hold.SettleCost(background, CostRange(1, 2)); !errors.Is(err, ErrMisuse) {
+		t.Error(err)
+	}
+	if lives, err := l.Renew(background, "k", hold.ID, time.Minute); err != nil || !lives {
+		t.Error(lives, err)
+	}
+	if _, err := limiter(t, Options{Engine: Script}).Call(background, "k", "RL.CHECK"); !errors.Is(err, ErrMisuse) {
+		t.Error(err)
+	}
+	for url, isCluster := range map[string]bool{"redis://:a+cluster@localhost": false, "rediss+cluster://localhost": true} {
+		l, err := FromURL(url, Options{})
+		if err != nil || l.servers.isCluster != isCluster || isCluster != (l.servers.seeds != nil) {
+			t.Fatal(url, err)
+		}
+		_ = l.Close()
+	}
+}
+
 func TestTheCallersLoggerGetsWhatNoHookDoes(t *testing.T) {
 	var log lockedBuffer
 	l, err := FromURL("redis://"+dead(t), Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Outage: OutageAllow})

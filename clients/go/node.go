@@ -54,13 +54,10 @@ func (n *node) renew(e *epoch) {
 	}
 }
 
-// replace lets requests go to another client, if there is one. The old one closes when those under way are over.
-func (n *node) replace(e, next *epoch) bool {
-	if next != nil {
-		n.current.Store(next)
-		e.closeLater()
-	}
-	return next != nil
+// replace lets requests go to another client. The old one closes when those under way are over.
+func (n *node) replace(e, next *epoch) {
+	n.current.Store(next)
+	e.closeLater()
 }
 
 // goAway says that the node gives no answers, and why.
@@ -93,8 +90,11 @@ func (e *epoch) leave(outage error, isSilent bool) bool {
 	if e.ctx.Err() != nil || n.current.Load() != e {
 		return false
 	}
-	if isSilent && n.replace(e, n.try(lastLook)) {
-		return false
+	if isSilent {
+		if next := n.try(lastLook); next != nil {
+			n.replace(e, next)
+			return false
+		}
 	}
 	e.end(outage)
 	if time.Since(n.back) > relapse {
@@ -179,26 +179,23 @@ func (e *epoch) dial(ctx context.Context, network, address string) (net.Conn, er
 	defer context.AfterFunc(e.ctx, cancel)()
 	dialed := make(chan *conn)
 	go func() {
-		made, err := e.node.l.servers.options.Dialer(ctx, network, address)
+		made := &conn{heard: &e.node.heard}
+		if made.Conn, made.refused = e.node.l.servers.options.Dialer(ctx, network, address); made.refused != nil {
+			made.Conn, _ = net.Pipe()
+		}
 		select {
-		case dialed <- e.made(made, err):
+		case dialed <- made:
 		case <-ctx.Done():
-			_ = e.made(made, err).Close()
+			_ = made.Close()
 		}
 	}()
 	select {
 	case made := <-dialed:
 		return made, nil
 	case <-ctx.Done():
-		return e.made(nil, context.Cause(ctx)), nil
+		unmade, _ := net.Pipe()
+		return &conn{Conn: unmade, refused: context.Cause(ctx)}, nil
 	}
-}
-
-func (e *epoch) made(made net.Conn, err error) *conn {
-	if err != nil {
-		made, _ = net.Pipe()
-	}
-	return &conn{Conn: made, heard: &e.node.heard, refused: err}
 }
 
 // closeLater closes the client when the requests under way are over.

@@ -221,5 +221,3 @@ func (q *question) hasRule(is func(text string) bool) bool {
 }
 
 func isSlots(text string) bool { return strings.HasPrefix(text, "slots:") }
-
-func isPlan(text string) bool { return strings.HasPrefix(text, "@plan:") }
