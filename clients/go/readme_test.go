@@ -1,14 +1,21 @@
 package ratelimit
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"errors"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // programs are the Go blocks of the README: whole ones, or functions to compile.
@@ -56,7 +63,22 @@ func TestTheProgramsOfTheReadme(t *testing.T) {
 		t.Fatal(len(all))
 	}
 	t.Run("first", func(t *testing.T) {
-		told, err := exec.Command(build(t, all[0])).Output()
+		readme, _ := os.ReadFile("README.md")
+		_, after, _ := strings.Cut(string(readme), "```sh\n")
+		commands, _, _ := strings.Cut(after, "```")
+		folder := filepath.Join(t.TempDir(), "app")
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(all[0]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(root(), filepath.Join(folder, "../redis-ratelimit")); err != nil {
+			t.Fatal(err)
+		}
+		process := exec.Command("sh", "-ec", commands)
+		process.Dir = folder
+		told, err := process.Output()
 		if err != nil || string(told) != "allowed 4 0s <nil>\n" || !strings.Contains(all[0], "// "+strings.TrimSpace(string(told))) {
 			t.Errorf("%s, %v", told, err)
 		}
@@ -103,5 +125,56 @@ func TestTheNamesOfAllClients(t *testing.T) {
 				t.Errorf("%s is missing: %s", name, spelled)
 			}
 		}
+	}
+}
+
+// waits counts the connections and the waits that a client of go-redis begins.
+type waits struct{ connections, sent atomic.Int64 }
+
+type countedConn struct {
+	net.Conn
+	*waits
+}
+
+func (c countedConn) Write(text []byte) (int, error) {
+	c.sent.Add(int64(bytes.Count(text, []byte("RL.WAIT"))))
+	return c.Conn.Write(text)
+}
+
+// docs/guide/clients.md says of go-redis alone what happens if its time-out is shorter than a wait.
+func TestTheTimeOutsThatTheGuideStates(t *testing.T) {
+	text, err := os.ReadFile(root("docs/guide/clients.md"))
+	row := "| go-redis 9 | 5 s | closes and sends again 3 times | `client.WithTimeout(65 * time.Second)`: the same connections |"
+	if err != nil || !strings.Contains(string(text), row) {
+		t.Error("the row has changed", err)
+	}
+	var made waits
+	client := redis.NewClient(&redis.Options{Addr: address, Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+		made.connections.Add(1)
+		connection, err := new(net.Dialer).DialContext(ctx, network, address)
+		return countedConn{connection, &made}, err
+	}})
+	defer client.Close()
+	if o := client.Options(); o.ReadTimeout != 5*time.Second || o.MaxRetries != 3 {
+		t.Error(o.ReadTimeout, o.MaxRetries)
+	}
+	short := client.WithTimeout(100 * time.Millisecond)
+	client.Do(background, "RL.CHECK", t.Name(), "1/30s")
+	if err := short.Do(background, "RL.WAIT", t.Name(), 60_000, "1/30s").Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+	if made.sent.Load() != 4 || made.connections.Load() != 4 {
+		t.Error(made.sent.Load(), made.connections.Load(), "waits and connections, expected one and three more")
+	}
+	until(t, func() bool {
+		return strings.Contains(client.Info(background, "ratelimit").Val(), "ratelimit_waiting_clients:0")
+	})
+	client.Do(background, "RL.CHECK", t.Name(), "1/s,name=soon")
+	long := short.WithTimeout(time.Minute)
+	if reply, err := long.Do(background, "RL.WAIT", t.Name(), 60_000, "1/s,name=soon").Slice(); err != nil || reply[0] != int64(0) {
+		t.Error(reply, err)
+	}
+	if made.connections.Load() != 5 {
+		t.Error(made.connections.Load(), "connections, expected those of the client")
 	}
 }
