@@ -134,7 +134,7 @@ conformance: compile-clients faulty ### one suite for the packages of all langua
 	cd clients/conformance && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
 	cd clients/node && npm run --silent build
 	$(LINTING) cargo build $(OF_CLIENTS)
-	cd clients/conformance/drivers/go && go build -o $(CURDIR)/target/conformance/go .
+	cd clients/conformance/drivers/go && go build $(if $(RATELIMIT_LONG),-race) -o $(CURDIR)/target/conformance/go .
 	cd clients/conformance && DRIVERS='$(DRIVERS)' python3 -B -m pytest -q -n 6 $(TESTS)
 	$(if $(RATELIMIT_LONG),clients/conformance/planted.py)
 
@@ -307,7 +307,8 @@ sbom: ### list the module's crates in CycloneDX: target/redis-ratelimit.cdx.json
 	scripts/sbom
 
 # The engine and the protocol come first: the client for Rust needs them on crates.io, so until then it is only packed. The tests
-# compile what is packed here. REPOSITORY is for npm, which compares it with the repository that publishes.
+# compile what is packed here. For Go a tag publishes a folder, which must compile by itself. REPOSITORY is for npm, which compares
+# it with the repository that publishes.
 packages: export PYTHONPATH := $(PYTHON_CLIENT)
 packages: ### rehearse publishing to npm, PyPI and crates.io, without an upload: target/packages/ (REPOSITORY=)
 	$(FETCH) clients-node clients-python
