@@ -35,6 +35,7 @@ type OutageError struct {
 	Advice string // what to do about a server that answers but does not limit
 }
 
+// Error names the node and what happened.
 func (e *OutageError) Error() string {
 	return fmt.Sprintf("%v: %s: %v", ErrOutage, cmp.Or(e.Node, "server"), e.Err)
 }
@@ -61,9 +62,10 @@ func unless(is func(error) bool, err error) error {
 	return err
 }
 
-// DeniedError says that a hold was denied.
+// DeniedError says that a hold was denied, and has the Report of that.
 type DeniedError struct{ Report Report }
 
+// Error names the verdict and the wait.
 func (e *DeniedError) Error() string {
 	return fmt.Sprintf("%v, wait %v (below 0: no wait helps)", e.Report.Verdict, e.Report.Wait)
 }

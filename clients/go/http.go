@@ -241,7 +241,7 @@ const (
 	HeadersNone
 )
 
-// Field is a header field.
+// Field is a header field: its Name as net/http writes it, and its Value.
 type Field struct{ Name, Value string }
 
 // Fields are those of a report, and Retry-After if the request was denied and may come again.

@@ -92,7 +92,8 @@ type Limiter struct {
 }
 
 // New makes a limiter on a go-redis client: of a server, of a cluster, or of sentinels. It uses a client of its own, with
-// the same options, that sends no check twice. A redis.Ring is refused: its keys move when a server is away.
+// the same options, that sends no check twice. A client of sentinels is still asked for the primary: close it later than
+// the limiter. A redis.Ring is refused: its keys move when a server is away.
 func New(client redis.UniversalClient, options Options) (*Limiter, error) {
 	switch client := client.(type) {
 	case *redis.Client:
@@ -238,7 +239,7 @@ func sleep(ctx context.Context, most time.Duration) error {
 
 // OutageEvent says that a node went away, so that nothing asks it, or that it is back.
 type OutageEvent struct {
-	Away     bool
+	Away     bool   // it went away, else it is back
 	Node     string // its address
 	Err      error  // what happened when it went away
 	Answered uint64 // how many checks got no decision meanwhile
@@ -246,17 +247,17 @@ type OutageEvent struct {
 
 // MisconfiguredEvent says that the server answers but does not limit.
 type MisconfiguredEvent struct {
-	Err      error // its text may have keys and rules in it
-	Advice   string
+	Err      error  // its text may have keys and rules in it
+	Advice   string // what to do about it
 	Answered uint64 // how many checks got no decision because of this since the last event
 }
 
 // DecisionEvent says how a check was answered. It has neither its key nor its cost.
 type DecisionEvent struct {
-	Source  Source
-	Verdict Verdict
-	Rule    string // after a denial the rule that denies, or the only rule: its name, or else its text
-	Took    time.Duration
+	Source  Source        // who decided
+	Verdict Verdict       // whether the request passes
+	Rule    string        // after a denial the rule that denies, or the only rule: its name, or else its text
+	Took    time.Duration // since the check was asked for
 }
 
 // tellWrong reports an outage that lasts until somebody changes the configuration of the server or the client.

@@ -47,10 +47,11 @@ func testTime(what string, given time.Duration, from0 bool) error {
 // ms is a time in whole milliseconds, rounded up.
 func ms(t time.Duration) int64 { return int64((t + time.Millisecond - 1) / time.Millisecond) }
 
-// Limit is a key, and the rules that apply to it: one text for each rule, such as "5/15m"; a policy, "@free"; or the
-// policy of the key's plan, "@plan:free".
+// Limit is a key, and the rules that apply to it.
 type Limit struct {
-	Key   string
+	// Key is whom to count, such as "login:42".
+	Key string
+	// Rules are one text for each rule, such as "5/15m"; a policy, "@free"; or the policy of the key's plan, "@plan:free".
 	Rules []string
 }
 

@@ -45,14 +45,18 @@ const (
 	None  int64         = -1
 )
 
-// Reply is what a check replies: who decided; the most that the deciding rule lets pass at once; the units that it would
-// still allow now; the units granted from a range of costs, else None; when to ask again, or, if the request passes under
-// a leaky rule, when to go on; and when nothing counts any more under the deciding rule.
+// Reply is what a check replies. Its numbers are those of the rule that decides, None without one.
 type Reply struct {
-	Verdict                   Verdict
-	Source                    Source
+	// Verdict says whether the request passes.
+	Verdict Verdict
+	// Source says who decided.
+	Source Source
+	// Limit is the most that passes at once, Remaining how many units would still pass now, and Granted how many a range of
+	// costs was granted, else None.
 	Limit, Remaining, Granted int64
-	Wait, Reset               time.Duration
+	// Wait is when to ask again, or, if the request passes under a leaky rule, when to go on. At Reset nothing counts any
+	// more.
+	Wait, Reset time.Duration
 }
 
 // Allowed tells whether the request passes.
@@ -72,22 +76,27 @@ func (r Reply) Crossed(fraction float64, cost int64) (bool, error) {
 	return r.Allowed() && r.Limit > 0 && crosses, nil
 }
 
-// Report is a check's reply with the numbers of each rule, and the key that decides. It has no rules if the key is blocked
-// or exempt.
+// Report is a check's reply with the numbers of each rule. It has no rules if the key is blocked or exempt.
 type Report struct {
+	// Reply is that of the rule that decides.
 	Reply
-	Key   string
+	// Key is the one that decides.
+	Key string
+	// Rules are those of all keys, in the order in which they were given.
 	Rules []RuleReport
 }
 
-// RuleReport is what one rule decided: its text, what name= gives, its key; whether it denies, and whether it is on trial,
-// so that it never does; what the request costs it, the most at once, what it allows in a period, and what is left; the
-// period, 0 for slots; when it would let the request pass, when one more unit is left, and when nothing counts any more.
+// RuleReport is what one rule decided.
 type RuleReport struct {
-	Rule, Name, Key               string
-	Denies, Shadow                bool
+	// Rule is its text, Name what name= gives, Key its key.
+	Rule, Name, Key string
+	// Denies tells whether the rule alone denies. A Shadow is on trial: the request passes all the same.
+	Denies, Shadow bool
+	// Cost is what the request costs it, Limit the most at once, Quota what it allows in a period, Remaining what is left.
 	Cost, Limit, Quota, Remaining int64
-	Period, Wait, Next, Reset     time.Duration
+	// Period is 0 for slots. After Wait the rule lets the request pass, after Next one more unit is left, after Reset
+	// nothing counts any more.
+	Period, Wait, Next, Reset time.Duration
 }
 
 // Label is the rule's name, or the text of a rule without one.
