@@ -156,7 +156,7 @@ test-clients-node: faulty ### tests of clients/node against its libraries and al
 	$(FETCH) servers clients-node $(and $(RATELIMIT_LONG),chromium)
 	cd clients/node && npm run --silent build && npm test --silent
 
-test-clients-go: export PATH := $(CURDIR)/.cache/clients-go/bin:$(PATH)
+test-clients-go peers: export PATH := $(CURDIR)/.cache/clients-go/bin:$(PATH)
 test-clients-go: faulty ### lint and test clients/go and its driver, with the race detector
 	$(FETCH) servers clients-go
 	@unformatted=$$(gofmt -l clients/go clients/conformance/drivers/go); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
@@ -267,6 +267,10 @@ bench: build fetch ## compare throughput and memory with alternatives (ARGS=--he
 latency: build ### measure how late replies come, at fixed rates, beside saves, expiry and a line (ARGS=--help: options)
 	$(FETCH) redis-7.0 redis-py redis-cell plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.latency $(ARGS)
+
+peers: ### compare clients/go with redis_rate and ulule/limiter, beside `make run`: checks a second, allocations (PORT=6379)
+	$(FETCH) clients-go
+	cd clients/go/bench && go run . 127.0.0.1:$(or $(PORT),6379)
 
 bench-envoy: build ### measure the rate limit service for Envoy, and Envoy with it (SECONDS_EACH=5)
 	$(FETCH) redis-7.0 envoy

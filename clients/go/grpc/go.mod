@@ -4,6 +4,7 @@ go 1.25.0
 
 require (
 	github.com/redis-ratelimit/redis-ratelimit/clients/go v0.0.0
+	go.uber.org/goleak v1.3.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20250804133106-a7a43d27e69b
 	google.golang.org/grpc v1.76.0
 	google.golang.org/protobuf v1.36.6

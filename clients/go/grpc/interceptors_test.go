@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	ratelimit "github.com/redis-ratelimit/redis-ratelimit/clients/go"
+	"go.uber.org/goleak"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,6 +17,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func limiter(t *testing.T) *ratelimit.Limiter {
 	t.Helper()
