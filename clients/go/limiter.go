@@ -178,7 +178,7 @@ func newLimiter(server *redis.Options, seeds []string, isCluster bool, options O
 func (l *Limiter) bounds(own *redis.Options) {
 	own.MaxRetries, own.DialerRetries = -1, 1
 	own.ContextTimeoutEnabled, own.ReadTimeout, own.WriteTimeout = true, -1, -1
-	own.DialTimeout, own.PoolTimeout = l.o.Timeout, l.o.Timeout
+	own.DialTimeout, own.PoolTimeout = 2*l.o.Timeout, l.o.Timeout // the limiter's own end of dialing comes first
 	own.ConnMaxIdleTime, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns = idleMost, 0, 0, 0
 	own.Protocol, own.PipelinePoolSize = 2, -1
 	own.Limiter, own.ClientSideCache, own.ClientSideCacheConfig = nil, nil, nil

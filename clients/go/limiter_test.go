@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,28 @@ func TestALimiterUsesAClientOfItsOwn(t *testing.T) {
 		t.Error(err)
 	}
 	_ = l.Close()
+}
+
+func TestAnyDialerIsBounded(t *testing.T) {
+	end := make(chan struct{})
+	dialers := map[string]func(context.Context) error{
+		"obeys":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"blocks": func(context.Context) error { <-end; return net.ErrClosed },
+	}
+	for name, dial := range dialers {
+		own := redis.NewClient(&redis.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return nil, dial(ctx) }})
+		l, err := New(own, Options{Timeout: 100 * time.Millisecond, OnOutage: func(OutageEvent) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if _, err = l.Check(background, "k", []string{"5/s"}); !IsOutage(err) || !strings.Contains(err.Error(), "no connection within 100 ms") {
+				t.Error(name, err)
+			}
+		}
+		_, _ = l.Close(), own.Close()
+	}
+	close(end)
 }
 
 func TestWrongValuesChangeNoHoldAndStartNoPanic(t *testing.T) {

@@ -179,12 +179,13 @@ func (e *epoch) dial(ctx context.Context, network, address string) (net.Conn, er
 	defer context.AfterFunc(e.ctx, cancel)()
 	dialed := make(chan *conn)
 	go func() {
-		made := &conn{heard: &e.node.heard}
-		if made.Conn, made.refused = e.node.l.servers.options.Dialer(ctx, network, address); made.refused != nil {
-			made.Conn, _ = net.Pipe()
+		made, err := e.node.l.servers.options.Dialer(ctx, network, address)
+		if err != nil {
+			made, _ = net.Pipe()
+			err = cmp.Or(context.Cause(ctx), err)
 		}
 		select {
-		case dialed <- made:
+		case dialed <- &conn{Conn: made, heard: &e.node.heard, refused: err}:
 		case <-ctx.Done():
 			_ = made.Close()
 		}
@@ -260,9 +261,7 @@ func (e *epoch) judge(ctx bounded, err error, repeatable bool) (again bool, fail
 	case isLate:
 		outage.Err = late
 		return false, outage
-	case errors.Is(err, redis.ErrClosed): // its connections were being replaced
-		return true, outage
-	case !isOfConn:
+	case !isOfConn && !errors.Is(err, redis.ErrClosed): // which says that the connections were being replaced
 		return false, unreadable(err)
 	case failed.isNew:
 		return false, e.goAway(failed.err, false)
