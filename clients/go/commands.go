@@ -105,7 +105,7 @@ func (l *Limiter) Sync(ctx context.Context, key string, remaining int64, rule st
 	return l.number(ctx, wrong, mostUnits, "RL.SYNC", key, "REMAINING", remaining, rule)
 }
 
-// Call sends any other command, such as RL.INFO, to the node of this key.
+// Call sends any other command, such as RL.INFO, to the node of this key. The reply is that of RESP2: a map is a list.
 func (l *Limiter) Call(ctx context.Context, key string, command string, words ...any) (any, error) {
 	return l.send(ctx, key, append([]any{command}, words...), false)
 }
