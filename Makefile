@@ -156,7 +156,7 @@ test-clients-node: faulty ### tests of clients/node against its libraries and al
 	$(FETCH) servers clients-node $(and $(RATELIMIT_LONG),chromium)
 	cd clients/node && npm run --silent build && npm test --silent
 
-test-clients-go peers: export PATH := $(CURDIR)/.cache/clients-go/bin:$(PATH)
+test-clients-go bench-go: export PATH := $(CURDIR)/.cache/clients-go/bin:$(PATH)
 test-clients-go: faulty ### lint and test clients/go and its driver, with the race detector
 	$(FETCH) servers clients-go
 	@unformatted=$$(gofmt -l clients/go clients/conformance/drivers/go); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
@@ -268,7 +268,7 @@ latency: build ### measure how late replies come, at fixed rates, beside saves, 
 	$(FETCH) redis-7.0 redis-py redis-cell plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.latency $(ARGS)
 
-peers: ### compare clients/go with redis_rate and ulule/limiter, beside `make run`: checks a second, allocations (PORT=6379)
+bench-go: ### compare clients/go with redis_rate and ulule/limiter, beside `make run`: checks a second, allocations (PORT=6379)
 	$(FETCH) clients-go
 	cd clients/go/bench && go run . 127.0.0.1:$(or $(PORT),6379)
 
@@ -314,9 +314,11 @@ sbom: ### list the module's crates in CycloneDX: target/redis-ratelimit.cdx.json
 # compile what is packed here. For Go a tag publishes a folder, which must compile by itself. REPOSITORY is for npm, which compares
 # it with the repository that publishes.
 packages: export PYTHONPATH := $(PYTHON_CLIENT)
-packages: ### rehearse publishing to npm, PyPI and crates.io, without an upload: target/packages/ (REPOSITORY=)
-	$(FETCH) clients-node clients-python
-	rm -rf target/packages && mkdir -p target/packages
+packages: ### rehearse publishing to npm, PyPI, crates.io and for Go, without an upload: target/packages/ (REPOSITORY=)
+	$(FETCH) clients-node clients-python clients-go
+	rm -rf target/packages target/go-module && mkdir -p target/packages target/go-module
+	git archive HEAD:clients/go | tar --extract --directory target/go-module
+	cd target/go-module && PATH=$(CURDIR)/.cache/clients-go/bin:$$PATH go vet .
 	cargo publish --dry-run --allow-dirty --no-verify -p ratelimit-engine -p ratelimit-core -p ratelimit-protocol
 	for client in rust envoy; do cargo package --manifest-path clients/$$client/Cargo.toml --target-dir target/clients-rust \
 		--allow-dirty --no-verify --exclude-lockfile || exit 1; done

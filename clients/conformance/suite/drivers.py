@@ -4,8 +4,8 @@ A *driver* is a program of at most 250 lines that makes calls of a package as it
 input and writes results to its output, each a line of JSON. Calls run side by side, a thousand at once; results come
 in any order. A driver tests no values and translates no errors: what a package accepts or refuses is tested here.
 
-First it says what it is: `{"driver": "rust", "can": ["cancel"]}`, with those of `cancel`, `fork` and `new_loop` that
-its language has. A call has an `id`, the name of the `call`, and its arguments:
+First it says what it is: `{"driver": "rust", "can": ["cancel"]}`, with those of `cancel`, `memory`, `fork` and
+`new_loop` that its language has. A call has an `id`, the name of the `call`, and its arguments:
 
     {"id": 1, "call": "limiter", "limiter": "a", "url": "redis://127.0.0.1:6379", "options": {"outage": "allow"}}
     {"id": 2, "call": "check", "limiter": "a", "key": "k", "rules": ["bucket:10/s"], "cost": 1}
@@ -44,6 +44,7 @@ object: `{"is": "nan"}`, `infinity`, `-infinity`, `undefined` (`None`, `null`), 
     state      limiter -> {"away": false, "outages": 0}
     close      limiter
     cancel     of: the id of a call under way, whose task is cancelled; its result is an error
+    memory     -> the bytes that the program holds, without those of its language's tools, such as a race detector
     fork       calls: the process forks, and the child makes these calls one after the other -> their results
     new_loop   calls: made one after the other in an event loop of their own, in a thread -> their results
 
