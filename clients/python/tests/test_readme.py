@@ -21,7 +21,7 @@ from rl_limits import Limit, RateLimiter
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 #: packaging/wheel/tests run the one about tests.
-LIMITER, ANY, _, FASTAPI, ROUTE, FLASK, DJANGO, HOLD, UPSTREAM = re.findall(
+LIMITER, ANY, _, FASTAPI, ROUTE, FLASK, DJANGO, CELERY, HOLD, UPSTREAM = re.findall(
     r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE
 )
 
@@ -80,6 +80,12 @@ def test_the_program_of_the_first_page_limits(newest: Server, stopped: Server) -
 def test_the_flask_program_limits(newest: Server) -> None:
     client = run(FLASK, newest)["app"].test_client()
     assert [client.get("/").status_code for _ in range(6)] == [200] * 5 + [429]
+
+
+def test_the_task_is_limited(newest: Server) -> None:
+    assert run(CELERY, newest)["fetch"].apply(("ann", "https://example.com")).result == "fetched"
+    with newest.client() as client:
+        assert [client.execute_command("RL.PEEK", "tenant:ann", rule)[2] for rule in ("100/m", "slots:4")] == [99, 4]
 
 
 def test_snippets_go_on_without_the_server(stopped: Server) -> None:

@@ -27,6 +27,9 @@ class Denied(Exception):
         super().__init__(f"{reply.verdict}, {f'wait {reply.wait_ms} ms' if reply.wait_ms >= 0 else 'no wait helps'}")
         self.reply = reply
 
+    def __reduce__(self) -> tuple[type[Denied], tuple[Report]]:  # a worker of Celery sends it to another process
+        return Denied, (self.reply,)
+
 
 class HoldBase:
     reply: Report
