@@ -176,10 +176,11 @@ export class RateLimiter implements AsyncDisposable {
   }
 
   /** Reports on each rule of a key without consuming. */
-  async peekAll(key: GivenKey, rules: Rules): Promise<Report> {
+  async peekAll(key: GivenKey, rules: Rules, options: Pick<CheckOptions, 'cost'> = NONE): Promise<Report> {
     const limit = { key: keyOf(key), rules: list(rules) };
-    const ask = async () => readReport(await this.#asking.ask([['RL.PEEK'], [limit.key], ['FULL', ...limit.rules]]));
-    return ask().catch((error: unknown) => this.#without(error, [limit], NONE, true));
+    inOrder('peekAll', options, PEEK);
+    const ask = async () => readReport(await this.#asking.ask([['RL.PEEK'], [limit.key], [...words(options), 'FULL', ...limit.rules]]));
+    return ask().catch((error: unknown) => this.#without(error, [limit], options, true));
   }
 
   /**

@@ -19,6 +19,14 @@ const STRICT = ['--strict', '--module', 'nodenext', '--target', 'es2023', '--lib
 /** Stands for the answer of an upstream whose limit is reached. */
 const PAUSES = "(console.log(hold.lost.aborted), new Response(null, { status: 429, headers: { 'retry-after': '30' } }))";
 
+/** Adds a job, and tells its result and what is left. */
+const ASKS = `import { Queue } from 'bullmq';
+  worker.on('completed', async (_, result) => {
+    console.log(result, (await limiter.peek('tenant:ann', '100/m')).remaining, (await limiter.peek('tenant:ann', 'slots:4')).remaining);
+    process.exit();
+  });
+  await new Queue('pages', { connection: { url: process.env.REDIS_URL! } }).add('page', { tenant: 'ann', url: '/' });`;
+
 function blocks(...languages) {
   const fenced = README.matchAll(/^```(\w+)\n(.*?)^```$/gms);
   return [...fenced].filter(([, language]) => languages.includes(language)).map(([, , text]) => text);
@@ -96,6 +104,7 @@ test('the package', async (t) => {
   assert.notEqual(first, shown);
   const holds = others.pop();
   const counts = others.pop();
+  const queue = others.pop();
   const nest = `import 'reflect-metadata';
     import { Controller, Get } from '@nestjs/common';
     import { NestFactory } from '@nestjs/core';
@@ -109,6 +118,7 @@ test('the package', async (t) => {
     `${first}${holds.replace("fetch('https://example.com/export', { signal: hold.lost })", PAUSES)}redis.disconnect();`,
     `${first}${any}redis.disconnect();`,
     `${first}${counts}redis.disconnect();`,
+    `${first}${queue}${ASKS}`,
   ];
 
   const word = "{ outage: 'local',";
@@ -135,6 +145,8 @@ test('the package', async (t) => {
         assert.equal(some.stdout, 'allowed 2 0\n{up}:key1\n');
         const counted = await run(process.execPath, [`readme${titles.length + 3}.js`], { cwd: folder, env: envOf(port) });
         assert.equal(counted.stdout, 'allowed 1 0\nserver,allowed,login\n');
+        const queued = await run(process.execPath, [`readme${titles.length + 4}.js`], { cwd: folder, env: envOf(port) });
+        assert.equal(queued.stdout, 'allowed 0 0\nfetched / 99 4\n');
         assert.ok((await ioredis(connect(t, port)).peek('export', '60/m')).waitMs > 20_000);
       }),
       ...NAMES.map((name) =>
