@@ -41,6 +41,8 @@ const LEAKY: Unfit = [/^leaky:/, 'a job would wait for its turn in a worker'];
 const RUN_MS = 100;
 /** The first pause of a job while the server gives no decision. Then the pauses double, up to half a minute. */
 const OUTAGE_MS = 1000;
+/** A denied job asks again after this time at the latest, because its limit may have been raised meanwhile. */
+const LONGEST_MS = 3_600_000;
 
 /**
  * A processor that limits its jobs. Its signal aborts also when its hold has ended too early. A denial that no wait ends, as of a cost
@@ -67,7 +69,7 @@ export function limited<Data = any, Result = any, Name extends string = string>(
     } catch (error) {
       const denials = Math.max(0, job.attemptsStarted - job.attemptsMade - 1);
       const pauseMs = isUndecided(error) ? OUTAGE_MS * 2 ** Math.min(denials, 5) : await deniedMs(limiter, its, error, denials, runMs);
-      await job.moveToDelayed(Date.now() + Math.ceil(pauseMs), token);
+      await job.moveToDelayed(Date.now() + Math.ceil(Math.min(pauseMs, LONGEST_MS)), token);
       throw new DelayedError();
     }
     const began = performance.now();

@@ -119,6 +119,15 @@ test('a job waits while the server gives no decision', async (t) => {
   assert.deepEqual(started, [0]);
 });
 
+test('a denied job asks again after an hour at the latest', async (t) => {
+  const { queue, work } = await start(t);
+  work(async () => {}, { rules: 'fixed:1/month', key: 'k' });
+  await queue.addBulk([{ name: 'job', data: {} }, { name: 'job', data: {} }]);
+  await until(async () => (await queue.getDelayedCount()) === 1);
+  const [{ delay }] = await queue.getDelayed();
+  assert.ok(delay > 3_590_000 && delay <= 3_600_000, `${delay}`);
+});
+
 test('a job that can never run fails', async (t) => {
   const { queue, work } = await start(t);
   work(async () => {}, { rules: '5/m', key: 'k', cost: ({ data }) => data.cost });

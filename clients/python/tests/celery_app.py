@@ -51,8 +51,15 @@ def total(numbers: list[int]) -> int:
 
 
 @app.task(bind=True, acks_late=True)
-@limited(key=lambda slot, seconds: f"slot:{slot}", slots=1, ttl=1)
+@limited(key=lambda slot, seconds: f"slot:{slot}", slots=1, ttl=600)
 def hold(self: Task, slot: str, seconds: float) -> None:
+    note(self, slot)
+    time.sleep(seconds)
+
+
+@app.task(bind=True, acks_late=True)
+@limited(key=lambda slot, seconds: f"slot:{slot}", slots=1, ttl=1)
+def renew(self: Task, slot: str, seconds: float) -> None:
     note(self, slot)
     time.sleep(seconds)
 

@@ -175,7 +175,7 @@ def test_a_task_that_can_never_run_fails(tasks: ModuleType, works: str) -> None:
 
 def test_a_killed_workers_tasks_run_again_and_its_slot_lapses(broker: Server, tasks: ModuleType) -> None:
     with worker("killed"):
-        ids = {tasks.hold.apply_async(("killed", 1.5), queue="killed").id for _ in range(2)}
+        ids = {tasks.renew.apply_async(("killed", 1.5), queue="killed").id for _ in range(2)}
         until(lambda: bool(notes(broker, "killed")))
         time.sleep(1.2)
         assert not is_free(broker, "killed"), "a hold is renewed"
