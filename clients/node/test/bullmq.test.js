@@ -121,7 +121,7 @@ test('a job waits while the server gives no decision', async (t) => {
 
 test('a denied job asks again after an hour at the latest', async (t) => {
   const { queue, work } = await start(t);
-  work(async () => {}, { rules: 'fixed:1/month', key: 'k' });
+  work(async () => {}, { rules: '1/30d', key: 'k' });
   await queue.addBulk([{ name: 'job', data: {} }, { name: 'job', data: {} }]);
   await until(async () => (await queue.getDelayedCount()) === 1);
   const [{ delay }] = await queue.getDelayed();
