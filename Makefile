@@ -291,6 +291,10 @@ accuracy: build ### draw what each algorithm lets through of the same requests: 
 cost: ### time decisions as the limit grows, without a server
 	cargo run --release -p ratelimit-core --example cost
 
+walks: ### list the files that a check, a wait and a settlement run through, under callgrind (ARGS=--files)
+	$(FETCH) redis-7.0 redis-py valgrind
+	@scripts/walks $(ARGS)
+
 weight: ### count lines of shipped code and of clients, words of documents, lines of integration tests
 	@scripts/weight
 
