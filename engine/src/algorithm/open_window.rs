@@ -57,7 +57,7 @@ impl OpenWindow {
     }
 
     /// True if `at_us` lies within its period. The calendar may end it earlier.
-    pub const fn holds(&self, at_us: u64) -> bool {
+    pub const fn contains(&self, at_us: u64) -> bool {
         since(self.start_us(), at_us) < self.period_us()
     }
 

@@ -5,7 +5,7 @@
 //! ban=1m:10m:1h      the first ban of a key, the second, the third and all others
 //! ```
 
-use super::lengths::{MAX_PERIOD_US, MS_US};
+use super::{MAX_PERIOD_US, MS_US};
 use crate::exact::Uint48;
 
 /// The most rungs of a ladder.

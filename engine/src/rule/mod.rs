@@ -10,16 +10,13 @@
 //! limit, the burst, the queue and the cost are not part of the identity: they can change from
 //! call to call, and the state stays.
 
-mod cost;
 mod divided;
 mod error;
 pub(crate) mod explain;
 mod identity;
 mod ladder;
-mod lengths;
 mod meant;
 pub(crate) mod memory;
-mod names;
 mod option;
 mod spec;
 mod text;
@@ -30,22 +27,59 @@ use crate::algorithm::{BucketParams, FixedParams, LeakyParams, Params};
 use alloc::string::{String, ToString};
 use core::fmt;
 use core::hash::{Hash, Hasher};
-pub use cost::Cost;
 pub use error::{Excerpt, RuleError};
 pub use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::worst_in_period;
 pub use identity::{Identity, identities};
 pub use ladder::{Ladder, MAX_RUNGS};
-pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, WEEK_US};
-pub use lengths::{MAX_PERIOD_US, MS_US, SECOND_US};
-pub(crate) use names::named;
 pub use option::{CommonOption, OwnOption, RuleOption};
 pub use spec::RuleSpec;
 pub(crate) use spec::bounded;
 pub(crate) use text::{DisplayPeriod, Number, write_option, write_period};
 pub use text::{digits, looks_like_rule, span_us, split};
 
+/// An enum, with the name of each value in a text. Each list is written once, so reading, printing and
+/// errors cannot disagree.
+#[macro_export]
+macro_rules! named {
+    ($(#[$about:meta])* $vis:vis enum $type:ident {
+        $($(#[$about_value:meta])* $value:ident = $name:literal,)+
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis enum $type { $($(#[$about_value])* $value,)+ }
+
+        impl $type {
+            /// Every value, in the order the documentation lists them.
+            $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
+
+            /// The name as written in the text.
+            $vis const fn name(self) -> &'static str {
+                match self { $(Self::$value => $name),+ }
+            }
+
+            /// The value with this name.
+            $vis fn of_name(name: &[u8]) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.name().as_bytes() == name)
+            }
+        }
+    };
+}
+pub(crate) use named;
+
+/// A millisecond, in microseconds.
+pub const MS_US: u64 = 1_000;
+/// A second, in microseconds.
+pub const SECOND_US: u64 = 1_000_000;
+pub(crate) const MINUTE_US: u64 = 60 * SECOND_US;
+pub(crate) const HOUR_US: u64 = 60 * MINUTE_US;
+pub(crate) const DAY_US: u64 = 24 * HOUR_US;
+pub(crate) const WEEK_US: u64 = 7 * DAY_US;
+/// The nominal length of a calendar month: 31 days.
+pub(crate) const MONTH_US: u64 = 31 * DAY_US;
+/// The longest period: 366 days, in microseconds.
+pub const MAX_PERIOD_US: u64 = 366 * DAY_US;
 /// The largest limit, burst, queue and cost.
 pub const MAX_UNITS: u32 = 1_000_000_000;
 /// The latest time of a decision: the end of the year 9999, in Unix microseconds.
@@ -186,6 +220,60 @@ impl Name {
     pub(crate) fn is_throttle(&self) -> bool {
         let after = self.bytes.strip_prefix(THROTTLE.as_bytes());
         after.is_some_and(|after| after.first() == Some(&0))
+    }
+}
+
+/// The cost of a rule in any check, 0 ..= [`MAX_UNITS`]. The first of these that is given is the cost:
+///
+/// ```text
+/// COST name=n    for the rule of this name
+/// cost=n         in the rule's text
+/// COST n         for all others, 1 if it is not given
+/// ```
+///
+/// The fields are plain numbers, because with `Option`s a check of four rules needs 2 % more
+/// instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cost {
+    /// The cost in this check; [`NONE`](Self::NONE): the check's default.
+    own: u32,
+    /// The cost in the rule's text, if there is one.
+    written: u32,
+}
+
+impl Cost {
+    /// No cost: larger than any valid one.
+    const NONE: u32 = u32::MAX;
+
+    /// The cost of a rule with this `cost=`.
+    fn new(written: Option<u32>) -> Self {
+        let written = written.unwrap_or(Self::NONE);
+        Self { own: written, written }
+    }
+
+    const fn named(self, cost: u32) -> Self {
+        Self { own: cost, ..self }
+    }
+
+    /// The cost in a check with this default cost.
+    #[inline(always)]
+    pub const fn or(self, default: u32) -> u32 {
+        if self.own == Self::NONE { default } else { self.own }
+    }
+
+    /// The cost that overrides the check's default.
+    pub const fn own(self) -> Option<u32> {
+        if self.own == Self::NONE { None } else { Some(self.own) }
+    }
+
+    /// The cost in the rule's text.
+    pub const fn written(self) -> Option<u32> {
+        if self.written == Self::NONE { None } else { Some(self.written) }
+    }
+
+    /// True if the request overrides the rule's `cost=`.
+    pub const fn is_named(self) -> bool {
+        self.own != self.written
     }
 }
 
@@ -385,5 +473,23 @@ impl Rule {
     /// not fit never passes.
     pub(crate) fn can_ever_admit(&self, cost: u32) -> bool {
         cost == 0 || u64::from(cost) <= self.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_cost_overrides_the_text_and_the_text_overrides_the_default() {
+        for (cost, of_check, own, written) in [
+            (Cost::new(None), 9, None, None),
+            (Cost::new(Some(2)), 2, Some(2), Some(2)),
+            (Cost::new(None).named(3), 3, Some(3), None),
+            (Cost::new(Some(2)).named(0), 0, Some(0), Some(2)),
+            (Cost::new(Some(2)).named(0).named(4), 4, Some(4), Some(2)),
+        ] {
+            assert_eq!((cost.or(9), cost.own(), cost.written()), (of_check, own, written));
+        }
     }
 }

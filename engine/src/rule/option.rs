@@ -1,8 +1,7 @@
 //! The options of rules. This file lists the options that several algorithms take. The options that
 //! only one algorithm takes are listed in the algorithm's folder.
 
-use super::names::named;
-use super::{Kind, digits};
+use super::{Kind, digits, named};
 use core::fmt;
 
 named! {

@@ -124,7 +124,7 @@ impl Algorithm for Interval {
     }
 
     fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
-        if self.window.holds(stamp_us) { self.give(units) } else { 0 }
+        if self.window.contains(stamp_us) { self.give(units) } else { 0 }
     }
 
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {

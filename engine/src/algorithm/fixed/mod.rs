@@ -64,7 +64,7 @@ impl Fixed {
     }
 
     /// True if `at_us` lies in the window of this shape that starts at `start_us`.
-    fn holds(&self, start_us: i64, at_us: u64) -> bool {
+    fn contains(&self, start_us: i64, at_us: u64) -> bool {
         let window = start_us..self.anchor.end(self.period_us(), start_us);
         window.contains(&i64::try_from(at_us).unwrap_or(i64::MAX))
     }
@@ -152,7 +152,7 @@ impl Algorithm for Fixed {
     }
 
     fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
-        if self.holds(self.start_us(), stamp_us) { self.count.take(units) } else { 0 }
+        if self.contains(self.start_us(), stamp_us) { self.count.take(units) } else { 0 }
     }
 
     fn consume_excess(&mut self, excess: Excess, at_us: u64) {
@@ -205,7 +205,7 @@ impl FixedWithPast {
         let started = self.past.partition_point(|past| past.start_us <= stamp);
         let Some(index) = started.checked_sub(1) else { return 0 };
         let Some(past) = self.past.get_mut(index) else { return 0 };
-        if !self.fixed.holds(past.start_us, stamp_us) {
+        if !self.fixed.contains(past.start_us, stamp_us) {
             return 0;
         }
         let back = past.count.min(units);

@@ -5,9 +5,9 @@
 use super::rules::{any_namesakes, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing_on, one_at_a_time_on, steady};
 use super::{act, cases, check, peek, unblocked};
+use crate::algorithm::Moment;
 use crate::algorithm::fixed::FixedParams;
 use crate::algorithm::meter::Params;
-use crate::algorithm::reading::Moment;
 use crate::key::{Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Verdict};
 use crate::rule::{MAX_TIME_US, Rule, SECOND_US};
 use crate::tests::rules_of_line;

@@ -3,9 +3,9 @@
 
 use super::examples::{Key, costs, key};
 use super::traffic::{CALLS, Deed, HoldTraffic, IDS, Step, try_check, with_holds};
+use crate::algorithm::NO_TIME_US;
 use crate::algorithm::fixed::FixedParams;
 use crate::algorithm::meter::Params;
-use crate::algorithm::reading::NO_TIME_US;
 use crate::check::Bounds;
 use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
 use crate::rule::{MAX_PERIOD_US, Rule};
