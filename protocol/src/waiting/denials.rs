@@ -1,8 +1,8 @@
 //! What denies the heads of a line, until when, and which later heads a denial keeps back: those that
 //! have all of the denying rules.
 
-use super::rules::{Entry, Rules};
-use super::turn::Turn;
+use super::flows::Turn;
+use super::request::{Entry, Rules};
 use ratelimit_engine::rule::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;

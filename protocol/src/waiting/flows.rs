@@ -1,10 +1,109 @@
-//! The flows of a line, their clients, and the order of their heads.
+//! The flows of a line, their clients, and in which order the flows are served: start-time fair queueing.
+//!
+//! Each flow has a start: its admitted units, divided by its weight. Among the flows of one priority,
+//! the flow with the least start is served next, and its start grows by `cost / weight`. So while two
+//! flows have clients in line, their values of `units / weight` differ by at most the sum of their
+//! values of `largest cost / weight`.
+//!
+//! Source: Goyal, Vin, Cheng, *Start-Time Fair Queueing*, SIGCOMM 1996.
 
-use super::present::Present;
-use super::request::{Client, Flow, Ticket};
-use super::turn::{Start, Turn};
+use super::request::{Client, Flow, Ticket, hash_of};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Units divided by weight, as a multiple of 2^-64, rounded up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Start(u128);
+
+impl Start {
+    /// The start after a request of this cost. A request of cost 0 counts as one unit; otherwise its
+    /// flow would always be next.
+    pub fn after(self, cost: u32, weight: u16) -> Self {
+        let units = u128::from(cost.max(1)) << 64;
+        Self(self.0.saturating_add(units.div_ceil(u128::from(weight.max(1)))))
+    }
+
+    /// The value to compare, a multiple of 2^-20. Each request may round a start up by 2^-64, so starts
+    /// that should be equal can differ slightly, and must compare as equal.
+    const fn rounded(self) -> u128 {
+        self.0 >> 44
+    }
+}
+
+/// The place of a head in the order of service: by priority, highest first, then by start, then by
+/// arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    pub priority: Reverse<u8>,
+    start: u128,
+    pub ticket: Ticket,
+}
+
+impl Turn {
+    /// Before all turns.
+    pub const FIRST: Self = Self { priority: Reverse(u8::MAX), start: 0, ticket: Ticket(0) };
+    /// After all turns.
+    pub const END: Self = Self { priority: Reverse(0), start: u128::MAX, ticket: Ticket(u64::MAX) };
+
+    pub const fn new(priority: u8, start: Start, ticket: Ticket) -> Self {
+        Self { priority: Reverse(priority), start: start.rounded(), ticket }
+    }
+
+    /// The turn right after this one.
+    pub const fn next(self) -> Self {
+        Self { ticket: Ticket(self.ticket.0.saturating_add(1)), ..self }
+    }
+}
+
+/// How many flows that have left are remembered.
+const REMEMBERED: usize = 128;
+
+/// The virtual time of a priority, and the flows that left with a later start.
+#[derive(Debug, Default)]
+pub struct Present {
+    /// The virtual time: the latest start of a flow that was served.
+    pub start: Start,
+    /// Flows that left with a later start: their hashes and starts.
+    left: Vec<(u64, Start)>,
+    /// The latest start of a flow that had to be forgotten.
+    forgotten: Start,
+}
+
+impl Present {
+    /// The start of a flow that joins the line, if `next` is the start of the next flow in line. A
+    /// flow that returns keeps its start. Otherwise clients that leave and return after each answer
+    /// would starve those that stay. Forgotten flows are not recognised, so any unknown flow may
+    /// begin one unit late.
+    pub fn start_of(&self, flow: &Flow, weight: u16, next: Start) -> Start {
+        let present = self.start.max(next);
+        let hash = hash_of(flow);
+        let own = self.left.iter().find(|&&(of, _)| of == hash);
+        let guess = || self.forgotten.min(present.after(1, weight));
+        own.map_or_else(guess, |&(_, start)| start).max(present)
+    }
+
+    /// Notes that a flow with this start is served. Returns the value from which its start grows.
+    pub fn serve(&mut self, start: Start) -> Start {
+        self.start = self.start.max(start);
+        self.start
+    }
+
+    /// Notes that a flow has left.
+    pub fn leave(&mut self, flow: &Flow, start: Start) {
+        let (present, hash) = (self.start, hash_of(flow));
+        self.left.retain(|&(of, start)| of != hash && start > present);
+        if start > present {
+            self.left.push((hash, start));
+        }
+        if self.left.len() > REMEMBERED {
+            let least = self.left.iter().enumerate().min_by_key(|(_, (_, start))| *start);
+            if let Some(index) = least.map(|(index, _)| index) {
+                self.forgotten = self.left.swap_remove(index).1.max(self.forgotten);
+            }
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Clients {

@@ -21,10 +21,8 @@
 //! head, so the time of a step is bounded.
 
 use super::denials::{Denials, all_turns};
-use super::flows::Flows;
-use super::request::{Cause, Client, Flow, HoldId, PlanEnd, Ticket};
-use super::rules::{Rules, hash_of_limit};
-use super::turn::Turn;
+use super::flows::{Flows, Turn};
+use super::request::{Cause, Client, Flow, HoldId, PlanEnd, Rules, Ticket, hash_of_limit};
 use ratelimit_engine::rule::{Identity, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Only the head of a flow is tried: a later client of the flow never overtakes it, however small its
-//! request. Between flows, turns decide (`turn.rs`), and some heads may pass others (`line.rs`). A head
+//! request. Between flows, turns decide (`flows.rs`), and some heads may pass others (`line.rs`). A head
 //! is due when the wait that its last denial announced is over, when something happens to its key that
 //! may let it pass (`Cause`), and when it becomes the head of its flow. When the key's plan ends, other
-//! rules    may decide: the rules of all clients are read again, and all heads are due.
+//! rules may decide: the rules of all clients are read again, and all heads are due.
 //!
 //! One ordered set holds every instant at which something is due. So one timer, set for the
 //! earliest, serves all lines, and nothing happens in between. Lines take turns, head by head, and a
@@ -23,11 +23,8 @@
 //! microseconds of any clock that never steps back.
 //!
 //! ```text
-//! request  what a client asks of a line, what changed a key, and why a request is denied
-//! rules    its rules, as far as a line needs them
+//! request  what a client asks of a line and its rules, what changed a key, and why a request is denied
 //! denials  what denies heads, until when, and which later heads a denial keeps back
-//! turn     the order of flows
-//! present  where a flow that joins a line begins
 //! flows    the flows of a line, and the order of their heads
 //! line     the clients that wait for one key, and which heads to try
 //! ```
@@ -35,17 +32,12 @@
 mod denials;
 mod flows;
 mod line;
-mod present;
 mod request;
-mod rules;
-mod turn;
 
 pub use line::Due;
 use line::Line;
-use request::Client;
-pub use request::{Cause, Denial, Flow, HoldId, PlanEnd, Request, Ticket};
-pub use rules::Rules;
-use rules::SharedRules;
+pub use request::{Cause, Denial, Flow, HoldId, PlanEnd, Request, Rules, Ticket};
+use request::{Client, SharedRules};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
