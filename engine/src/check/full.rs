@@ -1,15 +1,86 @@
-//! What the reply to `FULL` shows of each rule. Only this reply has each rule's reset and period, and
-//! says when the rule lets one more unit pass.
+//! What the reply to `FULL` shows. Only this reply has each rule's reset and period, and says when the
+//! rule lets one more unit pass.
 //!
 //! A rule with `r` units remaining has one more unit as soon as it admits a cost of `r + 1`. So the
 //! algorithms need no second formula: each reads its state with that cost.
 
 use super::{Budget, Decision, View};
 use crate::algorithm::{Anchor, Moment, Params};
-use crate::key::{Check, Limiter};
+use crate::key::{Check, Limiter, Plan, Standing, StandingEntry};
 use crate::rule::{MS_US, Rule};
 use alloc::borrow::Cow;
 use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A key in the reply to `FULL`. `N` is a name.
+#[derive(Clone, Debug)]
+pub struct Shown<'a, N> {
+    /// Its name, if the command takes several keys.
+    pub name: Option<N>,
+    /// Its check, with the decided cost.
+    pub check: Check<'a>,
+    /// Where its decisions are: one per rule, or none if a block or an exemption answered.
+    pub decisions: Range<usize>,
+    /// Its value without lapsed holds, if it has one.
+    pub limiter: Option<&'a Limiter>,
+}
+
+/// What the reply to `FULL` shows beside the verdict and the wait.
+#[derive(Clone, Debug)]
+pub struct FullReport<'a, N> {
+    /// What an allowed check of a range was granted.
+    pub granted: Option<u32>,
+    /// The name of the deciding key, if the command takes several keys.
+    pub key: Option<N>,
+    /// The plan of the only key, or of the deciding key.
+    pub plan: Option<&'a Plan>,
+    /// The rules of all keys, each with the name of its key.
+    pub rules: Vec<(Option<N>, RuleReport<'a>)>,
+    /// The block in effect that ends last, with the name of its key. Of several that end together, the
+    /// first.
+    pub block: Option<(Option<N>, &'a StandingEntry)>,
+}
+
+impl<'a, N: Copy> FullReport<'a, N> {
+    /// The report on a check of these keys. `decider` is the index of the deciding key. Fills in the
+    /// resets of the decisions.
+    pub fn of(
+        summary: Decision,
+        decisions: &mut [Decision],
+        keys: &[Shown<'a, N>],
+        decider: Option<usize>,
+    ) -> Self {
+        let budget = &Budget::of_command();
+        for key in keys {
+            if let Some(limiter) = key.limiter {
+                let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();
+                limiter.fill_resets(&key.check, decisions, budget);
+            }
+        }
+        let (untouched, mut rules) = (Limiter::default(), Vec::new());
+        for key in keys {
+            let limiter = key.limiter.unwrap_or(&untouched);
+            let decisions = decisions.get(key.decisions.clone()).unwrap_or_default();
+            let reports = limiter.rule_reports(&key.check, decisions, budget);
+            rules.extend(reports.map(|report| (key.name, report)));
+        }
+        let decider = decider.and_then(|decider| keys.get(decider));
+        let planned = if let [only] = keys { Some(only) } else { decider };
+        let block_of = |key: &Shown<'a, N>| {
+            let standing = key.limiter?.standing_at(key.check.now_us)?;
+            (standing.kind == Standing::Block).then_some((key.name, standing))
+        };
+        let blocks = keys.iter().rev().filter_map(block_of);
+        Self {
+            granted: keys.first().and_then(|key| key.check.granted(summary.verdict)),
+            key: decider.and_then(|key| key.name),
+            plan: planned.and_then(|key| key.limiter?.plan_at(key.check.now_us)),
+            rules,
+            block: blocks.max_by_key(|(_, block)| block.until_us.unwrap_or(u64::MAX)),
+        }
+    }
+}
 
 /// What a reply to `FULL` shows of one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,7 +40,7 @@ mod view;
 pub use budget::Budget;
 pub use decision::{Ban, Decision, Outcome};
 pub(crate) use decision::{length, longer};
-pub use full::{Field, RuleReport};
+pub use full::{Field, FullReport, RuleReport, Shown};
 pub(crate) use keys::peek_key;
 pub use keys::{KeyCheck, check_keys};
 pub(crate) use later_denials::until_all_admit;
