@@ -78,7 +78,7 @@ impl Limiter {
 
     /// The pause, even if it has ended.
     pub fn pause(&self) -> Option<&Pause> {
-        self.orders()?.pause.as_deref()
+        self.pause_and_plan()?.pause.as_deref()
     }
 
     /// The pause in effect at `now_us`.
@@ -93,30 +93,30 @@ impl Limiter {
         if grows {
             let length_us = until_us.saturating_sub(now_us).min(MAX_PERIOD_US);
             let pause = Pause { until_us, length_us, reason: reason.into() };
-            self.set_orders(|orders| orders.pause = Some(Box::new(pause)));
+            self.set_pause_and_plan(|both| both.pause = Some(Box::new(pause)));
         }
         grows
     }
 
     /// Ends the pause.
     pub fn resume(&mut self) {
-        self.set_orders(|orders| orders.pause = None);
+        self.set_pause_and_plan(|both| both.pause = None);
     }
 
-    pub(super) fn orders(&self) -> Option<&PauseAndPlan> {
-        self.compound()?.orders.as_deref()
+    pub(super) fn pause_and_plan(&self) -> Option<&PauseAndPlan> {
+        self.compound()?.pause_and_plan.as_deref()
     }
 
-    pub(super) fn set_orders(&mut self, set: impl FnOnce(&mut PauseAndPlan)) {
+    pub(super) fn set_pause_and_plan(&mut self, set: impl FnOnce(&mut PauseAndPlan)) {
         self.change(|compound| {
-            set(compound.orders.get_or_insert_default());
-            compound.orders.take_if(|orders| **orders == PauseAndPlan::default());
+            set(compound.pause_and_plan.get_or_insert_default());
+            compound.pause_and_plan.take_if(|both| **both == PauseAndPlan::default());
         });
     }
 
     /// The plan, even if it has ended.
     pub fn plan(&self) -> Option<&Plan> {
-        self.orders()?.plan.as_deref()
+        self.pause_and_plan()?.plan.as_deref()
     }
 
     /// The plan in effect at `now_us`.
@@ -126,7 +126,7 @@ impl Limiter {
 
     /// Binds a plan, which replaces any earlier one, or unbinds it.
     pub fn set_plan(&mut self, plan: Option<Plan>) {
-        self.set_orders(|orders| orders.plan = plan.map(Box::new));
+        self.set_pause_and_plan(|both| both.plan = plan.map(Box::new));
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
     pub standing: Option<Box<StandingEntry>>,
-    pub orders: Option<Box<PauseAndPlan>>,
+    pub pause_and_plan: Option<Box<PauseAndPlan>>,
     /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
     pub history: Option<Box<History>>,
@@ -185,8 +185,8 @@ impl Limiter {
         };
         change(&mut compound);
         compound.holds.take_if(|holds| holds.is_empty());
-        let Compound { states: _, standing, orders, bans, history, holds } = &*compound;
-        let overridden = standing.is_some() || orders.is_some() || bans.is_some();
+        let Compound { states: _, standing, pause_and_plan, bans, history, holds } = &*compound;
+        let overridden = standing.is_some() || pause_and_plan.is_some() || bans.is_some();
         let plain = !overridden && history.is_none() && holds.is_none();
         self.contents = if !plain || compound.states.len() > 1 {
             Contents::Compound(compound)
@@ -283,9 +283,9 @@ impl Limiter {
                     to.slice(&mut author.user);
                 }
             });
-            to.optional(&mut compound.orders, |orders, to| {
-                to.optional(&mut orders.pause, |pause, to| to.slice(&mut pause.reason));
-                to.optional(&mut orders.plan, |_, _| {});
+            to.optional(&mut compound.pause_and_plan, |both, to| {
+                to.optional(&mut both.pause, |pause, to| to.slice(&mut pause.reason));
+                to.optional(&mut both.plan, |_, _| {});
             });
             to.optional(&mut compound.bans, |_, _| {});
             to.optional(&mut compound.history, History::visit_heap);
@@ -349,25 +349,25 @@ impl Limiter {
 impl Compound {
     /// This value, if it holds one state and a plan in effect, and nothing else.
     fn only_planned(&self, now_us: u64) -> Option<&Self> {
-        let Self { states, standing, orders, bans, history, holds } = self;
-        let PauseAndPlan { pause, plan } = orders.as_deref()?;
+        let Self { states, standing, pause_and_plan, bans, history, holds } = self;
+        let PauseAndPlan { pause, plan } = pause_and_plan.as_deref()?;
         let others = standing.is_some() || pause.is_some() || bans.is_some() || history.is_some();
         let in_effect = plan.as_ref().is_some_and(|plan| plan.ends() > Moment::At(now_us));
         (states.len() == 1 && in_effect && !others && holds.is_none()).then_some(self)
     }
 
     fn deadline(&self) -> Deadline {
-        let Self { states, standing, orders, bans, history, holds } = self;
+        let Self { states, standing, pause_and_plan, bans, history, holds } = self;
         let mut deadline = states.iter().map(deadline_of).fold(Deadline::PASSED, Deadline::or);
         let mut lasts = |until, window_us| deadline = deadline.or(Deadline::new(until, window_us));
         if let Some(standing) = standing {
             lasts(standing.ends(), 0);
         }
-        if let Some(orders) = orders {
-            if let Some(pause) = &orders.pause {
+        if let Some(both) = pause_and_plan {
+            if let Some(pause) = &both.pause {
                 lasts(Moment::At(pause.until_us), 0);
             }
-            if let Some(plan) = &orders.plan {
+            if let Some(plan) = &both.plan {
                 lasts(plan.ends(), 0);
             }
         }

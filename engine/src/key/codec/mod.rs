@@ -97,7 +97,7 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     };
     let (history, holds, bans): (Option<_>, _, Option<_>) = take(&mut body)?;
     let history = history.map(load_history).transpose()?;
-    let orders = load_orders(&mut body)?;
+    let pause_and_plan = load_pause_and_plan(&mut body)?;
     if !body.is_empty() {
         return Err(DecodeError::Trailing(body.len()));
     }
@@ -110,7 +110,7 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let standing = standing.map(load_standing).transpose()?.map(Box::new);
     let bans = bans.map(load_bans).transpose()?.map(Box::new);
     let (history, holds) = (history.map(Box::new), holds.map(Box::new));
-    let limiter = Limiter::of(Compound { states, standing, orders, bans, history, holds });
+    let limiter = Limiter::of(Compound { states, standing, pause_and_plan, bans, history, holds });
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 
@@ -171,7 +171,7 @@ fn load_author((since_us, user): SavedAuthor<'_>) -> Result<Author, DecodeError>
 
 /// Takes the last parts, which only a key with a pause or a plan has. The pause or its absence comes
 /// first, and then the plan, if any.
-fn load_orders(body: &mut &[u8]) -> Result<Option<Box<PauseAndPlan>>, DecodeError> {
+fn load_pause_and_plan(body: &mut &[u8]) -> Result<Option<Box<PauseAndPlan>>, DecodeError> {
     let left = body.len();
     if left == 0 {
         return Ok(None);
