@@ -1,10 +1,8 @@
 //! `RL.CHECK`: may this request pass?
 
 use super::answer;
-use super::effect_args::EffectArgs;
-use super::opened::{Opened, event, refused};
-use super::plans::WithPlans;
-use super::scratch::{self, Scratch};
+use super::opened::{EffectArgs, Opened, event, refused};
+use super::request::{self, Scratch, WithPlans};
 use crate::datatype::LIMITER;
 use crate::policy::Resolver;
 use crate::server::{Call, CommandError, clock};
@@ -16,7 +14,7 @@ use ratelimit_protocol::parse::{self, CheckRequest, PlanOf};
 
 /// `RL.CHECK`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
+    request::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let clock_us = clock::now_us();
         // The prefetch of the key's value runs while the request is parsed.
         let key = call.open_write(call.key_name()?, &LIMITER);

@@ -11,8 +11,7 @@
 //! are off, and counts errors.
 
 use super::answer::{self, Shown};
-use super::plans;
-use super::scratch::{self, Scratch};
+use super::request::{self, Scratch};
 use super::{mcheck, throttle, wait};
 use crate::config::{self, Enforcement};
 use crate::metrics;
@@ -72,9 +71,10 @@ fn counted_check() {
 
 /// Answers `RL.CHECK`.
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
+    request::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let (args, limits) = (call.after_key().bytes(), resolver.limits());
-        let request = parse::check(args, &limits, &mut plans::of_call(call, &mut resolver), rules)?;
+        let request =
+            parse::check(args, &limits, &mut request::plans_of_call(call, &mut resolver), rules)?;
         counted(&resolver);
         allow(call, &request, rules, decisions);
         Ok(())
@@ -83,9 +83,10 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// Answers `RL.PEEK`.
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
+    request::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let (args, limits) = (call.after_key().bytes(), resolver.limits());
-        let request = parse::peek(args, &limits, &mut plans::of_call(call, &mut resolver), rules)?;
+        let request =
+            parse::peek(args, &limits, &mut request::plans_of_call(call, &mut resolver), rules)?;
         metrics::PEEKS.add(1);
         allow(call, &request, rules, decisions);
         Ok(())

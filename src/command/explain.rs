@@ -1,6 +1,6 @@
 //! `RL.EXPLAIN`: rules in words.
 
-use super::scratch::{self, Scratch};
+use super::request::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError, Writer};
 use ratelimit_engine::rule;
@@ -11,7 +11,7 @@ const BY_PLAN: &str = "unless the key's plan names another policy: ";
 
 /// `RL.EXPLAIN`
 pub fn explain(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, mut resolver, .. }| {
+    request::with(call, |Scratch { rules, mut resolver, .. }| {
         parse::explain(call.args().from(1).bytes(), &config::limits(), &mut resolver, rules)?;
         let mut explained = rules.iter().map(rule::explain);
         let mut texts = Vec::with_capacity(rules.len());

@@ -1,7 +1,6 @@
 //! `RL.SETTLE` and `RL.RENEW`: end a hold, or move its end.
 
-use super::effect_args::EffectArgs;
-use super::opened::Opened;
+use super::opened::{EffectArgs, Opened};
 use crate::config::{self, Enforcement};
 use crate::metrics;
 use crate::server::{Arg, Call, CommandError};

@@ -3,7 +3,7 @@
 
 use super::line;
 use super::opened::Opened;
-use super::scratch::{self, Scratch};
+use super::request::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError};
 use crate::unreadable;
@@ -14,7 +14,7 @@ use ratelimit_protocol::waiting::Cause;
 /// `RL.APPLY key effect ...`, in the form that `effect/` describes
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
     require_obedience(call, "RL.APPLY")?;
-    scratch::with(call, |Scratch { rules, .. }| {
+    request::with(call, |Scratch { rules, .. }| {
         let mut named_costs = Vec::new();
         let name = call.key_name()?;
         let effect = effect::read(call.after_key().bytes(), rules, &mut named_costs)

@@ -7,8 +7,7 @@
 use super::answer;
 use super::any;
 use super::opened::refused;
-use super::plans::{self, WithPlans};
-use super::scratch::{self, Scratch};
+use super::request::{self, Scratch, WithPlans};
 use super::several::{MultiCheck, key_checks, outcomes_of};
 use crate::config;
 use crate::policy::Resolver;
@@ -34,12 +33,12 @@ pub fn with_request(
     enforced: bool,
     body: impl FnOnce(&MultiCheck<'_>, &mut Vec<Decision>, &Resolver<'_>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
+    request::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let args = call.args().from(1).bytes();
         let limits = if enforced { config::limits() } else { resolver.limits() };
         let plans = &mut WithPlans::new(&mut resolver, |PlanOf { key, at_us }| {
             let name = call.args().get(key.saturating_add(2))?;
-            Some(plans::of_key(call, name, at_us)?.name)
+            Some(request::plan_of_key(call, name, at_us)?.name)
         });
         let request = &parse::mcheck(args, &limits, plans, rules)?;
         let clock_us = clock::now_us();

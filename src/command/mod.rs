@@ -17,13 +17,12 @@
 //! internal                                RL.APPLY and RL.LOAD: effects and values that were
 //!                                         replicated or saved
 //!
-//! opened                                  an open key, and the consequences of a change
+//! opened                                  an open key, the consequences of a change, and its effect
 //! several                                 several open keys, and the consequences of their changes
-//! effect_args                             the rules of an effect
 //! enforcement                             checks that are observed, or off
 //! answer                                  the reply of a check
 //! audit                                   the server's log of changes by administrators
-//! scratch                                 the state of a request, and memory that requests reuse
+//! request                                 the state of a request, memory that requests reuse, plans
 //! line                                    the clients that wait
 //! ```
 //!
@@ -39,7 +38,6 @@ mod check;
 mod documented_commands;
 #[cfg(test)]
 mod documented_errors;
-mod effect_args;
 mod enforcement;
 mod explain;
 mod holds;
@@ -49,10 +47,9 @@ mod line;
 mod mcheck;
 mod opened;
 mod peek;
-mod plans;
 mod policy;
 mod refund;
-mod scratch;
+mod request;
 mod several;
 mod standing;
 mod sync;

@@ -1,8 +1,7 @@
 //! `RL.PEEK`: would this request pass?
 
 use super::answer;
-use super::plans;
-use super::scratch::{self, Scratch};
+use super::request::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, ReadKey, clock};
 use crate::{config, metrics, unreadable};
@@ -14,11 +13,11 @@ use ratelimit_protocol::parse::{self, CheckRequest};
 /// `RL.PEEK`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     unreadable::require_nothing_skipped(call)?;
-    scratch::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
+    request::with(call, |Scratch { rules, decisions, mut resolver, .. }| {
         let request = parse::peek(
             call.after_key().bytes(),
             &config::limits(),
-            &mut plans::of_call(call, &mut resolver),
+            &mut request::plans_of_call(call, &mut resolver),
             rules,
         )?;
         evaluate(call, &request, rules, decisions, |outcome, check, decisions, limiter| {

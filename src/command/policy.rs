@@ -1,7 +1,7 @@
 //! `RL.POLICY`: rules under a name.
 
 use super::audit;
-use super::scratch::{self, Scratch};
+use super::request::{self, Scratch};
 use crate::config;
 use crate::policy;
 use crate::server::{Call, CommandError, Writer, clock};
@@ -26,7 +26,7 @@ const HELP: [&str; 11] = [
 
 /// `RL.POLICY`
 pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, .. }| {
+    request::with(call, |Scratch { rules, .. }| {
         // The primary, or this server before a restart, checked the limits when the policy was set.
         let obeyed = call.must_be_obeyed();
         let limits = if obeyed { Limits::ANY } else { config::limits() };

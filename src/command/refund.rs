@@ -1,9 +1,8 @@
 //! `RL.REFUND`: gives units back. `RL.RESET`: forgets what a key consumed.
 
-use super::effect_args::EffectArgs;
-use super::opened::Opened;
-use super::scratch::{self, Scratch};
-use super::{audit, plans};
+use super::audit;
+use super::opened::{EffectArgs, Opened};
+use super::request::{self, Scratch};
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_engine::rule::Rule;
@@ -13,11 +12,11 @@ use ratelimit_protocol::waiting::Cause;
 
 /// `RL.REFUND`
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, mut resolver, .. }| {
+    request::with(call, |Scratch { rules, mut resolver, .. }| {
         let request = parse::refund(
             call.after_key().bytes(),
             &config::limits(),
-            &mut plans::of_call(call, &mut resolver),
+            &mut request::plans_of_call(call, &mut resolver),
             rules,
         )?;
         let mut opened = Opened::first(call, request.at_us)?;

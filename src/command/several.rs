@@ -1,8 +1,7 @@
 //! A check of several keys: opens them, applies the consequences of their changes, and closes them.
 
 use super::answer::Shown;
-use super::effect_args::EffectArgs;
-use super::opened::{Opened, event};
+use super::opened::{EffectArgs, Opened, event};
 use crate::datatype::LIMITER;
 use crate::metrics;
 use crate::policy::Resolver;

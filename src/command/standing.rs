@@ -2,8 +2,7 @@
 //! chooses the rules of a key.
 
 use super::audit;
-use super::effect_args::EffectArgs;
-use super::opened::Opened;
+use super::opened::{EffectArgs, Opened};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};

@@ -1,9 +1,7 @@
 //! `RL.SYNC`: lowers the units that remain of a rule to the number that an upstream gives.
 
-use super::effect_args::EffectArgs;
-use super::opened::{Opened, refused};
-use super::plans;
-use super::scratch::{self, Scratch};
+use super::opened::{EffectArgs, Opened, refused};
+use super::request::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError};
 use ratelimit_engine::check::CheckError;
@@ -14,11 +12,11 @@ use ratelimit_protocol::waiting::Cause;
 /// `RL.SYNC`
 pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
     call.require_args(["RL.SYNC", "key", "REMAINING", "n", "rule"].len())?;
-    scratch::with(call, |Scratch { rules, mut resolver, .. }| {
+    request::with(call, |Scratch { rules, mut resolver, .. }| {
         let request = parse::sync(
             call.after_key().bytes(),
             &config::limits(),
-            &mut plans::of_call(call, &mut resolver),
+            &mut request::plans_of_call(call, &mut resolver),
             rules,
         )?;
         let mut opened = Opened::first(call, request.at_us)?;

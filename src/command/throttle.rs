@@ -12,10 +12,9 @@
 //! Seconds are rounded up, so a client that waits for them does not come back too early. An exempt
 //! key looks like one that was never checked.
 
-use super::effect_args::EffectArgs;
-use super::opened::{Opened, event, refused};
+use super::opened::{EffectArgs, Opened, event, refused};
 use super::refund::give_back;
-use super::scratch::{self, Scratch};
+use super::request::{self, Scratch};
 use crate::config::{self, Enforcement};
 use crate::metrics;
 use crate::server::{Call, CommandError, Texts};
@@ -28,7 +27,7 @@ use std::slice;
 
 /// `RL.THROTTLE`
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { decisions, buckets, .. }| {
+    request::with(call, |Scratch { decisions, buckets, .. }| {
         // The prefetch of the key's value runs while the request is parsed.
         let opened = Opened::first(call, None);
         let ThrottleRequest { bucket, quantity } = parse::throttle(call.after_key().bytes())?;

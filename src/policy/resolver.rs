@@ -9,7 +9,7 @@ use crate::config::{self, Enforcement};
 use crate::metrics;
 use ratelimit_engine::check::Decision;
 use ratelimit_engine::key::{Check, Verdict};
-use ratelimit_engine::rule::{Name, Rule};
+use ratelimit_engine::rule::{Name, Rule, RuleError};
 use ratelimit_protocol::parse::{Limits, RuleArgError, RuleCache, RuleResolver};
 
 /// What resolvers reuse: caches, and the memory for plans.
@@ -99,12 +99,9 @@ impl RuleResolver for Resolver<'_> {
         self.named > 0
     }
 
-    fn asked_for_plan(&self) -> bool {
-        !self.plans.is_empty()
-    }
-
-    fn cache(&mut self) -> Option<&mut RuleCache> {
-        Some(self.rules)
+    #[inline(always)]
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
+        self.rules.add(text, rules)
     }
 }
 
@@ -268,7 +265,7 @@ mod tests {
         let unknown = Resolver::new(memory).planned(0, b"nowhere", || None).map(<[_]>::to_vec);
         assert_eq!(unknown, Err(RuleArgError::UnknownPolicy));
         let mut next = Resolver::new(memory);
-        assert!(!next.asked_for_plan());
+        assert!(next.plans.is_empty());
         assert_eq!(next.planned(0, b"nowhere", || Some(name("sold"))), Ok(&rules("100/m")[..]));
     }
 

@@ -7,7 +7,7 @@ use crate::parse::{
     check, explain, log, mcheck, no_arguments, pause, peek, plan, policy, refund, renew, settle,
     standing, sync, throttle, top, wait, written_policy,
 };
-use ratelimit_engine::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule};
+use ratelimit_engine::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
 
 /// The settings of a new server.
 const DEFAULT: Limits = Limits {
@@ -42,8 +42,8 @@ impl RuleResolver for Policies {
         if name == b"p" { Ok(&self.rules) } else { Err(RuleArgError::UnknownPolicy) }
     }
 
-    fn cache(&mut self) -> Option<&mut RuleCache> {
-        Some(&mut self.cache)
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
+        self.cache.add(text, rules)
     }
 }
 

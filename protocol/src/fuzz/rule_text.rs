@@ -2,7 +2,6 @@
 
 use super::assert_printable;
 use crate::parse::RuleCache;
-use crate::parse::resolver::add_rule;
 use ratelimit_engine::rule::{Rule, explain, looks_like_rule};
 
 pub fn run(data: &[u8]) {
@@ -25,7 +24,7 @@ pub fn run(data: &[u8]) {
     let mut cache = RuleCache::default();
     for _ in 0..2 {
         let mut rules = Vec::new();
-        let cached = add_rule(data, Some(&mut cache), &mut rules);
+        let cached = cache.add(data, &mut rules);
         assert_eq!(cached.err().as_ref(), read.as_ref().err());
         assert_eq!(rules.first(), read.as_ref().ok());
     }

@@ -11,6 +11,7 @@ use super::limits::Limits;
 use super::resolver::{PlanOf, RuleResolver};
 use super::rules::take_rules_of;
 use ratelimit_engine::rule::{Excerpt, Rule};
+use std::iter;
 use std::ops::{Range, RangeInclusive};
 
 /// How many keys one check can have.
@@ -98,7 +99,9 @@ pub fn mcheck<'a>(
     if groups.len() != 1 && groups.len() != keys {
         return Err(ParseError::Groups { groups: groups.len(), keys });
     }
-    if groups.len() < keys && resolver.asked_for_plan() {
+    let mut written = all_groups.clone();
+    let mut written = iter::from_fn(|| written.take());
+    if groups.len() < keys && written.any(|text| text.starts_with(b"@plan:")) {
         for key in 1..keys {
             let plan = PlanOf { key, at_us: check.at_us };
             let (first_rule, mut args) = (rules.len(), all_groups.clone());
@@ -112,7 +115,7 @@ pub fn mcheck<'a>(
     give_costs(&named_costs, rules, resolver.named_a_policy())?;
     for group in &groups {
         let rules = rules.get(group.rules.clone()).unwrap_or_default();
-        check.default_cost().test(rules, check.holds())?;
+        check.default_cost().test(rules, check.asks_for_hold())?;
     }
     Ok(MCheckRequest { keys, check, any, groups })
 }

@@ -25,7 +25,7 @@ mod limits;
 mod mcheck;
 pub(crate) mod policy;
 mod refund;
-pub(crate) mod resolver;
+mod resolver;
 pub(crate) mod rules;
 pub(crate) mod settle;
 mod shown;

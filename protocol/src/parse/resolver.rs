@@ -25,23 +25,13 @@ pub trait RuleResolver {
         false
     }
 
-    /// Whether the request has asked for a key's plan.
-    fn asked_for_plan(&self) -> bool {
-        false
-    }
-
-    /// The rules of earlier requests, if they are cached.
-    fn cache(&mut self) -> Option<&mut RuleCache> {
-        None
-    }
-
     /// Reads a rule and adds it; `false` if the text does not look like a rule.
     ///
     /// # Errors
     /// Why the text is no rule.
     #[inline(always)]
     fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
-        add_rule(text, self.cache(), rules)
+        read(text, rules)
     }
 }
 
@@ -71,33 +61,37 @@ pub struct RuleCache {
     rules: DirectMapped<Text, Rule>,
 }
 
-/// Does what [`RuleResolver::rule`] does, through this cache.
-#[inline(always)]
-pub(crate) fn add_rule(
-    text: &[u8],
-    cache: Option<&mut RuleCache>,
-    rules: &mut Vec<Rule>,
-) -> Result<bool, RuleError> {
-    let read = || match looks_like_rule(text) {
-        true => Rule::from_text(text).map_err(Some),
-        false => Err(None),
-    };
-    let read = match cache.filter(|_| text.len() <= Text::MAX) {
-        // `push` would copy the rule twice.
-        Some(RuleCache { rules: cache }) => cache
-            .get_or_try_insert(
-                numbers(text),
-                |cached| cached.is(text),
-                || Ok((Text::new(text), read()?)),
-            )
-            .map(|rule| rules.extend_from_slice(slice::from_ref(rule))),
-        None => read().map(|rule| rules.push(rule)),
-    };
-    match read {
-        Ok(()) => Ok(true),
-        Err(None) => Ok(false),
-        Err(Some(error)) => Err(error),
+impl RuleCache {
+    /// Does what [`RuleResolver::rule`] does, through this cache.
+    ///
+    /// # Errors
+    /// Why the text is no rule.
+    #[inline(always)]
+    pub fn add(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
+        if text.len() > Text::MAX {
+            return read(text, rules);
+        }
+        let make = || match looks_like_rule(text) {
+            true => Ok((Text::new(text), Rule::from_text(text).map_err(Some)?)),
+            false => Err(None),
+        };
+        match self.rules.get_or_try_insert(numbers(text), |cached| cached.is(text), make) {
+            // `push` would copy the rule twice.
+            Ok(rule) => rules.extend_from_slice(slice::from_ref(rule)),
+            Err(None) => return Ok(false),
+            Err(Some(error)) => return Err(error),
+        }
+        Ok(true)
     }
+}
+
+/// Reads a rule and adds it; `false` if the text does not look like a rule.
+fn read(text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
+    let is_rule = looks_like_rule(text);
+    if is_rule {
+        rules.push(Rule::from_text(text)?);
+    }
+    Ok(is_rule)
 }
 
 /// The first and the last eight bytes of a text.
@@ -175,6 +169,7 @@ impl<K, V> DirectMapped<K, V> {
     }
 
     /// How many entries there are.
+    #[cfg(test)]
     pub fn entries(&self) -> usize {
         self.slots.iter().flat_map(|slots| slots.iter()).flatten().count()
     }
@@ -226,8 +221,8 @@ mod tests {
             for text in texts {
                 let (mut cached, mut read) = (Vec::new(), Vec::new());
                 prop_assert_eq!(
-                    add_rule(text.as_bytes(), Some(&mut cache), &mut cached),
-                    add_rule(text.as_bytes(), None, &mut read)
+                    cache.add(text.as_bytes(), &mut cached),
+                    super::read(text.as_bytes(), &mut read)
                 );
                 prop_assert_eq!(cached, read);
             }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use super::check;
 use super::line::{Waiter, Waiters, set_alarm, waiters};
 use super::opened::Opened;
-use super::scratch::Scratch;
+use super::request::Scratch;
 use crate::config;
 use crate::metrics::{self, Counter};
 use crate::server::propagation::must_not_replicate;

@@ -1,8 +1,7 @@
 //! The prospect of a request that may wait: how `RL.WAIT` would answer it now. Nothing here changes a
 //! key.
 
-use crate::command::plans::{self, WithPlans};
-use crate::command::scratch::{self, Scratch};
+use crate::command::request::{self, Scratch, WithPlans};
 use crate::command::{answer, peek};
 use crate::config::{self, Enforcement};
 use crate::server::{Call, CommandError, clock};
@@ -44,7 +43,7 @@ pub fn with_request<T>(
     call: &Call<'_>,
     body: impl FnOnce(&Call<'_>, &ParsedWait<'_>, &mut Scratch<'_>) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
-    scratch::with(call, |mut scratch| body(call, &parsed(call, &mut scratch)?, &mut scratch))
+    request::with(call, |mut scratch| body(call, &parsed(call, &mut scratch)?, &mut scratch))
 }
 
 /// Parses the request. Not inlined, because it runs rarely and `RL.CHECK` inlines the same parser.
@@ -54,7 +53,7 @@ fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch<'_>) -> Result<ParsedWait<'
     let limits = resolver.limits();
     let plan_end = Cell::new(None);
     let plans = &mut WithPlans::new(resolver, |PlanOf { at_us, .. }| {
-        let plan = plans::of_key(call, call.key_name().ok()?, at_us);
+        let plan = request::plan_of_key(call, call.key_name().ok()?, at_us);
         plan_end.set(Some(end_of(plan.as_ref())));
         Some(plan?.name)
     });

@@ -67,8 +67,8 @@ impl<'a> CheckRequest<'a> {
         }
     }
 
-    /// Whether the request asks for a hold.
-    pub(super) fn holds(&self) -> bool {
+    /// Whether the check takes a hold.
+    pub(super) fn asks_for_hold(&self) -> bool {
         self.options.as_ref().is_some_and(|options| options.hold.is_some())
     }
 }
@@ -164,7 +164,7 @@ impl<R: RuleResolver> Reader<'_, R> {
             give_costs(named_costs, rules, resolver.named_a_policy())?;
         }
         // A peek can ask about slots without a hold.
-        request.default_cost().test(rules, request.holds() || !*may_change)?;
+        request.default_cost().test(rules, request.asks_for_hold() || !*may_change)?;
         Ok(CheckRequest { rule_args, ..request })
     }
 }
