@@ -120,7 +120,7 @@ static VALUES: AtomicU64 = AtomicU64::new(0);
 
 /// Counts a check that was decided at this reading of the clock.
 #[inline]
-pub fn checked(verdict: Verdict, clock_us: u64) {
+pub fn count_check(verdict: Verdict, clock_us: u64) {
     CHECKS.add(1);
     match verdict {
         Verdict::Allowed => ALLOWED.add(1),
@@ -133,7 +133,7 @@ pub fn checked(verdict: Verdict, clock_us: u64) {
 /// Counts one key of a check: its exemption, its ban and its rules. Returns true if a shadow would have
 /// denied it.
 #[inline]
-pub fn key_checked(
+pub fn count_key(
     standing: Option<Standing>,
     banned: bool,
     rules: &[Rule],

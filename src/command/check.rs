@@ -51,9 +51,9 @@ pub fn decide(
     };
 
     check.cost = outcome.cost;
-    metrics::checked(outcome.summary.verdict, clock_us);
+    metrics::count_check(outcome.summary.verdict, clock_us);
     resolver.count(outcome.summary.verdict, clock_us);
-    let may_be_spared = opened.checked(&check, decisions, &outcome, || {
+    let may_be_spared = opened.after_check(&check, decisions, &outcome, || {
         EffectArgs::of_check(call.args().last(request.rule_args), resolver, 0, check.rules)
     });
     if may_be_spared {

@@ -65,7 +65,7 @@ fn counted(resolver: &Resolver<'_>) {
 }
 
 fn counted_check() {
-    metrics::checked(Verdict::Allowed, clock::now_us());
+    metrics::count_check(Verdict::Allowed, clock::now_us());
     metrics::UNENFORCED.add(1);
 }
 
@@ -95,9 +95,9 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// Answers `RL.WAIT`.
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
-    wait::with_request(call, |call, asked, scratch| {
+    wait::with_request(call, |call, parsed, scratch| {
         counted(&scratch.resolver);
-        allow(call, &asked.request.check, scratch.rules, scratch.decisions);
+        allow(call, &parsed.request.check, scratch.rules, scratch.decisions);
         Ok(())
     })
 }
@@ -120,21 +120,21 @@ fn allow(
 
 /// Answers `RL.MCHECK`. With `ANY`, chooses the first key.
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
-    mcheck::with_request(call, false, |asked, decisions, resolver| {
+    mcheck::with_request(call, false, |multi, decisions, resolver| {
         counted(resolver);
         let exempt = exempt();
-        let chosen = asked.request.any.map(|_| 0);
-        let shown = if chosen.is_some() { 1 } else { asked.request.keys };
-        let summary = exempt.peek(&asked.check_of(0), decisions).summary;
-        let keys = asked.names().first(shown).iter().enumerate().map(|(index, name)| {
-            let check = asked.check_of(index);
+        let chosen = multi.request.any.map(|_| 0);
+        let shown = if chosen.is_some() { 1 } else { multi.request.keys };
+        let summary = exempt.peek(&multi.check_of(0), decisions).summary;
+        let keys = multi.names().first(shown).iter().enumerate().map(|(index, name)| {
+            let check = multi.check_of(index);
             let outcome = exempt.peek(&check, decisions);
             let (name, check) = (Some(name), Check { cost: outcome.cost, ..check });
             Shown { name, check, decisions: 0..0, limiter: Some(&exempt) }
         });
         let keys: Vec<_> = keys.collect();
         let granted = keys.first().and_then(|key| key.check.granted(summary.verdict));
-        match (asked.request.check.full, chosen) {
+        match (multi.request.check.full, chosen) {
             (true, _) => answer::full(call, summary, decisions, &keys, chosen.map(|_| 0), chosen),
             (false, Some(chosen)) => answer::of_any(call, summary, granted, chosen),
             (false, None) => answer::short(call, summary, granted),

@@ -20,7 +20,7 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     let ended =
         opened.key.value_mut().is_some_and(|limiter| limiter.settle(id, settlement, opened.at_us));
     if ended {
-        opened.changed(Action::Settle { id, settled }, Cause::Returned(&states), || {
+        opened.after_change(Action::Settle { id, settled }, Cause::Returned(&states), || {
             EffectArgs::Joined(parse::without_at(args.from(1).iter(), |arg: Arg<'_>| arg.bytes()))
         });
         metrics::HOLDS_SETTLED.add(1);
@@ -40,7 +40,7 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
         opened.key.value_mut().is_some_and(|limiter| limiter.renew(id, end_us, opened.at_us));
     if renewed {
         let cause = Cause::Returned(&states);
-        opened.changed(Action::Renew { id, end_us }, cause, EffectArgs::default);
+        opened.after_change(Action::Renew { id, end_us }, cause, EffectArgs::default);
         metrics::HOLDS_RENEWED.add(1);
     }
     // Checks of an exempt key take no hold, nor do any checks that are off, so there may be none to

@@ -18,9 +18,9 @@ use ratelimit_protocol::parse::{self, PlanOf};
 
 /// `RL.MCHECK`
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
-    with_request(call, true, |asked, decisions, resolver| match asked.request.any {
-        None => all(asked, decisions, resolver),
-        Some(choice) => any::decide(asked, choice, decisions, resolver),
+    with_request(call, true, |multi, decisions, resolver| match multi.request.any {
+        None => all(multi, decisions, resolver),
+        Some(choice) => any::decide(multi, choice, decisions, resolver),
     })
 }
 
@@ -51,26 +51,26 @@ pub fn with_request(
 
 /// Checks all keys together.
 fn all(
-    asked: &MultiCheck<'_>,
+    multi: &MultiCheck<'_>,
     decisions: &mut Vec<Decision>,
     resolver: &Resolver<'_>,
 ) -> Result<(), CommandError> {
-    let mut keys = asked.open_all()?;
+    let mut keys = multi.open_all()?;
     let mut checks = key_checks(&mut keys);
     let decider = check::check_keys(&mut checks, config::bounds(), decisions)
-        .map_err(|error| refused(asked.names(), &error))?;
+        .map_err(|error| refused(multi.names(), &error))?;
     let outcomes = outcomes_of(&checks);
     let Some(&(Outcome { summary, .. }, _)) = outcomes.first() else { return Ok(()) };
-    asked.checked(&mut keys, &outcomes, summary.verdict, decisions, resolver)?;
-    if asked.request.check.full {
+    multi.after_check(&mut keys, &outcomes, summary.verdict, decisions, resolver)?;
+    if multi.request.check.full {
         let shown: Vec<_> = keys.iter().zip(&outcomes).map(|(key, own)| key.shown(own)).collect();
-        answer::full(asked.call, summary, decisions, &shown, decider, None);
+        answer::full(multi.call, summary, decisions, &shown, decider, None);
     } else {
         let check = keys.first().map(|key| key.check);
         let granted = check.and_then(|check| check.granted(summary.verdict));
-        answer::short(asked.call, summary, granted);
+        answer::short(multi.call, summary, granted);
     }
-    asked.close(keys, &outcomes);
+    multi.close(keys, &outcomes);
     Ok(())
 }
 

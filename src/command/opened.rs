@@ -79,7 +79,7 @@ impl<'c> Opened<'c> {
         if let Some(limiter) = self.key.value_mut() {
             limiter.lapse(self.at_us);
         }
-        self.changed(Action::Lapse, Cause::Returned(&held), EffectArgs::default);
+        self.after_change(Action::Lapse, Cause::Returned(&held), EffectArgs::default);
     }
 
     /// The states that `of` selects in the value of the key, for the clients that wait for the key.
@@ -91,7 +91,7 @@ impl<'c> Opened<'c> {
 
     /// Applies the consequences of an action, and tells `cause` to the clients that wait. `args`
     /// returns the texts of the action's rules or costs, and is only called if they are propagated.
-    pub fn changed<'e>(
+    pub fn after_change<'e>(
         &mut self,
         action: Action<'e>,
         cause: Cause<'_>,
@@ -110,7 +110,7 @@ impl<'c> Opened<'c> {
     /// is only called if they are propagated. Returns true if shadows or the setting `enforce` may have
     /// kept the check from being denied.
     #[inline(always)]
-    pub fn checked<'e>(
+    pub fn after_check<'e>(
         &mut self,
         check: &Check<'e>,
         decisions: &[Decision],
@@ -118,7 +118,7 @@ impl<'c> Opened<'c> {
         rules: impl FnOnce() -> EffectArgs<'e>,
     ) -> bool {
         let banned = outcome.ban.is_some();
-        let shadowed = metrics::key_checked(outcome.standing, banned, check.rules, decisions);
+        let shadowed = metrics::count_key(outcome.standing, banned, check.rules, decisions);
         self.apply(check, outcome, rules);
         shadowed || check.observes()
     }

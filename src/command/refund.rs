@@ -41,7 +41,7 @@ pub fn give_back<'e>(
     let refunded =
         opened.key.value_mut().map_or(0, |limiter| limiter.refund(units, opened.at_us, rules));
     if refunded > 0 {
-        opened.changed(Action::Refund { units }, Cause::Returned(&states), args);
+        opened.after_change(Action::Refund { units }, Cause::Returned(&states), args);
         metrics::refunded(refunded);
     }
     refunded
@@ -53,7 +53,7 @@ pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
     let mut opened = Opened::first(call, None)?;
     let reset = opened.key.value_mut().is_some_and(|limiter| limiter.reset(opened.at_us));
     if reset {
-        opened.changed(Action::Reset, Cause::Changed, EffectArgs::default);
+        opened.after_change(Action::Reset, Cause::Changed, EffectArgs::default);
         audit::key_changed(call);
     }
     call.reply_integer(reset.into());

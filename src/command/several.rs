@@ -89,7 +89,7 @@ impl<'a> MultiCheck<'a> {
     }
 
     /// Counts the decision, and applies the consequences of each key's change.
-    pub fn checked(
+    pub fn after_check(
         &self,
         keys: &mut [CheckedKey<'a>],
         outcomes: &[KeyOutcome],
@@ -97,7 +97,7 @@ impl<'a> MultiCheck<'a> {
         decisions: &[Decision],
         resolver: &Resolver<'_>,
     ) -> Result<(), CommandError> {
-        metrics::checked(verdict, self.clock_us);
+        metrics::count_check(verdict, self.clock_us);
         match self.request.any {
             None => resolver.count(verdict, self.clock_us),
             // Each key was checked by itself, or passed over.
@@ -118,7 +118,7 @@ impl<'a> MultiCheck<'a> {
             }
             check.cost = outcome.cost;
             let decisions = decisions.get(own.clone()).unwrap_or_default();
-            may_be_spared |= opened.checked(check, decisions, outcome, || {
+            may_be_spared |= opened.after_check(check, decisions, outcome, || {
                 EffectArgs::of_check(self.written(*index), resolver, *index, check.rules)
             });
         }

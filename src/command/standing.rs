@@ -45,7 +45,7 @@ fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
     let mut opened = Opened { key, at_us: now_us, clock_us: now_us };
     opened.change(|limiter| limiter.set_standing(Some(standing.clone())))?;
     let action = Action::set(&standing, None);
-    opened.changed(action, Cause::Changed, EffectArgs::default);
+    opened.after_change(action, Cause::Changed, EffectArgs::default);
     audit::key_changed(call);
     call.reply_ok();
     opened.close(action.event());
@@ -68,7 +68,7 @@ fn lift(
         return Ok(());
     };
     lift(limiter);
-    opened.changed(action, Cause::Changed, EffectArgs::default);
+    opened.after_change(action, Cause::Changed, EffectArgs::default);
     if action != Action::Resume {
         audit::key_changed(call);
     }
@@ -92,7 +92,7 @@ pub fn plan(call: &Call<'_>) -> Result<(), CommandError> {
     let until_us = ends.at(opened.at_us)?;
     opened.change(|limiter| limiter.set_plan(Some(Plan { name, until_us })))?;
     let action = Action::Plan { until_us, name: name.as_bytes() };
-    opened.changed(action, Cause::Changed, EffectArgs::default);
+    opened.after_change(action, Cause::Changed, EffectArgs::default);
     audit::key_changed(call);
     call.reply_ok();
     opened.close(action.event());
@@ -123,7 +123,7 @@ pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
     }
     // The reply says how long the pause lasts, so the key must live that long.
     if grew || opened.expires_wrongly() {
-        opened.changed(action, Cause::Changed, EffectArgs::default);
+        opened.after_change(action, Cause::Changed, EffectArgs::default);
     }
     call.reply_integer(left_ms);
     opened.close(action.event().filter(|_| grew));

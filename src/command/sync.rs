@@ -39,7 +39,7 @@ pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
             consumed = consumed.saturating_add(units.into());
             let recorded = Recorded::Admitted;
             let action = Action::Check { recorded, cost: units, meta: None };
-            opened.changed(action, Cause::Consumed { rules, hold: None }, || {
+            opened.after_change(action, Cause::Consumed { rules, hold: None }, || {
                 EffectArgs::of_check(call.args().last(1), &resolver, 0, rules)
             });
         }

@@ -71,8 +71,8 @@ fn decide<'e>(
         .check_within(config::bounds(), &check, decisions)
         .map_err(|error| refused(opened.key.call().args().from(1), &error))?;
     opened.store(new)?;
-    metrics::checked(outcome.summary.verdict, now_us);
-    if opened.checked(&check, decisions, &outcome, text) {
+    metrics::count_check(outcome.summary.verdict, now_us);
+    if opened.after_check(&check, decisions, &outcome, text) {
         metrics::UNENFORCED.add(opened.spared(&check, decisions, &outcome).into());
     }
     Ok(outcome)

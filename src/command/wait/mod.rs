@@ -46,13 +46,13 @@ const MOST_ANSWERS: usize = 64;
 
 /// `RL.WAIT`
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
-    prospect::with_request(call, |call, asked, scratch| {
-        if call.may_wait() && waits_or_is_denied(call, asked, scratch)? {
+    prospect::with_request(call, |call, parsed, scratch| {
+        if call.may_wait() && waits_or_is_denied(call, parsed, scratch)? {
             return Ok(());
         }
         let Scratch { rules, decisions, resolver, .. } = scratch;
         let opened = Opened::first(call, None)?;
-        check::decide(call, opened, &asked.request.check, rules, decisions, resolver)
+        check::decide(call, opened, &parsed.request.check, rules, decisions, resolver)
     })
 }
 
@@ -61,11 +61,11 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
 /// rules decide.
 fn waits_or_is_denied(
     call: &Call<'_>,
-    asked: &ParsedWait<'_>,
+    parsed: &ParsedWait<'_>,
     scratch: &mut Scratch<'_>,
 ) -> Result<bool, CommandError> {
-    let ParsedWait { request, plan_end } = asked;
-    let denial = match prospect::of(call, asked, scratch)? {
+    let ParsedWait { request, plan_end } = parsed;
+    let denial = match prospect::of(call, parsed, scratch)? {
         Prospect::Passes { .. } if waiters().queues.waiting() == 0 => return Ok(false),
         Prospect::Passes { .. } => None,
         Prospect::Later { denial, in_time: true } => Some(denial),
@@ -96,7 +96,7 @@ fn waits_or_is_denied(
     if request.ms == 0 || !has_room {
         // If the rules deny, let them decide: the denial may be charged, and may ban.
         if passes {
-            prospect::deny(call, asked, scratch, until(in_front_us))?;
+            prospect::deny(call, parsed, scratch, until(in_front_us))?;
         }
         return Ok(passes);
     }
@@ -181,8 +181,9 @@ fn attempt(ctx: &EventContext, ticket: Ticket) {
 
 /// Reads a waiter's rules again, after a change of a policy or of the key's plan.
 fn read(ctx: &EventContext, ticket: Ticket) {
-    let read =
-        of_waiter(ctx, ticket, |_, asked, scratch| Ok((Rules::of(scratch.rules), asked.plan_end)));
+    let read = of_waiter(ctx, ticket, |_, parsed, scratch| {
+        Ok((Rules::of(scratch.rules), parsed.plan_end))
+    });
     match read {
         None => {}
         Some(Ok((rules, plan_end))) => waiters().queues.read(ticket, rules, plan_end),
@@ -230,8 +231,8 @@ fn of_waiter<T>(
 
 /// Denies a waiter's request.
 fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
-    prospect::with_request(call, |call, asked, scratch| {
-        prospect::deny(call, asked, scratch, wait_ms)
+    prospect::with_request(call, |call, parsed, scratch| {
+        prospect::deny(call, parsed, scratch, wait_ms)
     })
 }
 

@@ -46,12 +46,12 @@ pub fn uses_server() -> bool {
     match SOURCE.load(Ordering::Relaxed) {
         SERVER => true,
         SYSTEM => false,
-        _ => decide(),
+        _ => decide_source(),
     }
 }
 
 #[cold]
-fn decide() -> bool {
+fn decide_source() -> bool {
     // SAFETY: the pointers are written once, by `RedisModule_Init`, on the
     // thread that loads the module and before any code of ours runs.
     let (alloc, free) = unsafe { (raw::RedisModule_Alloc, raw::RedisModule_Free) };
@@ -67,7 +67,7 @@ fn decide() -> bool {
 /// short; `Alloc` then ends the server, as for the server's own allocations.
 #[inline]
 fn server_alloc(size: usize) -> *mut u8 {
-    // SAFETY: see `decide`; both take any size.
+    // SAFETY: see `decide_source`; both take any size.
     unsafe {
         let alloc = raw::RedisModule_TryAlloc.or(raw::RedisModule_Alloc);
         alloc.map_or(ptr::null_mut(), |alloc| alloc(size).cast())
