@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::server::info::Info;
 use crate::server::{alloc, log};
 use ratelimit_engine::check::Decision;
-use ratelimit_engine::key::{Standing, Verdict};
+use ratelimit_engine::key::{Access, Verdict};
 use ratelimit_engine::rule::{Kind, Rule};
 
 /// A number that one thread at a time writes.
@@ -134,13 +134,13 @@ pub fn count_check(verdict: Verdict, clock_us: u64) {
 /// denied it.
 #[inline]
 pub fn count_key(
-    standing: Option<Standing>,
+    access: Option<Access>,
     banned: bool,
     rules: &[Rule],
     decisions: &[Decision],
 ) -> bool {
     let mut shadowed = false;
-    if standing == Some(Standing::Exempt) {
+    if access == Some(Access::Exempt) {
         EXEMPT.add(1);
     }
     if banned {

@@ -18,7 +18,7 @@
 //! heap           the heap allocations of a value
 //! saved          reads and writes the bytes of the saved form, and tests their bounds
 //! algorithm      the algorithms, a folder each: formula, state, words, saved form
-//! key            a key's value: states, holds, standing, history, when it expires, how it is saved
+//! key            a key's value: states, holds, access, history, when it expires, how it is saved
 //! check          a check: what each rule decides, which decision is the answer, what is consumed
 //! testing        laws and models, for the tests of this repository's other crates
 //! ```

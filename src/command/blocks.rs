@@ -1,12 +1,12 @@
 //! `RL.BLOCKS`: the keys that are blocked or exempt.
 
-use super::standing::kind_name;
+use super::access::kind_name;
 use crate::datatype::LIMITER;
 use crate::server::reply::Value::{Integer, Nested, Text};
 use crate::server::scan::Step;
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::unreadable;
-use ratelimit_engine::key::{Limiter, StandingEntry};
+use ratelimit_engine::key::{AccessEntry, Limiter};
 use ratelimit_protocol::parse;
 
 /// `RL.BLOCKS`
@@ -16,15 +16,15 @@ pub fn blocks(call: &Call<'_>) -> Result<(), CommandError> {
     let step = Step { cursor: request.cursor, pattern: request.pattern, count: request.count };
     let now_us = clock::now_us();
 
-    let mut rows = Vec::<(Box<[u8]>, StandingEntry)>::new();
+    let mut rows = Vec::<(Box<[u8]>, AccessEntry)>::new();
     let next = call.scan(&LIMITER, &step, |key: &[u8], limiter: &Limiter| {
-        rows.extend(limiter.standing_at(now_us).map(|standing| (key.into(), standing.clone())));
+        rows.extend(limiter.access_at(now_us).map(|access| (key.into(), access.clone())));
     })?;
 
     let show_rows = |to: &Writer<'_>| {
-        to.list(&rows, |to, (key, standing)| {
-            let kind = Text(kind_name(standing.kind).as_bytes());
-            to.row(&[Text(key), kind, Integer(standing.left_ms(now_us)), Text(&standing.reason)]);
+        to.list(&rows, |to, (key, access)| {
+            let kind = Text(kind_name(access.kind).as_bytes());
+            to.row(&[Text(key), kind, Integer(access.left_ms(now_us)), Text(&access.reason)]);
         });
     };
     call.reply(|to| to.row(&[Text(next.as_ref()), Nested(&show_rows)]));

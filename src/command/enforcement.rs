@@ -20,7 +20,7 @@ use crate::server::callback::Handler;
 use crate::server::changes::{self, Changes};
 use crate::server::{Call, CommandError, clock, log};
 use ratelimit_engine::check::Decision;
-use ratelimit_engine::key::{Check, Limiter, Standing, StandingEntry, Verdict};
+use ratelimit_engine::key::{Access, AccessEntry, Check, Limiter, Verdict};
 use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::parse::{self, CheckRequest};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -54,7 +54,7 @@ fn counted_error(error: CommandError) -> CommandError {
 /// The key of a check that changes nothing.
 fn exempt() -> Limiter {
     let mut limiter = Limiter::default();
-    limiter.set_standing(Some(StandingEntry::new(Standing::Exempt, None, b"")));
+    limiter.set_access(Some(AccessEntry::new(Access::Exempt, None, b"")));
     limiter
 }
 

@@ -4,7 +4,7 @@ use super::opened::{EffectArgs, Opened};
 use crate::config::{self, Enforcement};
 use crate::metrics;
 use crate::server::{Arg, Call, CommandError};
-use ratelimit_engine::key::{Standing, hold_end_us};
+use ratelimit_engine::key::{Access, hold_end_us};
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse;
 use ratelimit_protocol::waiting::Cause;
@@ -45,8 +45,8 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
     }
     // Checks of an exempt key take no hold, nor do any checks that are off, so there may be none to
     // renew, and workers may go on.
-    let standing = opened.key.value().and_then(|limiter| limiter.standing_at(opened.at_us));
-    let is_exempt = standing.is_some_and(|standing| standing.kind == Standing::Exempt);
+    let access = opened.key.value().and_then(|limiter| limiter.access_at(opened.at_us));
+    let is_exempt = access.is_some_and(|access| access.kind == Access::Exempt);
     call.reply_integer((renewed || is_exempt || config::enforcement() == Enforcement::Off).into());
     Ok(())
 }

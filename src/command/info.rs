@@ -1,6 +1,6 @@
 //! `RL.INFO`: what a key holds. `RL.LOG`: its last checks.
 
-use super::standing::kind_name;
+use super::access::kind_name;
 use crate::datatype::{self, LIMITER};
 use crate::server::reply::Value::{Count, Integer, Nested, Null, Text};
 use crate::server::{Call, CommandError, Writer, clock};
@@ -45,7 +45,7 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     call.reply(|to| {
         to.map([
             Some(("states", Nested(&states))),
-            Some(("access", Nested(&|to| show_standing(to, limiter, now_us)))),
+            Some(("access", Nested(&|to| show_access(to, limiter, now_us)))),
             Some(("paused_ms", Integer(pause.map_or(0, |pause| pause.left_ms(now_us))))),
             Some(("pause_reason", pause.map_or(Null, |pause| Text(&pause.reason)))),
             Some(("plan", plan.map_or(Null, |plan| Text(plan.name.as_bytes())))),
@@ -101,14 +101,14 @@ fn show_hold(to: &Writer<'_>, hold: &HoldReport) {
 }
 
 /// Writes the block or exemption in effect, or null.
-fn show_standing(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
-    let Some(standing) = limiter.standing_at(now_us) else { return to.null() };
-    let user = standing.author.as_ref().map(|author| &*author.user).filter(|user| !user.is_empty());
+fn show_access(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
+    let Some(access) = limiter.access_at(now_us) else { return to.null() };
+    let user = access.author.as_ref().map(|author| &*author.user).filter(|user| !user.is_empty());
     to.map([
-        Some(("kind", Text(kind_name(standing.kind).as_bytes()))),
-        Some(("reason", Text(&standing.reason))),
-        Some(("ttl_ms", Integer(standing.left_ms(now_us)))),
-        Some(("since_ms", standing.since_us().map_or(Null, |us| Count(us / MS_US)))),
+        Some(("kind", Text(kind_name(access.kind).as_bytes()))),
+        Some(("reason", Text(&access.reason))),
+        Some(("ttl_ms", Integer(access.left_ms(now_us)))),
+        Some(("since_ms", access.since_us().map_or(Null, |us| Count(us / MS_US)))),
         Some(("by", user.map_or(Null, Text))),
     ]);
 }

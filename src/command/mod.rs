@@ -9,7 +9,7 @@
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide
 //! any                                     RL.MCHECK with ANY
-//! refund, standing                        change a key
+//! refund, access                          change a key
 //! sync                                    follows an upstream
 //! holds                                   RL.SETTLE and RL.RENEW
 //! blocks, info, top, explain              show
@@ -26,9 +26,10 @@
 //! line                                    the clients that wait
 //! ```
 //!
-//! Any other file has the command that it is named after. `standing` has RL.BLOCK, RL.EXEMPT, RL.PAUSE,
+//! Any other file has the command that it is named after. `access` has RL.BLOCK, RL.EXEMPT, RL.PAUSE,
 //! RL.PLAN and the commands that end these; `refund` also has RL.RESET, and `info` RL.LOG.
 
+mod access;
 mod answer;
 mod any;
 mod audit;
@@ -51,7 +52,6 @@ mod policy;
 mod refund;
 mod request;
 mod several;
-mod standing;
 mod sync;
 mod throttle;
 mod top;
@@ -121,7 +121,7 @@ const BLOCK: Command = Command {
     name: c"rl.block",
     syntax: "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|\
              FOR period] [REASON reason]",
-    handler: on_command(standing::block),
+    handler: on_command(access::block),
     audience: Audience::Administrator,
     summary: c"Blocks a key: every check of it is refused, and its counts are kept.",
     ..USUAL
@@ -131,7 +131,7 @@ const BLOCK: Command = Command {
 const UNBLOCK: Command = Command {
     name: c"rl.unblock",
     syntax: "key",
-    handler: on_command(standing::unblock),
+    handler: on_command(access::unblock),
     key: KeyUse::Delete,
     summary: c"Ends the block of a key, and forgets its bans.",
     ..BLOCK
@@ -237,14 +237,14 @@ static TABLE: [Command; 32] = [
         name: c"rl.pause",
         syntax: "key EX seconds|PX milliseconds|EXAT unix-time-seconds|\
                  PXAT unix-time-milliseconds|FOR period [REASON reason]",
-        handler: on_command(standing::pause),
+        handler: on_command(access::pause),
         tips: CLOCK,
         summary: c"Denies every check of a key until an upstream wants requests again.",
         ..USUAL
     },
     Command {
         name: c"rl.resume",
-        handler: on_command(standing::resume),
+        handler: on_command(access::resume),
         key: KeyUse::Delete,
         tips: CLOCK,
         summary: c"Ends the pause of a key.",
@@ -254,13 +254,13 @@ static TABLE: [Command; 32] = [
     UNBLOCK,
     Command {
         name: c"rl.exempt",
-        handler: on_command(standing::exempt),
+        handler: on_command(access::exempt),
         summary: c"Exempts a key: every check of it is allowed, and nothing is counted.",
         ..BLOCK
     },
     Command {
         name: c"rl.unexempt",
-        handler: on_command(standing::unexempt),
+        handler: on_command(access::unexempt),
         summary: c"Ends the exemption of a key.",
         ..UNBLOCK
     },
@@ -268,14 +268,14 @@ static TABLE: [Command; 32] = [
         name: c"rl.plan",
         syntax: "key policy [EX seconds|PX milliseconds|EXAT unix-time-seconds|\
                  PXAT unix-time-milliseconds|FOR period]",
-        handler: on_command(standing::plan),
+        handler: on_command(access::plan),
         flags: c"write fast deny-oom",
         summary: c"Binds a policy to a key, for the checks that ask for its plan.",
         ..BLOCK
     },
     Command {
         name: c"rl.unplan",
-        handler: on_command(standing::unplan),
+        handler: on_command(access::unplan),
         summary: c"Ends the plan of a key.",
         ..UNBLOCK
     },

@@ -8,7 +8,7 @@ use crate::metrics;
 use crate::policy::Resolver;
 use crate::server::{Arg, Args, Call, CommandError, Texts, WriteKey, clock};
 use ratelimit_engine::check::{CheckError, Decision, Outcome, RULES_A_HOLD, Refusal};
-use ratelimit_engine::key::{Change, Check, Expiry, Limiter, Standing};
+use ratelimit_engine::key::{Access, Change, Check, Expiry, Limiter};
 use ratelimit_engine::rule::{Excerpt, Identity, Rule};
 use ratelimit_protocol::effect::{Action, BAN_EVENT, Effect, Head};
 use ratelimit_protocol::parse::RuleResolver;
@@ -118,7 +118,7 @@ impl<'c> Opened<'c> {
         rules: impl FnOnce() -> EffectArgs<'e>,
     ) -> bool {
         let banned = outcome.ban.is_some();
-        let shadowed = metrics::count_key(outcome.standing, banned, check.rules, decisions);
+        let shadowed = metrics::count_key(outcome.access, banned, check.rules, decisions);
         self.apply(check, outcome, rules);
         shadowed || check.observes()
     }
@@ -132,12 +132,12 @@ impl<'c> Opened<'c> {
             top::shadowed(self.key.call(), self.key.name(), rule, self.clock_us);
         }
         let is_stopped = |limiter: &Limiter| {
-            let standing = limiter.standing_at(check.now_us);
-            standing.is_some_and(|standing| standing.kind == Standing::Block)
+            let access = limiter.access_at(check.now_us);
+            access.is_some_and(|access| access.kind == Access::Block)
                 || limiter.pause_at(check.now_us).is_some() && !outcome.repeated
         };
         check.observes()
-            && outcome.standing != Some(Standing::Exempt)
+            && outcome.access != Some(Access::Exempt)
             && (check.shadowed(decisions).any(Rule::is_observed)
                 || self.key.value().is_some_and(is_stopped))
     }
@@ -172,7 +172,7 @@ impl<'c> Opened<'c> {
             }
             if outcome.ban_changed()
                 && let Some(limiter) = self.key.value()
-                && let Some(ban) = limiter.standing()
+                && let Some(ban) = limiter.access()
             {
                 self.propagate(expiry, Action::set(ban, limiter.bans()), &EffectArgs::None);
             }

@@ -19,7 +19,7 @@ use crate::config::{self, Enforcement};
 use crate::metrics;
 use crate::server::{Call, CommandError, Texts};
 use ratelimit_engine::check::{Decision, Outcome};
-use ratelimit_engine::key::{Check, CheckOptions, Limiter, Standing, Verdict};
+use ratelimit_engine::key::{Access, Check, CheckOptions, Limiter, Verdict};
 use ratelimit_engine::rule::Rule;
 use ratelimit_protocol::parse::{self, Bucket, ParseError, ThrottleRequest};
 use std::cell::OnceCell;
@@ -109,7 +109,7 @@ const NEVER_S: i64 = i32::MAX as i64;
 /// The five integers in redis-cell's form.
 fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
     let decision = outcome.summary;
-    if outcome.standing == Some(Standing::Exempt) {
+    if outcome.access == Some(Access::Exempt) {
         return [0, limit, limit, -1, 0];
     }
     let (limited, retry_after) = match decision.verdict {

@@ -1,7 +1,7 @@
 //! A decision: the answer of one rule to a cost, and in the end the answer to the whole check.
 
 use crate::algorithm::{Moment, Reading};
-use crate::key::{Change, Check, Standing, Verdict};
+use crate::key::{Access, Change, Check, Verdict};
 use crate::rule::Rule;
 
 /// The five integers of a reply.
@@ -203,7 +203,7 @@ pub struct Outcome {
     /// The key's ban now ends earlier, because the clock stepped back.
     pub ban_shortened: bool,
     /// A block or an exemption answered, and no rule was evaluated.
-    pub standing: Option<Standing>,
+    pub access: Option<Access>,
     /// The check repeated a live hold, and no rule was charged.
     pub repeated: bool,
     /// The check took a hold.
@@ -214,14 +214,14 @@ pub struct Outcome {
 
 impl Outcome {
     /// The answer of a check that left the key unchanged.
-    pub const fn unchanged(summary: Decision, cost: u32, standing: Option<Standing>) -> Self {
+    pub const fn unchanged(summary: Decision, cost: u32, access: Option<Access>) -> Self {
         Self {
             summary,
             denied: !matches!(summary.verdict, Verdict::Allowed),
             change: Change::Nothing,
             ban: None,
             ban_shortened: false,
-            standing,
+            access,
             repeated: false,
             held: false,
             cost,

@@ -39,10 +39,10 @@ impl Limiter {
         if self.is_empty() {
             return self.check_untouched(check, decisions);
         }
-        let (standing, answer) = self.standing_answer(check.now_us)?;
+        let (access, answer) = self.access_answer(check.now_us)?;
         decisions.clear();
         let ban_shortened = self.shorten_ban(check.now_us);
-        Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, check.cost, Some(standing)) })
+        Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, check.cost, Some(access)) })
     }
 
     /// Decides a check of an empty key as if the key had an empty state.

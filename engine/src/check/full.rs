@@ -6,7 +6,7 @@
 
 use super::{Budget, Decision, View};
 use crate::algorithm::{Anchor, Moment, Params};
-use crate::key::{Check, Limiter, Plan, Standing, StandingEntry};
+use crate::key::{Access, AccessEntry, Check, Limiter, Plan};
 use crate::rule::{MS_US, Rule};
 use alloc::borrow::Cow;
 use alloc::string::ToString;
@@ -39,7 +39,7 @@ pub struct FullReport<'a, N> {
     pub rules: Vec<(Option<N>, RuleReport<'a>)>,
     /// The block in effect that ends last, with the name of its key. Of several that end together, the
     /// first.
-    pub block: Option<(Option<N>, &'a StandingEntry)>,
+    pub block: Option<(Option<N>, &'a AccessEntry)>,
 }
 
 impl<'a, N: Copy> FullReport<'a, N> {
@@ -68,8 +68,8 @@ impl<'a, N: Copy> FullReport<'a, N> {
         let decider = decider.and_then(|decider| keys.get(decider));
         let planned = if let [only] = keys { Some(only) } else { decider };
         let block_of = |key: &Shown<'a, N>| {
-            let standing = key.limiter?.standing_at(key.check.now_us)?;
-            (standing.kind == Standing::Block).then_some((key.name, standing))
+            let access = key.limiter?.access_at(key.check.now_us)?;
+            (access.kind == Access::Block).then_some((key.name, access))
         };
         let blocks = keys.iter().rev().filter_map(block_of);
         Self {

@@ -33,7 +33,7 @@ use super::{
     Ban, Bounds, Budget, CheckError, Decision, Outcome, Refusal, View, longer, until_all_admit,
 };
 use crate::algorithm::Moment;
-use crate::key::{BanCount, Change, Check, Limiter, Standing, StandingEntry};
+use crate::key::{Access, AccessEntry, BanCount, Change, Check, Limiter};
 use crate::rule::{Ladder, Rule};
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
@@ -149,7 +149,7 @@ pub(crate) fn peek_key(
     let (denied, keys) = (key.denies(), slice::from_mut(&mut key));
     grant(keys, denied, decisions, budget);
     let (summary, _) = conclude(keys, denied, decisions, budget);
-    Outcome::unchanged(summary, key.check.cost, key.outcome.standing)
+    Outcome::unchanged(summary, key.check.cost, key.outcome.access)
 }
 
 /// If the default cost is a range, replaces it on all keys by the grant: the least that any key
@@ -167,8 +167,7 @@ fn grant<L: Deref<Target = Limiter>>(
     for key in keys {
         let changed = core::mem::replace(&mut key.check.cost, granted) != granted;
         // The other rules admit the grant; a shadow may not.
-        if changed && key.outcome.standing.is_none() && key.check.rules.iter().any(Rule::is_shadow)
-        {
+        if changed && key.outcome.access.is_none() && key.check.rules.iter().any(Rule::is_shadow) {
             key.decide(decisions, budget);
         }
     }
@@ -192,7 +191,7 @@ fn conclude<L: Deref<Target = Limiter>>(
         }
     }
     summary.wait_ms = if denied {
-        let evaluated = keys.iter().filter(|key| key.outcome.standing.is_none());
+        let evaluated = keys.iter().filter(|key| key.outcome.access.is_none());
         until_all_admit(evaluated.map(|key| key.view(budget)), summary.wait_ms)
     } else {
         turn_ms
@@ -252,10 +251,10 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         let start = decisions.len();
         self.decisions = start..start;
         let observes = self.check.observes();
-        let standing = self.limiter.standing_answer(self.check.now_us);
-        let standing = standing.filter(|(kind, _)| !observes || *kind == Standing::Exempt);
-        if let Some((standing, answer)) = standing {
-            self.outcome = Outcome::unchanged(answer, self.check.cost, Some(standing));
+        let access = self.limiter.access_answer(self.check.now_us);
+        let access = access.filter(|(kind, _)| !observes || *kind == Access::Exempt);
+        if let Some((access, answer)) = access {
+            self.outcome = Outcome::unchanged(answer, self.check.cost, Some(access));
             return;
         }
         let repeated = self.limiter.repeated_hold(&self.check);
@@ -308,9 +307,9 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         decisions: &mut [Decision],
         budget: &Budget,
     ) -> Option<(Decision, u32)> {
-        match self.outcome.standing {
-            Some(Standing::Exempt) => return None,
-            Some(Standing::Block) => return Some((self.outcome.summary, 0)),
+        match self.outcome.access {
+            Some(Access::Exempt) => return None,
+            Some(Access::Block) => return Some((self.outcome.summary, 0)),
             None => {}
         }
         let decisions = self.own(decisions);
@@ -340,15 +339,15 @@ impl KeyCheck<'_> {
     /// ignored: they ban no key and are not counted.
     fn deny_by_pause(&mut self) {
         self.paused = true;
-        self.outcome.denied = self.outcome.standing == Some(Standing::Block);
+        self.outcome.denied = self.outcome.access == Some(Access::Block);
     }
 
     /// False if the key is blocked or paused, or if a cost can never pass: then no key is charged.
     fn may_be_charged(&self) -> bool {
         let Self { check, .. } = self;
         let can_pass = |rule: &Rule| rule.is_shadow() || rule.can_ever_admit(check.cost_of(rule));
-        match self.outcome.standing {
-            Some(standing) => standing == Standing::Exempt,
+        match self.outcome.access {
+            Some(access) => access == Access::Exempt,
             None => !self.paused && check.rules.iter().all(can_pass),
         }
     }
@@ -357,7 +356,7 @@ impl KeyCheck<'_> {
     /// denial is charged to `count=all` rules.
     fn change_by(&self, denied: bool, charges: bool) -> Change {
         let change = match (denied, self.repeats) {
-            _ if self.outcome.standing.is_some() => return Change::Nothing,
+            _ if self.outcome.access.is_some() => return Change::Nothing,
             (false, true) if self.renews => return Change::Renewed,
             (false, false) => Change::Admitted,
             (true, false) if charges => Change::Charged,
@@ -404,7 +403,7 @@ impl KeyCheck<'_> {
     fn finish(&mut self, summary: Decision) {
         let outcome = &mut self.outcome;
         (outcome.summary, outcome.cost) = (summary, self.check.cost);
-        if outcome.standing.is_some() {
+        if outcome.access.is_some() {
             outcome.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
         }
         let shows = !outcome.repeated && !self.paused;
@@ -439,7 +438,7 @@ impl Limiter {
             None => remembered.map(|count| count.as_of(check.now_us)),
         };
         let until_us = check.now_us.saturating_add(length_us);
-        self.set_ban(StandingEntry::ban(rule, until_us, length_us), count);
+        self.set_ban(AccessEntry::ban(rule, until_us, length_us), count);
         Some(Ban { rule: index, until_us })
     }
 }

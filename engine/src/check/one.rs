@@ -4,7 +4,7 @@ use super::{
     Bounds, Budget, CheckError, Decision, KeyCheck, Outcome, Refusal, View, check_keys, peek_key,
 };
 use crate::algorithm::Moment;
-use crate::key::{Change, Check, Limiter, Standing, Verdict};
+use crate::key::{Access, Change, Check, Limiter, Verdict};
 use crate::rule::{MAX_UNITS, Rule};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -85,13 +85,13 @@ impl Limiter {
     }
 
     /// The answer of a block or an exemption, if one is in effect.
-    pub(crate) fn standing_answer(&self, now_us: u64) -> Option<(Standing, Decision)> {
-        let standing = self.standing_at(now_us)?;
-        let answer = match standing.kind {
-            Standing::Exempt => Decision::UNDECIDED,
-            Standing::Block => Decision::blocked(standing.left_ms(now_us)),
+    pub(crate) fn access_answer(&self, now_us: u64) -> Option<(Access, Decision)> {
+        let access = self.access_at(now_us)?;
+        let answer = match access.kind {
+            Access::Exempt => Decision::UNDECIDED,
+            Access::Block => Decision::blocked(access.left_ms(now_us)),
         };
-        Some((standing.kind, answer))
+        Some((access.kind, answer))
     }
 }
 

@@ -26,7 +26,7 @@ impl Limiter {
         budget: &Budget,
     ) -> Result<Option<Outcome>, CheckError> {
         // On the fast path, only a denial by a block can change something.
-        let fast = if self.standing().is_none() { self.check_fast(check, decisions) } else { None };
+        let fast = if self.access().is_none() { self.check_fast(check, decisions) } else { None };
         match fast {
             Some(outcome) => Ok(Some(outcome).filter(|outcome| !outcome.denied)),
             None if self.left_after(check, decisions, budget).is_none() => Ok(None),

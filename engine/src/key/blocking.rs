@@ -1,24 +1,24 @@
 //! Blocks, exemptions, bans, pauses and plans of a key.
 
-use super::{BanCount, Limiter, Pause, PauseAndPlan, Plan, Standing, StandingEntry};
+use super::{Access, AccessEntry, BanCount, Limiter, Pause, PauseAndPlan, Plan};
 use crate::algorithm::Moment;
 use crate::rule::MAX_PERIOD_US;
 use alloc::boxed::Box;
 
 impl Limiter {
     /// The block or exemption, even if it has ended.
-    pub fn standing(&self) -> Option<&StandingEntry> {
-        self.compound()?.standing.as_deref()
+    pub fn access(&self) -> Option<&AccessEntry> {
+        self.compound()?.access.as_deref()
     }
 
     /// The block or exemption in effect at `now_us`.
-    pub fn standing_at(&self, now_us: u64) -> Option<&StandingEntry> {
-        self.standing().filter(|standing| standing.in_effect(now_us))
+    pub fn access_at(&self, now_us: u64) -> Option<&AccessEntry> {
+        self.access().filter(|access| access.in_effect(now_us))
     }
 
     /// Sets, replaces or lifts a block or an exemption.
-    pub fn set_standing(&mut self, standing: Option<StandingEntry>) {
-        self.change(|compound| compound.standing = standing.map(Box::new));
+    pub fn set_access(&mut self, access: Option<AccessEntry>) {
+        self.change(|compound| compound.access = access.map(Box::new));
     }
 
     /// The count of bans, even if its time has passed.
@@ -32,9 +32,9 @@ impl Limiter {
     }
 
     /// Blocks the key with a rule's ban. If `count` is `None`, the key keeps its count.
-    pub fn set_ban(&mut self, ban: StandingEntry, count: Option<BanCount>) {
+    pub fn set_ban(&mut self, ban: AccessEntry, count: Option<BanCount>) {
         self.change(|compound| {
-            compound.standing = Some(Box::new(ban));
+            compound.access = Some(Box::new(ban));
             if let Some(count) = count {
                 compound.bans = Some(Box::new(count));
             }
@@ -45,7 +45,7 @@ impl Limiter {
     /// ban was set, the ban would otherwise last longer by that step. Returns true if the end moved.
     pub(crate) fn shorten_ban(&mut self, now_us: u64) -> bool {
         let Some(compound) = self.compound_mut() else { return false };
-        let shortened = compound.standing.as_mut().is_some_and(|standing| standing.shorten(now_us));
+        let shortened = compound.access.as_mut().is_some_and(|access| access.shorten(now_us));
         if shortened && let Some(count) = &mut compound.bans {
             **count = count.as_of(now_us);
         }
@@ -64,14 +64,14 @@ impl Limiter {
 
     /// True if the key is blocked, or its bans are remembered, at `now_us`.
     pub fn can_unblock(&self, now_us: u64) -> bool {
-        let blocks = |standing: &StandingEntry| standing.kind == Standing::Block;
-        self.standing_at(now_us).is_some_and(blocks) || self.bans_at(now_us).is_some()
+        let blocks = |access: &AccessEntry| access.kind == Access::Block;
+        self.access_at(now_us).is_some_and(blocks) || self.bans_at(now_us).is_some()
     }
 
     /// Lifts a block or a ban, and forgets all bans.
     pub fn unblock(&mut self) {
         self.change(|compound| {
-            compound.standing.take_if(|standing| standing.kind == Standing::Block);
+            compound.access.take_if(|access| access.kind == Access::Block);
             compound.bans = None;
         });
     }
@@ -180,7 +180,7 @@ mod tests {
         check(&mut limiter, "1/m", NOW_US);
         limiter.pause_until(NOW_US + 30 * SECOND_US, NOW_US, b"");
         assert_eq!(check(&mut limiter, "1/m,ban=1h", NOW_US), (1, [1, 0, 60_000, 60_000]));
-        assert_eq!(limiter.standing(), None, "no ban");
+        assert_eq!(limiter.access(), None, "no ban");
         assert_eq!(check(&mut limiter, "1/m,shadow", NOW_US), (1, [0, 0, 30_000, 30_000]));
         limiter.pause_until(NOW_US + 61 * SECOND_US, NOW_US, b"");
         assert_eq!(check(&mut limiter, "1/m", NOW_US), (1, [0, 0, 61_000, 61_000]));
@@ -188,9 +188,9 @@ mod tests {
 
     #[test]
     fn a_block_and_an_exemption_take_precedence_over_a_pause() {
-        for (kind, code) in [(Standing::Block, 2), (Standing::Exempt, 0)] {
+        for (kind, code) in [(Access::Block, 2), (Access::Exempt, 0)] {
             let mut limiter = paused(NOW_US + SECOND_US);
-            limiter.set_standing(Some(StandingEntry::new(kind, None, b"")));
+            limiter.set_access(Some(AccessEntry::new(kind, None, b"")));
             assert_eq!(check(&mut limiter, "1/s", NOW_US).0, code);
         }
     }
@@ -238,8 +238,8 @@ mod tests {
         for (until_us, stays) in [(9, false), (10, false), (11, true)] {
             let mut limiter = Limiter::default();
             limiter.check(&Check::new(&rules, 1, 5), &mut Vec::new());
-            let block = StandingEntry::new(Standing::Block, Some(until_us), b"");
-            limiter.set_standing(Some(block));
+            let block = AccessEntry::new(Access::Block, Some(until_us), b"");
+            limiter.set_access(Some(block));
             assert!(limiter.reset(10));
             assert_eq!(!limiter.is_empty(), stays, "until {until_us}");
         }

@@ -137,7 +137,7 @@ mod tests {
 #[cfg(test)]
 mod replayed_tests {
     use super::*;
-    use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Meta, Standing, StandingEntry};
+    use crate::key::{Access, AccessEntry, Check, CheckOptions, HoldRequest, Limiter, Meta};
     use crate::rule::{DAY_US, HOUR_US, MINUTE_US, MS_US};
     use crate::tests::rules_of_line;
 
@@ -153,8 +153,8 @@ mod replayed_tests {
         }
     }
 
-    fn block(until_us: Option<u64>) -> StandingEntry {
-        StandingEntry::new(Standing::Block, until_us, b"")
+    fn block(until_us: Option<u64>) -> AccessEntry {
+        AccessEntry::new(Access::Block, until_us, b"")
     }
 
     /// What a replayed check leaves, and the key's expiry.
@@ -195,7 +195,7 @@ mod replayed_tests {
     #[test]
     fn after_a_long_block_a_key_lives_as_long_as_its_states() {
         let (mut limiter, _) = replayed("log:5/h", CheckOptions::default());
-        limiter.set_standing(Some(block(None)));
+        limiter.set_access(Some(block(None)));
         assert_eq!(after(&limiter, NOW_US, Some(9)), u64::MAX);
         limiter.unblock();
         let later_us = NOW_US + DAY_US;

@@ -9,7 +9,7 @@
 //! limiter is as large as the server's smallest objects. So an allocator with size classes places the
 //! limiter next to the server's objects for the key.
 
-use super::{BanCount, Check, Deadline, History, Hold, Holds, PauseAndPlan, StandingEntry};
+use super::{AccessEntry, BanCount, Check, Deadline, History, Hold, Holds, PauseAndPlan};
 use crate::algorithm::{Moment, NO_TIME_US, State};
 use crate::heap::{HeapVisitor, address_of};
 use crate::rule::{HOUR_US, MS_US, Rule};
@@ -38,7 +38,7 @@ enum Contents {
 pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
-    pub standing: Option<Box<StandingEntry>>,
+    pub access: Option<Box<AccessEntry>>,
     pub pause_and_plan: Option<Box<PauseAndPlan>>,
     /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
@@ -185,8 +185,8 @@ impl Limiter {
         };
         change(&mut compound);
         compound.holds.take_if(|holds| holds.is_empty());
-        let Compound { states: _, standing, pause_and_plan, bans, history, holds } = &*compound;
-        let overridden = standing.is_some() || pause_and_plan.is_some() || bans.is_some();
+        let Compound { states: _, access, pause_and_plan, bans, history, holds } = &*compound;
+        let overridden = access.is_some() || pause_and_plan.is_some() || bans.is_some();
         let plain = !overridden && history.is_none() && holds.is_none();
         self.contents = if !plain || compound.states.len() > 1 {
             Contents::Compound(compound)
@@ -249,8 +249,8 @@ impl Limiter {
         if self.compound().is_none() {
             return;
         }
-        if self.standing().is_some_and(|standing| !standing.in_effect(now_us)) {
-            self.set_standing(None);
+        if self.access().is_some_and(|access| !access.in_effect(now_us)) {
+            self.set_access(None);
         }
         if self.pause().is_some() && self.pause_at(now_us).is_none() {
             self.resume();
@@ -277,9 +277,9 @@ impl Limiter {
         if let Contents::Compound(compound) = &mut self.contents {
             to.boxed(compound);
             to.vec(&mut compound.states);
-            to.optional(&mut compound.standing, |standing, to| {
-                to.slice(&mut standing.reason);
-                if let Some(author) = &mut standing.author {
+            to.optional(&mut compound.access, |access, to| {
+                to.slice(&mut access.reason);
+                if let Some(author) = &mut access.author {
                     to.slice(&mut author.user);
                 }
             });
@@ -337,7 +337,7 @@ impl Limiter {
         let holds = self.holds().into_iter().flat_map(Holds::in_order_of_ids);
         let newest = self.history().and_then(|history| Some((history, history.entries.back()?)));
         let others = [
-            self.standing().and_then(|standing| standing.ban_us).map_or(0, NonZeroU64::get),
+            self.access().and_then(|access| access.ban_us).map_or(0, NonZeroU64::get),
             self.bans().map_or(0, |bans| bans.span_us),
             newest.map_or(0, |(history, entry)| history.until_us.saturating_sub(entry.time_us)),
         ];
@@ -349,19 +349,19 @@ impl Limiter {
 impl Compound {
     /// This value, if it holds one state and a plan in effect, and nothing else.
     fn only_planned(&self, now_us: u64) -> Option<&Self> {
-        let Self { states, standing, pause_and_plan, bans, history, holds } = self;
+        let Self { states, access, pause_and_plan, bans, history, holds } = self;
         let PauseAndPlan { pause, plan } = pause_and_plan.as_deref()?;
-        let others = standing.is_some() || pause.is_some() || bans.is_some() || history.is_some();
+        let others = access.is_some() || pause.is_some() || bans.is_some() || history.is_some();
         let in_effect = plan.as_ref().is_some_and(|plan| plan.ends() > Moment::At(now_us));
         (states.len() == 1 && in_effect && !others && holds.is_none()).then_some(self)
     }
 
     fn deadline(&self) -> Deadline {
-        let Self { states, standing, pause_and_plan, bans, history, holds } = self;
+        let Self { states, access, pause_and_plan, bans, history, holds } = self;
         let mut deadline = states.iter().map(deadline_of).fold(Deadline::PASSED, Deadline::or);
         let mut lasts = |until, window_us| deadline = deadline.or(Deadline::new(until, window_us));
-        if let Some(standing) = standing {
-            lasts(standing.ends(), 0);
+        if let Some(access) = access {
+            lasts(access.ends(), 0);
         }
         if let Some(both) = pause_and_plan {
             if let Some(pause) = &both.pause {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! limiter    the value: states, and what else a key may hold
-//! standing   what overrides or chooses the rules: a block, an exemption, a pause, a plan
+//! access     what overrides or chooses the rules: a block, an exemption, a pause, a plan
 //! blocking   blocks, exemptions, bans, pauses and plans of a key
 //! holds      what checks were charged, to be corrected later
 //! check      a check's arguments, and what a check did
@@ -15,6 +15,7 @@
 //! report     a limiter as RL.INFO and RL.LOG show it
 //! ```
 
+pub(crate) mod access;
 mod blocking;
 pub(crate) mod check;
 #[cfg(feature = "saved")]
@@ -27,10 +28,13 @@ pub(crate) mod limiter;
 mod record;
 pub(crate) mod report;
 pub(crate) mod slots;
-pub(crate) mod standing;
 
 #[cfg(feature = "saved")]
 pub use crate::saved::DecodeError;
+pub(crate) use access::PauseAndPlan;
+pub use access::{
+    Access, AccessEntry, Author, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, MAX_USER, Pause, Plan,
+};
 pub use check::{Change, Check, CheckOptions, Meta, Verdict};
 #[cfg(any(test, feature = "testing"))]
 pub use codec::parts;
@@ -44,7 +48,3 @@ pub(crate) use limiter::Compound;
 pub use limiter::Limiter;
 pub use report::{HoldReport, StateReport};
 pub(crate) use slots::Slots;
-pub(crate) use standing::PauseAndPlan;
-pub use standing::{
-    Author, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, MAX_USER, Pause, Plan, Standing, StandingEntry,
-};

@@ -50,8 +50,8 @@ pub use read::{EffectError, read};
 pub use write::Head;
 
 use ratelimit_engine::key::{
-    Author, BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Plan,
-    Settlement, Standing, StandingEntry, Verdict,
+    Access, AccessEntry, Author, BanCount, Change, Check, CheckOptions, Expiry, HoldRequest,
+    Limiter, Meta, Plan, Settlement, Verdict,
 };
 use ratelimit_engine::named;
 use ratelimit_engine::rule::{Name, NamedCost, Rule};
@@ -114,7 +114,7 @@ pub enum Action<'a> {
     /// A block, a ban or an exemption was set.
     Set {
         /// A ban is a block.
-        kind: Standing,
+        kind: Access,
         /// When it ends, in Unix microseconds; `None`: never.
         until_us: Option<u64>,
         /// The terms of a ban; `None` if no rule caused the block.
@@ -219,8 +219,8 @@ impl<'a> Action<'a> {
 
     /// The action that gives a key this block, ban or exemption. `count` is the key's count of
     /// bans; only a ban has one.
-    pub fn set(standing: &'a StandingEntry, count: Option<&BanCount>) -> Self {
-        let StandingEntry { kind, until_us, ban_us, ref reason, ref author } = *standing;
+    pub fn set(access: &'a AccessEntry, count: Option<&BanCount>) -> Self {
+        let AccessEntry { kind, until_us, ban_us, ref reason, ref author } = *access;
         let count = count.copied();
         let ban = ban_us.map(|length_us| BanTerms { length_us: length_us.get(), count });
         let user = author.as_ref().map(|author| &*author.user);
@@ -269,9 +269,9 @@ impl<'a> Action<'a> {
             Self::Refund { .. } => Word::Refund,
             Self::Lapse => Word::Lapse,
             Self::Reset => Word::Reset,
-            Self::Set { kind: Standing::Block, ban: None, .. } => Word::Block,
-            Self::Set { kind: Standing::Block, ban: Some(_), .. } => Word::Ban,
-            Self::Set { kind: Standing::Exempt, .. } => Word::Exempt,
+            Self::Set { kind: Access::Block, ban: None, .. } => Word::Block,
+            Self::Set { kind: Access::Block, ban: Some(_), .. } => Word::Ban,
+            Self::Set { kind: Access::Exempt, .. } => Word::Exempt,
             Self::Unblock => Word::Unblock,
             Self::Unexempt => Word::Unexempt,
             Self::Pause { .. } => Word::Pause,
@@ -351,10 +351,10 @@ impl Effect<'_> {
                 let BanTerms { length_us, count } = ban.unwrap_or_default();
                 let (ban_us, reason) = (NonZeroU64::new(length_us), reason.into());
                 let author = user.map(|user| Author::new(self.at_us, user));
-                limiter.set_ban(StandingEntry { kind, until_us, ban_us, reason, author }, count);
+                limiter.set_ban(AccessEntry { kind, until_us, ban_us, reason, author }, count);
             }
             Action::Unblock => limiter.unblock(),
-            Action::Unexempt => limiter.set_standing(None),
+            Action::Unexempt => limiter.set_access(None),
             Action::Pause { until_us, reason } => {
                 limiter.pause_until(until_us, self.at_us, reason);
             }

@@ -7,7 +7,7 @@ use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
 use crate::parse::{Limits, NoPolicies, ParseError, policy};
 use ratelimit_engine::key::{
-    BanCount, Expiry, HoldRequest, MAX_USER, Meta, Settlement, Standing, Verdict,
+    Access, BanCount, Expiry, HoldRequest, MAX_USER, Meta, Settlement, Verdict,
 };
 use ratelimit_engine::rule::{Excerpt, NamedCost, Rule, digits};
 
@@ -187,9 +187,9 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
             Word::Refund => Action::Refund { units: self.number(UNITS)? },
             Word::Lapse => Action::Lapse,
             Word::Reset => Action::Reset,
-            Word::Block => self.set(Standing::Block, None)?,
-            Word::Exempt => self.set(Standing::Exempt, None)?,
-            Word::Ban => self.set(Standing::Block, Some(BanTerms::default()))?,
+            Word::Block => self.set(Access::Block, None)?,
+            Word::Exempt => self.set(Access::Exempt, None)?,
+            Word::Ban => self.set(Access::Block, Some(BanTerms::default()))?,
             Word::Unblock => Action::Unblock,
             Word::Unexempt => Action::Unexempt,
             Word::Pause => Action::Pause { until_us: self.number(END)?, reason: b"" },
@@ -215,7 +215,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 
     /// Reads the numbers of a block, an exemption or a ban.
-    fn set(&mut self, kind: Standing, mut ban: Option<BanTerms>) -> Result<Action<'a>, ParseError> {
+    fn set(&mut self, kind: Access, mut ban: Option<BanTerms>) -> Result<Action<'a>, ParseError> {
         let until_us = self.time_or_never(END)?;
         if let Some(ban) = &mut ban {
             ban.length_us = self.number(LENGTH)?;

@@ -3,9 +3,9 @@
 
 use super::{assert_printable, words};
 use crate::parse::{
-    CheckRequest, Limits, MAX_FLOW, ParseError, RuleArgError, RuleCache, RuleResolver, blocks,
-    check, explain, log, mcheck, no_arguments, pause, peek, plan, policy, refund, renew, settle,
-    standing, sync, throttle, top, wait, written_policy,
+    CheckRequest, Limits, MAX_FLOW, ParseError, RuleArgError, RuleCache, RuleResolver, access,
+    blocks, check, explain, log, mcheck, no_arguments, pause, peek, plan, policy, refund, renew,
+    settle, sync, throttle, top, wait, written_policy,
 };
 use ratelimit_engine::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
 
@@ -103,7 +103,7 @@ pub fn run(data: &[u8]) {
             written.err(),
             settle(args(), limits).err(),
             renew(args(), limits).err(),
-            standing(args(), limits).err(),
+            access(args(), limits).err(),
             pause(args(), limits).err(),
             plan(args()).err(),
             synced.err(),

@@ -15,6 +15,7 @@
 //! what was given and what was expected. Parsing opens no key and knows no server:
 //! [`ratelimit_engine::rule`] defines valid rules, and [`Limits`] what the settings allow.
 
+mod access;
 mod check;
 mod costs;
 pub(crate) mod cursor;
@@ -29,11 +30,11 @@ mod resolver;
 pub(crate) mod rules;
 pub(crate) mod settle;
 mod shown;
-mod standing;
 mod sync;
 mod throttle;
 mod wait;
 
+pub use access::{AccessRequest, Ends, PlanRequest, access, pause, plan};
 pub use check::{CheckRequest, check, peek};
 pub use cursor::no_arguments;
 pub use error::{ParseError, Parsed, RuleArgError};
@@ -46,7 +47,6 @@ pub use refund::{RefundRequest, refund};
 pub use resolver::{DirectMapped, NoPolicies, PlanOf, RuleCache, RuleResolver};
 pub use settle::{SettleRequest, settle, without_at};
 pub use shown::{BlocksRequest, TopRequest, blocks, log, top};
-pub use standing::{Ends, PlanRequest, StandingRequest, pause, plan, standing};
 pub use sync::{SyncRequest, sync};
 pub use throttle::{Bucket, ThrottleRequest, throttle};
 pub use wait::{WaitRequest, wait};

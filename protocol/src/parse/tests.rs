@@ -30,7 +30,7 @@ proptest! {
             log(slices()).err(),
             refund(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
             explain(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
-            standing(slices(), &LIMITS).err(),
+            access(slices(), &LIMITS).err(),
             top(slices()).err(),
             blocks(slices()).err(),
         ];

@@ -91,12 +91,12 @@ pub fn of(
         let now_us = check.now_us;
         let plan_ends =
             || plan_end.is_some_and(|end| end <= PlanEnd::At(clock::steady_us_after(request.ms)));
-        let has_standing = || limiter.and_then(|key| key.standing_at(now_us)).is_some();
+        let has_access = || limiter.and_then(|key| key.access_at(now_us)).is_some();
         if limiter.is_some_and(|limiter| limiter.repeats_until(check).is_some()) {
             return Prospect::Free;
         }
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
-            (Verdict::Allowed, _) if has_standing() || check.observes() => Prospect::Free,
+            (Verdict::Allowed, _) if has_access() || check.observes() => Prospect::Free,
             (Verdict::Allowed, _) => Prospect::Passes { cost: check.greatest_cost() },
             // Only a settled hold or the end of a plan can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {

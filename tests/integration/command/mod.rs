@@ -1,5 +1,6 @@
 //! What each command replies and changes, one file per command.
 
+mod access;
 mod bad_input;
 mod blocks;
 mod check;
@@ -16,7 +17,6 @@ mod plan;
 mod policy;
 mod refund;
 mod slots;
-mod standing;
 mod sync;
 mod throttle;
 mod top;

@@ -28,7 +28,7 @@
 //! gets a new file, and a line in `AT_LEAST`.
 //!
 //! A program outside of this repository writes the paragraphs. It depends on this crate, builds a
-//! limiter with `Limiter::check_within`, `settle` and `set_standing` at given times, and writes
+//! limiter with `Limiter::check_within`, `settle` and `set_access` at given times, and writes
 //! the result of `encode` as the payload and the replies of `Limiter::peek`, `check` and `settle` after
 //! the arrows. Each line was then checked by hand against the definition of its algorithm. No
 //! program in the repository writes these files, because it would one day overwrite them.
@@ -40,8 +40,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ratelimit_engine::key::{
-    Author, BanCount, DecodeError, Entry, History, HoldReport, Limiter, Pause, Plan, Standing,
-    StandingEntry, Verdict, decode, encode,
+    Access, AccessEntry, Author, BanCount, DecodeError, Entry, History, HoldReport, Limiter, Pause,
+    Plan, Verdict, decode, encode,
 };
 use redis::{Connection, cmd};
 use step::Step;
@@ -59,7 +59,7 @@ pub struct Golden {
     version: u8,
     pub payload: Vec<u8>,
     /// The line about a block or an exemption.
-    standing: Option<String>,
+    access: Option<String>,
     /// The line about a pause.
     pause: Option<String>,
     /// The line about a plan.
@@ -82,7 +82,7 @@ impl Golden {
             name: format!("v{version}/{name}"),
             version,
             payload: Vec::new(),
-            standing: None,
+            access: None,
             pause: None,
             plan: None,
             bans: None,
@@ -94,7 +94,7 @@ impl Golden {
             match Step::read(line) {
                 Some(step) => golden.steps.push(step),
                 None if line.starts_with("blocked ") || line.starts_with("exempt ") => {
-                    golden.standing = Some(line.to_string());
+                    golden.access = Some(line.to_string());
                 }
                 None if line.starts_with("paused ") => golden.pause = Some(line.to_string()),
                 None if line.starts_with("planned ") => golden.plan = Some(line.to_string()),
@@ -129,18 +129,18 @@ fn bytes(digits: &str) -> Vec<u8> {
 }
 
 /// A block or an exemption, as in the files.
-fn standing_line(standing: &StandingEntry) -> String {
-    let kind = match standing.kind {
-        Standing::Block => "blocked",
-        Standing::Exempt => "exempt",
+fn access_line(access: &AccessEntry) -> String {
+    let kind = match access.kind {
+        Access::Block => "blocked",
+        Access::Exempt => "exempt",
     };
-    let until = until(standing.until_us);
-    let ban = standing.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
+    let until = until(access.until_us);
+    let ban = access.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
     let by = |Author { since_us, user }: &Author| {
         format!(" by \"{}\" since {since_us}", user.escape_ascii())
     };
-    let author = standing.author.as_ref().map(by).unwrap_or_default();
-    with_reason(format!("{kind} {until}{ban}{author}"), &standing.reason)
+    let author = access.author.as_ref().map(by).unwrap_or_default();
+    with_reason(format!("{kind} {until}{ban}{author}"), &access.reason)
 }
 
 fn until(us: Option<u64>) -> String {
@@ -269,7 +269,7 @@ fn every_version_has_its_payloads() {
 fn every_payload_decides_as_it_did() {
     for golden in all() {
         let mut limiter = golden.decoded();
-        assert_eq!(limiter.standing().map(standing_line), golden.standing, "{}", golden.name);
+        assert_eq!(limiter.access().map(access_line), golden.access, "{}", golden.name);
         assert_eq!(limiter.pause().map(pause_line), golden.pause, "{}", golden.name);
         assert_eq!(limiter.plan().map(plan_line), golden.plan, "{}", golden.name);
         assert_eq!(limiter.bans().map(bans_line), golden.bans, "{}", golden.name);

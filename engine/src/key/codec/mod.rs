@@ -23,8 +23,8 @@ pub mod parts;
 
 use self::holds::{load_holds, save_holds};
 use super::{
-    Author, BanCount, Compound, Entry, History, Limiter, MAX_END_US, MAX_FORGOTTEN_US, MAX_SPAN_US,
-    MAX_USER, Pause, PauseAndPlan, Plan, Standing, StandingEntry, Verdict,
+    Access, AccessEntry, Author, BanCount, Compound, Entry, History, Limiter, MAX_END_US,
+    MAX_FORGOTTEN_US, MAX_SPAN_US, MAX_USER, Pause, PauseAndPlan, Plan, Verdict,
 };
 use crate::algorithm::{Meter, State};
 use crate::rule::{Kind, MAX_PERIOD_US, MAX_UNITS, Name};
@@ -36,7 +36,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::num::NonZeroU64;
 
 /// Whether it is an exemption, its end, the length of the ban, and the reason.
-type SavedStanding<'a> = (bool, Option<u64>, Option<u64>, &'a [u8]);
+type SavedAccess<'a> = (bool, Option<u64>, Option<u64>, &'a [u8]);
 /// When it was set, and the name of the user.
 type SavedAuthor<'a> = (u64, &'a [u8]);
 /// How many entries to keep, until when, and the entries.
@@ -57,14 +57,14 @@ const USUAL_BYTES: usize = 64;
 /// Encodes a limiter in its saved form.
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let mut payload = Vec::with_capacity(USUAL_BYTES);
-    let standing = limiter.standing();
-    let authored = standing.and_then(|standing| Some((standing, standing.author.as_ref()?)));
+    let access = limiter.access();
+    let authored = access.and_then(|access| Some((access, access.author.as_ref()?)));
     payload.push(if authored.is_some() { VERSION } else { WITHOUT_AUTHOR });
     put_bytes(&mut payload, |payload| save_states(limiter.states(), payload));
     match authored {
-        None => put(&mut payload, &standing.map(save_standing)),
-        Some((standing, Author { since_us, user })) => {
-            put(&mut payload, &(save_standing(standing), (since_us, &**user)));
+        None => put(&mut payload, &access.map(save_access)),
+        Some((access, Author { since_us, user })) => {
+            put(&mut payload, &(save_access(access), (since_us, &**user)));
         }
     }
     let history = limiter.history().map(save_history);
@@ -91,9 +91,9 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
         return Err(DecodeError::Version(version));
     }
     let states = take(&mut body)?;
-    let standing = match version {
-        WITHOUT_AUTHOR => take::<Option<_>>(&mut body)?.map(|standing| (standing, None)),
-        _ => Some(take(&mut body).map(|(standing, author)| (standing, Some(author)))?),
+    let access = match version {
+        WITHOUT_AUTHOR => take::<Option<_>>(&mut body)?.map(|access| (access, None)),
+        _ => Some(take(&mut body).map(|(access, author)| (access, Some(author)))?),
     };
     let (history, holds, bans): (Option<_>, _, Option<_>) = take(&mut body)?;
     let history = history.map(load_history).transpose()?;
@@ -107,10 +107,10 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     if (0..).zip(&states).any(|(place, state)| state.meter().is_empty() && !held(place)) {
         return Err(DecodeError::Idle);
     }
-    let standing = standing.map(load_standing).transpose()?.map(Box::new);
+    let access = access.map(load_access).transpose()?.map(Box::new);
     let bans = bans.map(load_bans).transpose()?.map(Box::new);
     let (history, holds) = (history.map(Box::new), holds.map(Box::new));
-    let limiter = Limiter::of(Compound { states, standing, pause_and_plan, bans, history, holds });
+    let limiter = Limiter::of(Compound { states, access, pause_and_plan, bans, history, holds });
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 
@@ -147,20 +147,20 @@ fn load_state(from: &mut &[u8]) -> Result<State, DecodeError> {
     Ok(State::named(name.as_ref(), meter))
 }
 
-fn save_standing(standing: &StandingEntry) -> SavedStanding<'_> {
-    let ban_us = standing.ban_us.map(NonZeroU64::get);
-    (standing.kind == Standing::Exempt, standing.until_us, ban_us, &standing.reason)
+fn save_access(access: &AccessEntry) -> SavedAccess<'_> {
+    let ban_us = access.ban_us.map(NonZeroU64::get);
+    (access.kind == Access::Exempt, access.until_us, ban_us, &access.reason)
 }
 
 /// A ban of 0 microseconds is read as no ban.
-fn load_standing(
-    (saved, author): (SavedStanding<'_>, Option<SavedAuthor<'_>>),
-) -> Result<StandingEntry, DecodeError> {
+fn load_access(
+    (saved, author): (SavedAccess<'_>, Option<SavedAuthor<'_>>),
+) -> Result<AccessEntry, DecodeError> {
     let (exempt, until_us, ban_us, reason) = saved;
-    let kind = if exempt { Standing::Exempt } else { Standing::Block };
+    let kind = if exempt { Access::Exempt } else { Access::Block };
     let ban_us = ban_us.and_then(NonZeroU64::new);
     let author = author.map(load_author).transpose()?;
-    Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)?, author })
+    Ok(AccessEntry { kind, until_us, ban_us, reason: load_text(reason)?, author })
 }
 
 fn load_author((since_us, user): SavedAuthor<'_>) -> Result<Author, DecodeError> {

@@ -6,7 +6,7 @@ use super::rules::rule_set;
 use super::traffic::{Action, Call, Traffic, changing};
 use super::{act, cases};
 use crate::key::{
-    Author, BanCount, DecodeError, Limiter, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry,
+    Access, AccessEntry, Author, BanCount, DecodeError, Limiter, MAX_FORGOTTEN_US, MAX_SPAN_US,
     decode, encode,
 };
 use crate::rule::{MAX_TIME_US, Rule};
@@ -117,12 +117,12 @@ proptest! {
             let expected = if limiter.is_empty() { Err(&DecodeError::Idle) } else { Ok(&limiter) };
             prop_assert_eq!(again.as_ref(), expected);
         }
-        let kind = if exempt { Standing::Exempt } else { Standing::Block };
+        let kind = if exempt { Access::Exempt } else { Access::Block };
         let ban_us = NonZeroU64::new(ban_us).filter(|us| us.get() % 2 == 0);
         let author = author.map(|(since_us, user)| Author::new(since_us, &user));
-        let standing = StandingEntry { kind, until_us, ban_us, reason: reason.into(), author };
+        let access = AccessEntry { kind, until_us, ban_us, reason: reason.into(), author };
         let count = count.map(|(bans, forgotten_us, span_us)| BanCount { bans, forgotten_us, span_us });
-        limiter.set_ban(standing, count);
+        limiter.set_ban(access, count);
         prop_assert_eq!(decode(&encode(&limiter)), Ok(limiter));
     }
 

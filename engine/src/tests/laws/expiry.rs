@@ -53,7 +53,7 @@ fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
         Params::Log(_) if rule.counts_all() => true,
         _ => rule.limit() == 0,
     };
-    let is_banned = key.limiter.standing().is_some() || key.limiter.bans().is_some();
+    let is_banned = key.limiter.access().is_some() || key.limiter.bans().is_some();
     if is_banned || rules.iter().any(lives_longer) {
         return Ok(());
     }

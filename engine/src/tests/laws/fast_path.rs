@@ -7,7 +7,7 @@ use super::traffic::{
 };
 use super::{act, cases};
 use crate::check::{Bounds, Budget, Decision};
-use crate::key::{Change, Check, CheckOptions, Limiter, Meta, Standing, StandingEntry, encode};
+use crate::key::{Access, AccessEntry, Change, Check, CheckOptions, Limiter, Meta, encode};
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
@@ -93,13 +93,13 @@ fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestC
 #[derive(Clone, Copy, Debug)]
 struct Extra {
     meta: bool,
-    standing: Option<(Option<Standing>, u64)>,
+    access: Option<(Option<Access>, u64)>,
 }
 
 fn extra() -> impl Strategy<Value = Extra> {
-    let kind = prop::sample::select(&[Some(Standing::Block), Some(Standing::Exempt), None, None]);
-    let standing = prop::option::weighted(0.02, (kind, 1..10_000u64));
-    (prop::bool::weighted(0.02), standing).prop_map(|(meta, standing)| Extra { meta, standing })
+    let kind = prop::sample::select(&[Some(Access::Block), Some(Access::Exempt), None, None]);
+    let access = prop::option::weighted(0.02, (kind, 1..10_000u64));
+    (prop::bool::weighted(0.02), access).prop_map(|(meta, access)| Extra { meta, access })
 }
 
 const CALLS: usize = 50;
@@ -107,10 +107,10 @@ const CALLS: usize = 50;
 fn throughout(traffic: &Traffic, extras: &[Extra], tally: &Tally) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for (Call { rules, now_us, action }, extra) in traffic.calls().into_iter().zip(extras) {
-        if let Some((kind, ms)) = extra.standing {
+        if let Some((kind, ms)) = extra.access {
             let until_us = Some(now_us + ms * 1_000);
-            let standing = kind.map(|kind| StandingEntry::new(kind, until_us, &[7; 3]));
-            limiter.set_standing(standing);
+            let access = kind.map(|kind| AccessEntry::new(kind, until_us, &[7; 3]));
+            limiter.set_access(access);
         }
         let Action::Check(cost) = action else {
             act(&mut limiter, rules, now_us, action);

@@ -2,7 +2,7 @@
 
 use super::{cases, check};
 use crate::check::{Ban, Outcome};
-use crate::key::{BanCount, Check, Limiter, Standing, StandingEntry, Verdict, decode, encode};
+use crate::key::{Access, AccessEntry, BanCount, Check, Limiter, Verdict, decode, encode};
 use crate::rule::{Ladder, MS_US, Name, Rule, RuleSpec, SECOND_US};
 use crate::tests::rules_of_line;
 use proptest::prelude::*;
@@ -150,7 +150,7 @@ impl Key {
         let outcome = check(&mut self.primary, rules, 1, now_us).0;
         self.replica.record(&Check::new(rules, 1, now_us), outcome.change);
         if outcome.ban.is_some() || outcome.ban_shortened {
-            let ban = self.primary.standing().expect("a ban").clone();
+            let ban = self.primary.access().expect("a ban").clone();
             self.replica.set_ban(ban, self.primary.bans().copied());
         }
         outcome
@@ -173,8 +173,8 @@ impl Key {
     }
 }
 
-fn block(until_us: u64) -> StandingEntry {
-    StandingEntry::new(Standing::Block, Some(until_us), b"")
+fn block(until_us: u64) -> AccessEntry {
+    AccessEntry::new(Access::Block, Some(until_us), b"")
 }
 
 proptest! {
@@ -209,7 +209,7 @@ proptest! {
                 Deed::Block(ms) => {
                     naive.blocked_until_us = now_us + ms * MS_US;
                     let until_us = naive.blocked_until_us;
-                    key.both(|limiter| limiter.set_standing(Some(block(until_us))));
+                    key.both(|limiter| limiter.set_access(Some(block(until_us))));
                 }
                 Deed::Reset => key.both(|limiter| {
                     limiter.reset(now_us);
@@ -234,7 +234,7 @@ proptest! {
         now_us += 30 * SECOND_US;
         key.check(&rules_of_line("fixed:9/m"), now_us);
         prop_assert_eq!(key.primary.bans(), None);
-        prop_assert_eq!(key.primary.standing(), None);
+        prop_assert_eq!(key.primary.access(), None);
         key.is_kept()?;
     }
 
@@ -254,7 +254,7 @@ proptest! {
             let outcome = key.check(&denying(&rules, denies), now_us);
             if outcome.summary.verdict == Verdict::Blocked {
                 prop_assert!(outcome.summary.wait_ms <= longest_ms.cast_signed());
-                let until_us = key.primary.standing().and_then(|standing| standing.until_us);
+                let until_us = key.primary.access().and_then(|access| access.until_us);
                 prop_assert!(until_us.is_some_and(|us| us <= now_us + longest_us));
             }
             // After a block, a ban or an admission the count must have been shortened if

@@ -55,7 +55,7 @@ proptest! {
         let mut limiter = Limiter::default();
         for Call { rules, now_us, action } in traffic.calls() {
             let Action::Check(cost) = action else { continue };
-            if limiter.standing_at(now_us).is_none() {
+            if limiter.access_at(now_us).is_none() {
                 let (_, decisions) = peek(&limiter, rules, cost, now_us);
                 for (of_meter, cost) in meters(rules, cost) {
                     let (_, alone) = peek(&limiter, &of_meter, cost, now_us);

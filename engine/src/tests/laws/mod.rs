@@ -133,7 +133,7 @@ fn would_pass(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> bool
 /// The limiter without its block or exemption.
 fn unblocked(limiter: &Limiter) -> Limiter {
     let mut limiter = limiter.clone();
-    limiter.set_standing(None);
+    limiter.set_access(None);
     limiter
 }
 

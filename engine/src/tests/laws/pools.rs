@@ -1,7 +1,7 @@
 //! What a check through one of several keys compares and answers.
 
 use crate::check::{Bounds, Budget, KeyCheck, deny_each};
-use crate::key::{Check, CheckOptions, Limiter, Standing, StandingEntry, Verdict};
+use crate::key::{Access, AccessEntry, Check, CheckOptions, Limiter, Verdict};
 use crate::rule::SECOND_US;
 use crate::tests::rules_of_line;
 
@@ -25,8 +25,8 @@ fn deny(blocked_s: [Option<u64>; 2]) -> (usize, Verdict, i64) {
     let mut keys = blocked_s.map(|seconds| {
         let mut limiter = Limiter::default();
         limiter.check(&check, &mut Vec::new());
-        limiter.set_standing(seconds.map(|seconds| {
-            StandingEntry::new(Standing::Block, Some(NOW_US + seconds * SECOND_US), b"")
+        limiter.set_access(seconds.map(|seconds| {
+            AccessEntry::new(Access::Block, Some(NOW_US + seconds * SECOND_US), b"")
         }));
         limiter
     });

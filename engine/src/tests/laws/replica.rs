@@ -2,9 +2,7 @@
 
 use super::cases;
 use super::traffic::{Action, Call, changing};
-use crate::key::{
-    Change, Check, CheckOptions, Limiter, Meta, Standing, StandingEntry, decode, encode,
-};
+use crate::key::{Access, AccessEntry, Change, Check, CheckOptions, Limiter, Meta, decode, encode};
 use proptest::prelude::*;
 use std::num::NonZeroU64;
 
@@ -15,15 +13,14 @@ struct Extra {
     keep: Option<u32>,
     /// Before the call, sets or lifts a block or an exemption: its kind, its duration, and the
     /// length of a ban.
-    standing: Option<(Option<Standing>, Option<u64>, Option<u64>)>,
+    access: Option<(Option<Access>, Option<u64>, Option<u64>)>,
 }
 
 fn extra() -> impl Strategy<Value = Extra> {
-    let kind = prop::sample::select(&[Some(Standing::Block), Some(Standing::Exempt), None, None]);
-    let standing =
-        (kind, prop::option::weighted(0.8, 1..10_000u64), prop::option::of(1..10_000u64));
-    (prop::option::weighted(0.2, 1..6u32), prop::option::weighted(0.1, standing))
-        .prop_map(|(keep, standing)| Extra { keep, standing })
+    let kind = prop::sample::select(&[Some(Access::Block), Some(Access::Exempt), None, None]);
+    let access = (kind, prop::option::weighted(0.8, 1..10_000u64), prop::option::of(1..10_000u64));
+    (prop::option::weighted(0.2, 1..6u32), prop::option::weighted(0.1, access))
+        .prop_map(|(keep, access)| Extra { keep, access })
 }
 
 proptest! {
@@ -38,16 +35,16 @@ proptest! {
         let mut primary = Limiter::default();
         let mut replica = Limiter::default();
         for (i, Call { rules, now_us, action }) in traffic.calls().into_iter().enumerate() {
-            let Extra { keep, standing } = extras[i];
-            if let Some((kind, until_ms, ban_ms)) = standing {
+            let Extra { keep, access } = extras[i];
+            if let Some((kind, until_ms, ban_ms)) = access {
                 let until_us = until_ms.map(|ms| now_us + ms * 1_000);
                 let ban_us = ban_ms.and_then(|ms| NonZeroU64::new(ms * 1_000));
-                let standing = kind.map(|kind| StandingEntry {
+                let access = kind.map(|kind| AccessEntry {
                     ban_us,
-                    ..StandingEntry::new(kind, until_us, &[7; 3])
+                    ..AccessEntry::new(kind, until_us, &[7; 3])
                 });
-                primary.set_standing(standing.clone());
-                replica.set_standing(standing);
+                primary.set_access(access.clone());
+                replica.set_access(access);
             }
             match action {
                 Action::Check(cost) => {
@@ -58,7 +55,7 @@ proptest! {
                     replica.record(&check, outcome.change);
                     prop_assert!(keep.is_none() || outcome.change != Change::Nothing);
                     if outcome.ban.is_some() || outcome.ban_shortened {
-                        let ban = primary.standing().expect("a ban").clone();
+                        let ban = primary.access().expect("a ban").clone();
                         replica.set_ban(ban, primary.bans().copied());
                     }
                 }

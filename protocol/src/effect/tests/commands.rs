@@ -72,7 +72,7 @@ impl Key {
             self.propagate(action, if renews { &[] } else { rules })?;
         }
         if outcome.ban_changed() {
-            let (ban, count) = (self.primary.standing().cloned(), self.primary.bans().copied());
+            let (ban, count) = (self.primary.access().cloned(), self.primary.bans().copied());
             self.propagate(Action::set(&ban.expect("a ban"), count.as_ref()), &[])?;
         }
         Ok(())
@@ -140,12 +140,12 @@ impl Key {
                 }
             }
             "BLOCK" | "EXEMPT" => {
-                let kind = if command == "BLOCK" { Standing::Block } else { Standing::Exempt };
-                let request = parse::standing(args, limits)?;
+                let kind = if command == "BLOCK" { Access::Block } else { Access::Exempt };
+                let request = parse::access(args, limits)?;
                 let until_us = request.ends.at(now_us)?;
-                let mut entry = StandingEntry::new(kind, until_us, request.reason);
+                let mut entry = AccessEntry::new(kind, until_us, request.reason);
                 entry.author = Some(Author::new(now_us, b"alice"));
-                self.primary.set_standing(Some(entry.clone()));
+                self.primary.set_access(Some(entry.clone()));
                 self.propagate(Action::set(&entry, None), &[])?;
             }
             "PLAN" => {
@@ -163,7 +163,7 @@ impl Key {
                 self.propagate(Action::Unblock, &[])?;
             }
             "UNEXEMPT" => {
-                self.primary.set_standing(None);
+                self.primary.set_access(None);
                 self.propagate(Action::Unexempt, &[])?;
             }
             "RESUME" => {

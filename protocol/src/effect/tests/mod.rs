@@ -59,23 +59,23 @@ fn each_action_is_read_and_written() {
         ),
         ("v1:5:99:refund:2", Expiry::At(99), Action::Refund { units: 2 }, ""),
         ("v1:5:99:refund:2 20/m", Expiry::At(99), Action::Refund { units: 2 }, "log:20/1m"),
-        ("v1:5:99:block:77 why", Expiry::At(99), set(Standing::Block, Some(77), None), ""),
-        ("v1:5:-1:block:-1 why", Expiry::Never, set(Standing::Block, None, None), ""),
-        ("v2:5:99:block:77 why ann", Expiry::At(99), by(Standing::Block, "ann"), ""),
-        ("v2:5:99:exempt:77 why bob", Expiry::At(99), by(Standing::Exempt, "bob"), ""),
+        ("v1:5:99:block:77 why", Expiry::At(99), set(Access::Block, Some(77), None), ""),
+        ("v1:5:-1:block:-1 why", Expiry::Never, set(Access::Block, None, None), ""),
+        ("v2:5:99:block:77 why ann", Expiry::At(99), by(Access::Block, "ann"), ""),
+        ("v2:5:99:exempt:77 why bob", Expiry::At(99), by(Access::Exempt, "bob"), ""),
         (
             "v1:5:99:ban:77:9 why",
             Expiry::At(99),
-            set(Standing::Block, Some(77), Some(BanTerms { length_us: 9, count: None })),
+            set(Access::Block, Some(77), Some(BanTerms { length_us: 9, count: None })),
             "",
         ),
         (
             "v1:5:99:ban:77:9:3:88:13 why",
             Expiry::At(99),
-            set(Standing::Block, Some(77), Some(BanTerms { length_us: 9, count: Some(count) })),
+            set(Access::Block, Some(77), Some(BanTerms { length_us: 9, count: Some(count) })),
             "",
         ),
-        ("v1:5:99:exempt:77 why", Expiry::At(99), set(Standing::Exempt, Some(77), None), ""),
+        ("v1:5:99:exempt:77 why", Expiry::At(99), set(Access::Exempt, Some(77), None), ""),
         (
             "v1:5:99:pause:77 why",
             Expiry::At(99),
@@ -124,7 +124,7 @@ fn the_longest_head_is_not_cut_off() {
         ),
         (
             Action::Set {
-                kind: Standing::Block,
+                kind: Access::Block,
                 until_us: Some(MAX_TIME_US + MAX_PERIOD_US),
                 ban: Some(BanTerms { length_us: MAX_PERIOD_US, count: Some(count) }),
                 reason: b"",
@@ -144,34 +144,34 @@ fn the_longest_head_is_not_cut_off() {
 }
 
 #[test]
-fn a_replica_gets_the_standing_that_was_set() {
+fn a_replica_gets_the_access_that_was_set() {
     let reason: Box<[u8]> = b"why"[..].into();
     let count = BanCount { bans: 2, forgotten_us: 9, span_us: 5 };
     for (kind, until_us, ban_us, count, event) in [
-        (Standing::Block, Some(7), None, None, c"rl.block"),
-        (Standing::Block, None, None, None, c"rl.block"),
-        (Standing::Block, Some(7), NonZeroU64::new(3), None, c"rl.ban"),
-        (Standing::Block, Some(7), NonZeroU64::new(3), Some(&count), c"rl.ban"),
-        (Standing::Exempt, Some(7), None, None, c"rl.exempt"),
-        (Standing::Exempt, None, None, None, c"rl.exempt"),
+        (Access::Block, Some(7), None, None, c"rl.block"),
+        (Access::Block, None, None, None, c"rl.block"),
+        (Access::Block, Some(7), NonZeroU64::new(3), None, c"rl.ban"),
+        (Access::Block, Some(7), NonZeroU64::new(3), Some(&count), c"rl.ban"),
+        (Access::Exempt, Some(7), None, None, c"rl.exempt"),
+        (Access::Exempt, None, None, None, c"rl.exempt"),
     ] {
         let author = ban_us.is_none().then(|| Author::new(5, b"alice"));
-        let standing = StandingEntry { kind, until_us, ban_us, reason: reason.clone(), author };
+        let access = AccessEntry { kind, until_us, ban_us, reason: reason.clone(), author };
         let mut replica = Limiter::default();
         let perform = |action, replica: &mut Limiter| {
             Effect { at_us: 5, expiry: Expiry::Keep, action }.perform(&[], &[], replica);
         };
-        perform(Action::set(&standing, count), &mut replica);
-        assert_eq!((replica.standing(), replica.bans()), (Some(&standing), count));
-        assert_eq!(Action::set(&standing, count).event(), Some(event));
+        perform(Action::set(&access, count), &mut replica);
+        assert_eq!((replica.access(), replica.bans()), (Some(&access), count));
+        assert_eq!(Action::set(&access, count).event(), Some(event));
         let (lift, other) = match kind {
-            Standing::Block => (Action::Unblock, None),
-            Standing::Exempt => (Action::Unexempt, Some(Action::Unblock)),
+            Access::Block => (Action::Unblock, None),
+            Access::Exempt => (Action::Unexempt, Some(Action::Unblock)),
         };
         // An `unblock` keeps an exemption.
         if let Some(other) = other {
             perform(other, &mut replica);
-            assert_eq!(replica.standing(), Some(&standing));
+            assert_eq!(replica.access(), Some(&access));
         }
         perform(lift, &mut replica);
         assert!(replica.is_empty());
@@ -239,11 +239,9 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
                 Word::Refund => (Action::Refund { units }, any_rules),
                 Word::Lapse => (Action::Lapse, Vec::new()),
                 Word::Reset => (Action::Reset, Vec::new()),
-                Word::Block => (set(Standing::Block, None), Vec::new()),
-                Word::Ban => {
-                    (set(Standing::Block, Some(BanTerms { length_us, count })), Vec::new())
-                }
-                Word::Exempt => (set(Standing::Exempt, None), Vec::new()),
+                Word::Block => (set(Access::Block, None), Vec::new()),
+                Word::Ban => (set(Access::Block, Some(BanTerms { length_us, count })), Vec::new()),
+                Word::Exempt => (set(Access::Exempt, None), Vec::new()),
                 Word::Unblock => (Action::Unblock, Vec::new()),
                 Word::Unexempt => (Action::Unexempt, Vec::new()),
                 Word::Pause => {

@@ -1,6 +1,6 @@
 //! The commands that change a key without a check.
 
-use ratelimit_engine::key::{Check, Limiter, Settlement, Standing, StandingEntry};
+use ratelimit_engine::key::{Access, AccessEntry, Check, Limiter, Settlement};
 use ratelimit_engine::rule::Kind;
 use ratelimit_protocol::effect::{Action, Recorded};
 
@@ -34,11 +34,11 @@ impl World {
     }
 
     pub(super) fn block(&mut self, key: u8) {
-        let kind = if self.rng.bool() { Standing::Block } else { Standing::Exempt };
+        let kind = if self.rng.bool() { Access::Block } else { Access::Exempt };
         let until_us = Some(self.wall_us + self.rng.u64(1..3_000) * MS_US);
-        let entry = StandingEntry::new(kind, until_us, b"why");
+        let entry = AccessEntry::new(kind, until_us, b"why");
         self.change(key, Action::set(&entry, None), Woken::All, |limiter, _| {
-            limiter.set_standing(Some(entry.clone()));
+            limiter.set_access(Some(entry.clone()));
             true
         });
     }
@@ -62,7 +62,7 @@ impl World {
         let (mut limiter, now_us) = (self.open(key), self.wall_us);
         let left = |limiter: &Limiter| {
             let mut running = limiter.clone();
-            running.set_standing(None);
+            running.set_access(None);
             running.resume();
             running.peek(&Check::new(&[rule], 0, now_us), &mut Vec::new()).summary.remaining
         };

@@ -89,7 +89,7 @@ impl World {
             };
             let decided = Check { cost: outcome.cost, ..*check };
             let done = Action::of_check(&decided, outcome.change);
-            let ban = limiter.standing().filter(|_| outcome.ban_changed());
+            let ban = limiter.access().filter(|_| outcome.ban_changed());
             let of =
                 |action, rules: &[String]| propagated(ask.key, self.wall_us, expiry, action, rules);
             let done = done.map(|action| of(action, rules));

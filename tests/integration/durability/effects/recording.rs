@@ -113,8 +113,8 @@ fn shown(reply: &Value) -> String {
 /// Who blocked or exempted a key.
 fn author(c: &mut Connection, key: &str) -> String {
     let report: Vec<(String, Value)> = ask(c, &format!("RL.INFO {key}"));
-    let standing = report.into_iter().find(|(name, _)| name == "access").expect("a field").1;
-    let fields: Vec<(String, Value)> = redis::from_redis_value(standing).expect("a map");
+    let access = report.into_iter().find(|(name, _)| name == "access").expect("a field").1;
+    let fields: Vec<(String, Value)> = redis::from_redis_value(access).expect("a map");
     let user = fields.into_iter().find(|(name, _)| name == "by").expect("a field").1;
     redis::from_redis_value(user).unwrap_or_else(|_| "nobody".into())
 }

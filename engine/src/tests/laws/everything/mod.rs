@@ -20,8 +20,8 @@ use super::honest_wait::is_honest;
 use crate::algorithm::log::series::Series;
 use crate::check::Bounds;
 use crate::key::{
-    Change, Check, CheckOptions, HoldRequest, Limiter, Plan, Standing, StandingEntry, Verdict,
-    decode, encode,
+    Access, AccessEntry, Change, Check, CheckOptions, HoldRequest, Limiter, Plan, Verdict, decode,
+    encode,
 };
 use crate::rule::{Kind, Name, Rule};
 use proptest::prelude::*;
@@ -180,13 +180,13 @@ impl Key {
                 self.act(&[], Deed::Reset)
             }
             Step::Block(length_us) => {
-                let (kind, until_us) = (Standing::Block, Some(now_us + length_us));
-                let block = StandingEntry::new(kind, until_us, b"");
-                self.both(|limiter| limiter.set_standing(Some(block.clone())));
+                let (kind, until_us) = (Access::Block, Some(now_us + length_us));
+                let block = AccessEntry::new(kind, until_us, b"");
+                self.both(|limiter| limiter.set_access(Some(block.clone())));
                 Ok(())
             }
             Step::Unblock => {
-                self.both(|limiter| limiter.set_standing(None));
+                self.both(|limiter| limiter.set_access(None));
                 Ok(())
             }
             Step::Pause(length_us) => {
@@ -262,7 +262,7 @@ impl Key {
         };
         prop_assert_eq!(&self.primary, &answered);
 
-        let blocked = self.primary.standing_at(now_us).is_some();
+        let blocked = self.primary.access_at(now_us).is_some();
         let repeated = hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)) && !blocked;
         prop_assert_eq!(outcome.repeated, repeated);
         if let (true, Some((ask, _))) = (repeated, ask) {
@@ -318,7 +318,7 @@ impl Key {
 /// What would remain under a rule if the key were neither blocked nor paused.
 fn left(limiter: &Limiter, rule: Rule, now_us: u64) -> i64 {
     let mut limiter = limiter.clone();
-    limiter.set_standing(None);
+    limiter.set_access(None);
     limiter.resume();
     let mut decisions = Vec::new();
     limiter.peek(&Check::new(&[rule], 0, now_us), &mut decisions);

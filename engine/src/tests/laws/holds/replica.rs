@@ -28,7 +28,7 @@ pub fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) 
             // A range is propagated as the cost that was granted.
             replica.record(&Check { cost: outcome.cost, ..check }, outcome.change);
             if outcome.ban.is_some() || outcome.ban_shortened {
-                let ban = primary.standing().unwrap().clone();
+                let ban = primary.access().unwrap().clone();
                 replica.set_ban(ban, primary.bans().copied());
             }
         }

@@ -1,8 +1,8 @@
 //! The expected answer to a check of several keys, composed from the answer of each key alone.
 
-use super::{Answered, Asked, Conclusion, KEYS, KeyAnswer, Keys, standing};
+use super::{Answered, Asked, Conclusion, KEYS, KeyAnswer, Keys, access};
 use crate::check::{Ban, Decision};
-use crate::key::{BanCount, Change, Check, Limiter, Standing, StandingEntry, Verdict};
+use crate::key::{Access, AccessEntry, BanCount, Change, Check, Limiter, Verdict};
 use crate::rule::{Rule, RuleSpec};
 use crate::tests::laws::rules::spec_of;
 use crate::tests::laws::{hopeless, peek};
@@ -60,11 +60,11 @@ fn count(limiter: &Limiter, check: &Check<'_>, decisions: &[Decision]) -> Option
     Some(BanCount { bans, forgotten_us: check.now_us + span_us, span_us })
 }
 
-fn banned(rule: &Rule, now_us: u64, until_us: u64) -> StandingEntry {
+fn banned(rule: &Rule, now_us: u64, until_us: u64) -> AccessEntry {
     let label = rule.name().map_or_else(|| rule.to_string(), |name| name.as_str().to_string());
     let reason = format!("rule {label}").into_bytes().into();
     let (until_us, ban_us) = (Some(until_us), NonZeroU64::new(until_us - now_us));
-    StandingEntry { kind: Standing::Block, until_us, ban_us, reason, author: None }
+    AccessEntry { kind: Access::Block, until_us, ban_us, reason, author: None }
 }
 
 fn with_ban(decision: Decision, now_us: u64, until_us: u64) -> Decision {
@@ -130,14 +130,14 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let before = look(keys);
     let denied = before.iter().any(|(outcome, _)| outcome.summary.verdict != Verdict::Allowed);
     let charges = denied
-        && asked.iter().all(|(key, check)| match standing(&keys[*key], check.now_us) {
-            Some(kind) => kind == Standing::Exempt,
+        && asked.iter().all(|(key, check)| match access(&keys[*key], check.now_us) {
+            Some(kind) => kind == Access::Exempt,
             None => !hopeless(check.rules, check.cost),
         });
 
     let mut parts = Vec::new();
     for ((key, check), (outcome, decisions)) in asked.iter().zip(&before) {
-        let ruled = outcome.standing.is_none();
+        let ruled = outcome.access.is_none();
         let mut costly = check.rules.iter().filter(|rule| check.cost_of(rule) > 0);
         let consumes = costly.clone().next().is_some();
         let change = if ruled && !denied && consumes {
@@ -153,7 +153,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
             ban: ban(&keys[*key], check, decisions),
             ban_shortened: false,
             denied: outcome.summary.verdict != Verdict::Allowed,
-            standing: outcome.standing,
+            access: outcome.access,
             decisions: decisions.clone(),
         });
     }
@@ -179,9 +179,9 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
                 decision.wait_ms = 0;
             }
         }
-        let mut says = match part.standing {
-            Some(Standing::Exempt) => None,
-            Some(Standing::Block) => Some(Voice { cost: 0, decision: outcome.summary }),
+        let mut says = match part.access {
+            Some(Access::Exempt) => None,
+            Some(Access::Block) => Some(Voice { cost: 0, decision: outcome.summary }),
             None => voice(check, &part.decisions, denied),
         };
         if let (Some(says), Some(ban)) = (&mut says, part.ban) {
@@ -195,7 +195,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
         if part.change == Change::Nothing && check.meta().is_some() {
             part.change = Change::HistoryOnly(conclusion.summary.verdict);
         }
-        if part.standing.is_some() {
+        if part.access.is_some() {
             part.ban_shortened = keys[*key].shorten_ban(check.now_us);
         }
         keys[*key].record(check, part.change);
@@ -236,7 +236,7 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, boo
             ban,
             ban_shortened: says.ban_shortened,
             denied: own,
-            standing: blocked.then_some(Standing::Block),
+            access: blocked.then_some(Access::Block),
             decisions: says.decisions,
         });
         let cost = says.cost;

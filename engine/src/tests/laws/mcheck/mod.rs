@@ -13,7 +13,7 @@ use super::{cases, cost_of, hopeless, later, peek, would_pass};
 use crate::check;
 use crate::check::{Ban, Budget, Decision, KeyCheck, Outcome};
 use crate::key::{
-    Change, Check, CheckOptions, Limiter, Meta, Standing, StandingEntry, Verdict, encode,
+    Access, AccessEntry, Change, Check, CheckOptions, Limiter, Meta, Verdict, encode,
 };
 use crate::rule::{MAX_PERIOD_US, Rule};
 use crate::tests::naive::model::Model;
@@ -53,7 +53,7 @@ struct KeyAnswer {
     ban: Option<Ban>,
     ban_shortened: bool,
     denied: bool,
-    standing: Option<Standing>,
+    access: Option<Access>,
     decisions: Vec<Decision>,
 }
 
@@ -93,15 +93,15 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
             ban: outcome.ban,
             ban_shortened: outcome.ban_shortened,
             denied: outcome.denied,
-            standing: outcome.standing,
+            access: outcome.access,
             decisions: decisions.to_vec(),
         }
     };
     Answered { conclusion, keys: which.iter().zip(&done).map(answer).collect() }
 }
 
-fn standing(limiter: &Limiter, now_us: u64) -> Option<Standing> {
-    limiter.standing_at(now_us).map(|standing| standing.kind)
+fn access(limiter: &Limiter, now_us: u64) -> Option<Access> {
+    limiter.access_at(now_us).map(|access| access.kind)
 }
 
 /// True if the check of each key would pass alone.
@@ -114,7 +114,7 @@ fn all_would_pass(keys: &Keys, asked: &Asked<'_>, now_us: u64) -> bool {
 
 /// The law of the honest wait, for one denied check that caused no ban.
 fn honest(keys: &Keys, asked: &Asked<'_>, now_us: u64, wait_ms: i64) -> TestCaseResult {
-    let ruled = keys.iter().zip(asked).filter(|(key, _)| standing(key, now_us).is_none());
+    let ruled = keys.iter().zip(asked).filter(|(key, _)| access(key, now_us).is_none());
     let mut ruled = ruled.filter_map(|(_, check)| check.as_ref());
     prop_assert_eq!(wait_ms == -1, ruled.any(|check| hopeless(check.rules, check.cost)));
     if wait_ms == -1 {
@@ -136,9 +136,9 @@ fn honest(keys: &Keys, asked: &Asked<'_>, now_us: u64, wait_ms: i64) -> TestCase
 fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
     let mut keys = Keys::default();
     for (call, turn) in scenario.calls() {
-        if let Some((key, kind @ (None | Some(Standing::Exempt)), _)) = turn.standing {
-            let standing = kind.map(|kind| StandingEntry::new(kind, None, b""));
-            keys[key].set_standing(standing);
+        if let Some((key, kind @ (None | Some(Access::Exempt)), _)) = turn.access {
+            let access = kind.map(|kind| AccessEntry::new(kind, None, b""));
+            keys[key].set_access(access);
         }
         let Action::Check(cost) = call.action else {
             aside(&mut keys[turn.alone()], call.rules, call.now_us, call.action);
@@ -149,9 +149,8 @@ fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
         if answered.verdict() == Verdict::Limited && !answered.bans() {
             honest(&keys, &asked, call.now_us, answered.conclusion.summary.wait_ms)?;
         }
-        let banned =
-            |limiter: &&mut Limiter| standing(limiter, call.now_us) == Some(Standing::Block);
-        keys.iter_mut().filter(banned).for_each(|limiter| limiter.set_standing(None));
+        let banned = |limiter: &&mut Limiter| access(limiter, call.now_us) == Some(Access::Block);
+        keys.iter_mut().filter(banned).for_each(|limiter| limiter.set_access(None));
     }
     Ok(())
 }
@@ -166,7 +165,7 @@ proptest! {
         let mut latest_us = 0;
         for (call, turn) in scenario.calls() {
             for keys in [&mut keys, &mut apart] {
-                turn.standing(keys, call.now_us);
+                turn.access(keys, call.now_us);
                 aside(&mut keys[turn.alone()], call.rules, call.now_us, call.action);
             }
             let Action::Check(cost) = call.action else { continue };
@@ -225,7 +224,7 @@ proptest! {
     fn a_check_consumes_from_all_keys_or_from_none(scenario in any_scenario()) {
         let mut keys = Keys::default();
         for (call, turn) in scenario.calls() {
-            turn.standing(&mut keys, call.now_us);
+            turn.access(&mut keys, call.now_us);
             aside(&mut keys[turn.alone()], call.rules, call.now_us, call.action);
             let Action::Check(cost) = call.action else { continue };
             let asked = scenario.asked(&call, turn, cost);
@@ -240,7 +239,7 @@ proptest! {
             for part in &answered.keys {
                 let (key, check) = (part.key, asked[part.key].unwrap());
                 let free = check.rules.iter().all(|rule| check.cost_of(rule) == 0);
-                let consumes = allowed && !free && part.standing.is_none();
+                let consumes = allowed && !free && part.access.is_none();
                 prop_assert_eq!(part.change == Change::Admitted, consumes);
                 let may_change = part.ban.is_some()
                     || part.ban_shortened
@@ -280,7 +279,7 @@ proptest! {
         let (mut primary, mut replica) = (Keys::default(), Keys::default());
         for (call, turn) in scenario.calls() {
             for keys in [&mut primary, &mut replica] {
-                turn.standing(keys, call.now_us);
+                turn.access(keys, call.now_us);
                 aside(&mut keys[turn.alone()], call.rules, call.now_us, call.action);
             }
             let Action::Check(cost) = call.action else { continue };
@@ -292,7 +291,7 @@ proptest! {
                 }
                 if part.ban.is_some() || part.ban_shortened {
                     let primary = &primary[part.key];
-                    limiter.set_ban(primary.standing().unwrap().clone(), primary.bans().copied());
+                    limiter.set_ban(primary.access().unwrap().clone(), primary.bans().copied());
                 }
             }
             prop_assert_eq!(&primary, &replica, "{:?} {:?}", call, turn);
@@ -310,9 +309,9 @@ proptest! {
         at in 0..KEYS,
         keep in prop::option::of(1..6u32),
     ) {
-        let exemption = StandingEntry::new(Standing::Exempt, None, b"");
+        let exemption = AccessEntry::new(Access::Exempt, None, b"");
         let mut silent = Limiter::default();
-        silent.set_standing(Some(exemption));
+        silent.set_access(Some(exemption));
         let mut alone = Limiter::default();
         let mut keys: Keys = std::array::from_fn(|_| silent.clone());
         keys[at] = Limiter::default();
@@ -347,7 +346,7 @@ proptest! {
     fn the_order_of_the_keys_decides_nothing(scenario in any_scenario()) {
         let (mut keys, mut turned) = (Keys::default(), Keys::default());
         for (call, turn) in scenario.calls() {
-            turn.standing(&mut keys, call.now_us);
+            turn.access(&mut keys, call.now_us);
             let Action::Check(cost) = call.action else { continue };
             // Without histories, which store the verdict of the key that is named.
             let asked = scenario

@@ -10,7 +10,7 @@
 
 use crate::check::{Bounds, KeyCheck, Outcome, check_keys};
 use crate::key::{
-    Change, Check, CheckOptions, HoldRequest, Limiter, Meta, Standing, StandingEntry, Verdict,
+    Access, AccessEntry, Change, Check, CheckOptions, HoldRequest, Limiter, Meta, Verdict,
 };
 use crate::rule::SECOND_US;
 use crate::tests::rules_of_line;
@@ -38,9 +38,9 @@ fn paused() -> Limiter {
 }
 
 fn blocked() -> Limiter {
-    let (kind, until_us, ban_us) = (Standing::Block, Some(UNTIL_US), None);
+    let (kind, until_us, ban_us) = (Access::Block, Some(UNTIL_US), None);
     let mut limiter = Limiter::default();
-    limiter.set_standing(Some(StandingEntry {
+    limiter.set_access(Some(AccessEntry {
         kind,
         until_us,
         ban_us,

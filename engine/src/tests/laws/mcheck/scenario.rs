@@ -2,7 +2,7 @@
 //! between.
 
 use super::{Asked, CALLS, KEYS, Keys};
-use crate::key::{Check, CheckOptions, Limiter, Meta, Standing, StandingEntry};
+use crate::key::{Access, AccessEntry, Check, CheckOptions, Limiter, Meta};
 use crate::rule::Rule;
 use crate::tests::laws::rules::rule_set;
 use crate::tests::laws::traffic::{Action, Call, Traffic, changing};
@@ -24,20 +24,20 @@ pub struct Turn {
     asked: [bool; KEYS],
     options: CheckOptions<'static>,
     /// Before the call, sets or lifts a block or an exemption of a key.
-    pub standing: Option<(usize, Option<Standing>, Option<u64>)>,
+    pub access: Option<(usize, Option<Access>, Option<u64>)>,
 }
 
 fn turn() -> impl Strategy<Value = Turn> {
-    let kind = prop::sample::select(&[Some(Standing::Block), Some(Standing::Exempt), None]);
-    let standing = (0..KEYS, kind, prop::option::weighted(0.8, 1..10_000u64));
+    let kind = prop::sample::select(&[Some(Access::Block), Some(Access::Exempt), None]);
+    let access = (0..KEYS, kind, prop::option::weighted(0.8, 1..10_000u64));
     (
         prop::array::uniform4(prop::bool::weighted(0.6)),
         prop::option::weighted(0.1, 1..6u32),
-        prop::option::weighted(0.2, standing),
+        prop::option::weighted(0.2, access),
     )
-        .prop_map(|(asked, keep, standing)| {
+        .prop_map(|(asked, keep, access)| {
             let meta = keep.map(|keep| Meta { text: &[1, 2, 3][..keep as usize % 4], keep });
-            Turn { asked, options: CheckOptions { meta, ..CheckOptions::default() }, standing }
+            Turn { asked, options: CheckOptions { meta, ..CheckOptions::default() }, access }
         })
 }
 
@@ -75,10 +75,10 @@ impl Scenario {
 }
 
 impl Turn {
-    pub fn standing(&self, keys: &mut Keys, now_us: u64) {
-        if let Some((key, kind, until_ms)) = self.standing {
+    pub fn access(&self, keys: &mut Keys, now_us: u64) {
+        if let Some((key, kind, until_ms)) = self.access {
             let until_us = until_ms.map(|ms| now_us + ms * 1_000);
-            keys[key].set_standing(kind.map(|kind| StandingEntry::new(kind, until_us, &[7; 3])));
+            keys[key].set_access(kind.map(|kind| AccessEntry::new(kind, until_us, &[7; 3])));
         }
     }
 
@@ -102,7 +102,7 @@ pub fn aside(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action)
 /// Prints a turn on one line.
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, options, standing } = self;
-        write!(f, "asked {asked:?}, META {:?}, standing {standing:?}", options.meta)
+        let Self { asked, options, access } = self;
+        write!(f, "asked {asked:?}, META {:?}, access {access:?}", options.meta)
     }
 }

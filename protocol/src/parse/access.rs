@@ -36,7 +36,7 @@ impl Ends {
 
 /// An `RL.BLOCK`, an `RL.EXEMPT` or an `RL.PAUSE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StandingRequest<'a> {
+pub struct AccessRequest<'a> {
     /// `Never` unless one of `EX`, `PX`, `EXAT`, `PXAT` and `FOR` was given.
     pub ends: Ends,
     /// At most [`Limits::max_meta`] bytes; empty if none was given.
@@ -44,10 +44,10 @@ pub struct StandingRequest<'a> {
 }
 
 /// The request of an `RL.BLOCK` or an `RL.EXEMPT`.
-pub fn standing<'a>(
+pub fn access<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-) -> Parsed<StandingRequest<'a>> {
+) -> Parsed<AccessRequest<'a>> {
     let mut args = Cursor::new(args);
     let (mut ends, mut reason) = (None, None);
     while args.end(&mut ends)?
@@ -55,7 +55,7 @@ pub fn standing<'a>(
     {
     }
     args.finish("EX, PX, EXAT, PXAT, FOR or REASON")?;
-    Ok(StandingRequest { ends: ends.unwrap_or(Ends::Never), reason: reason.unwrap_or_default() })
+    Ok(AccessRequest { ends: ends.unwrap_or(Ends::Never), reason: reason.unwrap_or_default() })
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
@@ -118,15 +118,15 @@ pub fn plan<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<PlanRequest> {
 pub fn pause<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-) -> Parsed<StandingRequest<'a>> {
-    let request = standing(args, limits)?;
+) -> Parsed<AccessRequest<'a>> {
+    let request = access(args, limits)?;
     if request.ends == Ends::Never {
         return Err(ParseError::missing("the pause", "end, expected EX, PX, EXAT, PXAT or FOR"));
     }
     Ok(request)
 }
 
-impl StandingRequest<'_> {
+impl AccessRequest<'_> {
     /// When a pause ends, in Unix microseconds: at most [`MAX_PERIOD_US`] after `now_us`.
     ///
     /// # Errors
@@ -147,9 +147,9 @@ mod tests {
 
     const LIMITS: Limits = Limits { max_meta: 5, ..Limits::ANY_CHECK };
 
-    fn parsed(args: &str) -> Result<StandingRequest<'_>, String> {
+    fn parsed(args: &str) -> Result<AccessRequest<'_>, String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
-        standing(args, &LIMITS).map_err(|error| error.to_string())
+        access(args, &LIMITS).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             ("FOR 1ms", Ends::In(1_000), ""),
             ("EX 253402300799", Ends::In(253_402_300_799_000_000), ""),
         ] {
-            assert_eq!(parsed(args), Ok(StandingRequest { ends, reason: reason.as_bytes() }));
+            assert_eq!(parsed(args), Ok(AccessRequest { ends, reason: reason.as_bytes() }));
         }
     }
 

@@ -20,7 +20,7 @@ use core::num::NonZeroU64;
 
 /// What overrides the rules of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Access {
     /// Every check is denied.
     Block,
     /// Every check is allowed and consumes nothing.
@@ -29,9 +29,9 @@ pub enum Standing {
 
 /// A block or an exemption, with or without an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StandingEntry {
+pub struct AccessEntry {
     /// Whether it denies or allows every check.
-    pub kind: Standing,
+    pub kind: Access,
     /// Unix microseconds; `None` if it has no end.
     pub until_us: Option<u64>,
     /// For a ban by a rule: its length, in microseconds.
@@ -61,9 +61,9 @@ impl Author {
     }
 }
 
-impl StandingEntry {
+impl AccessEntry {
     /// A block or an exemption by nobody in particular.
-    pub fn new(kind: Standing, until_us: Option<u64>, reason: &[u8]) -> Self {
+    pub fn new(kind: Access, until_us: Option<u64>, reason: &[u8]) -> Self {
         Self { kind, until_us, ban_us: None, reason: reason.into(), author: None }
     }
 
@@ -77,7 +77,7 @@ impl StandingEntry {
     pub(crate) fn ban(rule: &Rule, until_us: u64, length_us: u64) -> Self {
         let reason = format!("rule {}", rule.label());
         Self {
-            kind: Standing::Block,
+            kind: Access::Block,
             until_us: Some(until_us),
             ban_us: NonZeroU64::new(length_us),
             reason: reason.into_bytes().into_boxed_slice(),
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn left_ms(now_us: u64, until_us: Option<u64>) -> i64 {
-        StandingEntry::new(Standing::Block, until_us, b"").left_ms(now_us)
+        AccessEntry::new(Access::Block, until_us, b"").left_ms(now_us)
     }
 
     #[test]
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_ban_lasts_no_longer_than_its_length() {
-        let ban = |until_us, ban_us: Option<u64>| StandingEntry {
-            kind: Standing::Block,
+        let ban = |until_us, ban_us: Option<u64>| AccessEntry {
+            kind: Access::Block,
             until_us: Some(until_us),
             ban_us: ban_us.and_then(NonZeroU64::new),
             reason: Box::default(),
@@ -268,7 +268,7 @@ mod tests {
 #[cfg(test)]
 mod plan_tests {
     use super::*;
-    use crate::key::{Check, Limiter, Standing, StandingEntry, decode, encode};
+    use crate::key::{Access, AccessEntry, Check, Limiter, decode, encode};
     use crate::rule::SECOND_US;
     use crate::tests::rules_of_line;
     use alloc::vec::Vec;
@@ -316,8 +316,8 @@ mod plan_tests {
         let (mut limiter, rules) = (planned(None), rules_of_line("1/s 2/m"));
         limiter.check(&Check::new(&rules, 1, NOW_US), &mut Vec::new());
         limiter.pause_until(NOW_US + 1, NOW_US, b"429");
-        let block = StandingEntry::new(Standing::Block, Some(NOW_US + 1), b"");
-        limiter.set_standing(Some(block));
+        let block = AccessEntry::new(Access::Block, Some(NOW_US + 1), b"");
+        limiter.set_access(Some(block));
         for paused in [true, false] {
             assert_eq!(decode(&encode(&limiter)), Ok(limiter.clone()));
             assert_eq!(limiter.pause().is_some(), paused);

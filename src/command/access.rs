@@ -6,19 +6,19 @@ use super::opened::{EffectArgs, Opened};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
-use ratelimit_engine::key::{Author, Limiter, Pause, Plan, Standing, StandingEntry};
+use ratelimit_engine::key::{Access, AccessEntry, Author, Limiter, Pause, Plan};
 use ratelimit_protocol::effect::Action;
 use ratelimit_protocol::parse::{self, PlanRequest};
 use ratelimit_protocol::waiting::Cause;
 
 /// `RL.BLOCK`
 pub fn block(call: &Call<'_>) -> Result<(), CommandError> {
-    set(call, Standing::Block)
+    set(call, Access::Block)
 }
 
 /// `RL.EXEMPT`
 pub fn exempt(call: &Call<'_>) -> Result<(), CommandError> {
-    set(call, Standing::Exempt)
+    set(call, Access::Exempt)
 }
 
 /// `RL.UNBLOCK`
@@ -28,23 +28,23 @@ pub fn unblock(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// `RL.UNEXEMPT`
 pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
-    let exempts = |standing: &StandingEntry| standing.kind == Standing::Exempt;
-    let is_exempt = |limiter: &Limiter, now_us| limiter.standing_at(now_us).is_some_and(exempts);
-    lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_standing(None))
+    let exempts = |access: &AccessEntry| access.kind == Access::Exempt;
+    let is_exempt = |limiter: &Limiter, now_us| limiter.access_at(now_us).is_some_and(exempts);
+    lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_access(None))
 }
 
 /// Sets a block or an exemption, which replaces any earlier one. Consumption stays.
-fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
-    let request = parse::standing(call.after_key().bytes(), &config::limits())?;
+fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
+    let request = parse::access(call.after_key().bytes(), &config::limits())?;
     let now_us = clock::now_us();
     let until_us = request.ends.at(now_us)?;
     let user = call.user().unwrap_or_default();
-    let mut standing = StandingEntry::new(kind, until_us, request.reason);
-    standing.author = Some(Author::new(now_us, &user));
+    let mut access = AccessEntry::new(kind, until_us, request.reason);
+    access.author = Some(Author::new(now_us, &user));
     let key = call.open_write(call.key_name()?, &LIMITER)?;
     let mut opened = Opened { key, at_us: now_us, clock_us: now_us };
-    opened.change(|limiter| limiter.set_standing(Some(standing.clone())))?;
-    let action = Action::set(&standing, None);
+    opened.change(|limiter| limiter.set_access(Some(access.clone())))?;
+    let action = Action::set(&access, None);
     opened.after_change(action, Cause::Changed, EffectArgs::default);
     audit::key_changed(call);
     call.reply_ok();
@@ -78,10 +78,10 @@ fn lift(
 }
 
 /// The name of a block or an exemption in replies.
-pub const fn kind_name(kind: Standing) -> &'static str {
+pub const fn kind_name(kind: Access) -> &'static str {
     match kind {
-        Standing::Block => "blocked",
-        Standing::Exempt => "exempt",
+        Access::Block => "blocked",
+        Access::Exempt => "exempt",
     }
 }
 
