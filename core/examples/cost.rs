@@ -4,7 +4,7 @@
 
 #![allow(clippy::disallowed_types, reason = "a program has a clock")]
 
-use ratelimit_core::{Limiter, Rules};
+use ratelimit_core::{Cost, Limiter, Rules};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,14 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Nanoseconds per check. The state is as full as the limit allows; every other check is denied.
 fn nanos(limit: u32, options: &str, cost: u32) -> f64 {
+    let units = Cost::new(cost.into()).expect("few units");
     let text = options.replace("LIMIT", &limit.to_string());
     let rules: Rules = text.parse().expect("rules");
     let mut limiter = Limiter::new();
     let mut now = Duration::from_secs(1_700_000_000);
     let step = HOUR * cost / limit;
     let mut decide = |now| {
-        let _ = black_box(limiter.check_cost(&rules, cost, now));
+        let _ = black_box(limiter.check_cost(&rules, units, now));
     };
     for _ in 0..limit / cost {
         now += step;

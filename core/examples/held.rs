@@ -1,7 +1,7 @@
 //! Charges an estimate, then settles the real cost of the request.
 //! `cargo run -p ratelimit-core --example held`
 
-use ratelimit_core::{Answer, Hold, Limiter, Rules, Settlement};
+use ratelimit_core::{Answer, Cost, Hold, Limiter, Rules, Settlement};
 use std::error::Error;
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (id, estimate, cost) in
         [("chat-1", 6_000, 1_500), ("chat-2", 8_000, 8_200), ("chat-3", 9_000, 0)]
     {
-        match tenant.hold(&tokens, estimate, &hold(id)?, now)? {
+        match tenant.hold(&tokens, Cost::new(estimate)?, &hold(id)?, now)? {
             Answer::Allowed { .. } => println!("{id}: {estimate} tokens held"),
             Answer::Denied { wait, .. } => {
                 println!("{id}: denied, passes in {wait:?}");
                 continue;
             }
         }
-        tenant.settle(id, Settlement::Cost(cost), now);
-        println!("{id}: {cost} tokens settled, next: {:?}", tenant.peek(&tokens, 1, now));
+        tenant.settle(id, Settlement::Cost(Cost::new(cost)?), now);
+        println!("{id}: {cost} tokens settled, next: {:?}", tenant.peek(&tokens, Cost::ONE, now));
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! The answer to a check.
 
 use crate::duration;
+use crate::rule::Rule;
 use core::time::Duration;
 use ratelimit_engine::check;
 use ratelimit_engine::check::Decision;
 use ratelimit_engine::key::{Check, Verdict};
-use ratelimit_engine::rule::Rule;
+use ratelimit_engine::rule::Rule as EngineRule;
 
 /// Whether a request may pass. Waits and resets are rounded up to a millisecond.
 /// [`Limiter::peek_all`](crate::Limiter::peek_all) has the numbers of each rule.
@@ -69,7 +70,7 @@ impl Answer {
             Verdict::Limited | Verdict::Blocked => {
                 let deciding = check.deciding_rule(decisions).map(|(rule, _)| rule);
                 let is_deciding =
-                    |rule: &Rule| deciding.is_some_and(|other| core::ptr::eq(rule, other));
+                    |rule: &EngineRule| deciding.is_some_and(|other| core::ptr::eq(rule, other));
                 let rule = check.rules.iter().position(is_deciding);
                 Self::Denied { wait, rule, remaining: remaining.unwrap_or(0), reset }
             }
@@ -81,23 +82,23 @@ impl Answer {
 /// `Retry-After`. Times are rounded up to a millisecond.
 ///
 /// ```
-/// use ratelimit_core::{Limiter, Rules};
+/// use ratelimit_core::{Cost, Limiter, Rules};
 /// use std::time::Duration;
 ///
 /// let rules: Rules = "bucket:60/m,burst=5 1000/d,name=day".parse()?;
 /// let (mut limiter, now) = (Limiter::new(), Duration::from_secs(1_800_000_000));
-/// assert!(limiter.check_cost(&rules, 2, now).is_allowed());
-/// let [burst, day] = limiter.peek_all(&rules, 1, now)[..] else { unreachable!() };
+/// assert!(limiter.check_cost(&rules, Cost::new(2)?, now).is_allowed());
+/// let [burst, day] = limiter.peek_all(&rules, Cost::ONE, now)[..] else { unreachable!() };
 /// assert_eq!((burst.limit, burst.remaining, day.limit, day.remaining), (5, 3, 1000, 998));
 /// assert_eq!(burst.next, Some(Duration::from_secs(1)));
 /// assert_eq!(burst.reset, Some(Duration::from_secs(2)));
-/// # Ok::<(), ratelimit_core::RulesError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct RuleReport<'a> {
+pub struct RuleReport {
     /// The rule.
-    pub rule: &'a Rule,
+    pub rule: Rule,
     /// What the request costs the rule, in units.
     pub cost: u32,
     /// True if the rule denies the request. A shadow may deny, but that decides nothing.
@@ -118,12 +119,13 @@ pub struct RuleReport<'a> {
     pub reset: Option<Duration>,
 }
 
-impl<'a> From<check::RuleReport<'a>> for RuleReport<'a> {
-    fn from(report: check::RuleReport<'a>) -> Self {
+impl RuleReport {
+    /// Converts the engine's report.
+    pub(super) fn new(report: check::RuleReport<'_>) -> Self {
         let check::RuleReport { rule, cost, decision, period_ms, next_ms } = report;
         let units = |units| u32::try_from(units).unwrap_or(u32::MAX);
         Self {
-            rule,
+            rule: Rule(*rule),
             cost,
             denies: decision.verdict != Verdict::Allowed,
             limit: units(decision.limit),

@@ -1,9 +1,9 @@
 //! A hold: it keeps the charge of a check open, to be corrected later.
 
 use core::time::Duration;
-use ratelimit_engine::check::Refusal;
-use ratelimit_engine::key::{self, HoldOption, MAX_ID};
-use ratelimit_engine::rule::{MAX_PERIOD_US, MAX_UNITS, MS_US};
+use ratelimit_engine::check::Refusal as EngineRefusal;
+use ratelimit_engine::key::{HoldOption, MAX_ID};
+use ratelimit_engine::rule::{MAX_PERIOD_US, MS_US};
 use thiserror::Error;
 
 /// The id of a hold, and how long it lasts.
@@ -38,31 +38,6 @@ impl<'a> Hold<'a> {
     }
 }
 
-/// How settling a hold corrects its charge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Settlement {
-    /// The charge stands.
-    AsCharged,
-    /// The charge is given back.
-    Refund,
-    /// The real cost of the request in units, which may be more or less than its charge. The charge
-    /// of a rule with `cost=` stands.
-    Cost(u32),
-}
-
-impl Settlement {
-    pub(super) fn of_engine(self) -> key::Settlement<'static> {
-        match self {
-            Self::AsCharged => key::Settlement::AsCharged,
-            Self::Refund => key::Settlement::Refund,
-            Self::Cost(units) => {
-                key::Settlement::Costs { default: Some(units.min(MAX_UNITS)), named: &[] }
-            }
-        }
-    }
-}
-
 /// Why a hold cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -79,7 +54,25 @@ pub enum HoldError {
         /// What was given.
         ttl: Duration,
     },
-    /// The limiter has 50,000 holds, or has a hold with this id at another cost. Nothing changed.
-    #[error(transparent)]
-    Refused(Refusal),
+    /// The limiter has 50,000 holds, or holds on 200,000 rules in total. Nothing changed.
+    #[error("{0}")]
+    Full(#[source] Refusal),
+    /// A live hold with this id was taken at another cost. Nothing changed.
+    #[error("{0}")]
+    OtherCost(#[source] Refusal),
 }
+
+impl HoldError {
+    /// The error of a check that the engine refused.
+    pub(crate) fn of(why: EngineRefusal) -> Self {
+        match why {
+            EngineRefusal::OtherCost { .. } => Self::OtherCost(Refusal(why)),
+            _ => Self::Full(Refusal(why)),
+        }
+    }
+}
+
+/// Why a limiter refused a hold, as a text.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(transparent)]
+pub struct Refusal(EngineRefusal);

@@ -15,21 +15,26 @@
 //! # Ok::<(), ratelimit_core::RulesError>(())
 //! ```
 //!
-//! The time is always an argument. A program that limits many clients keeps a [`Limiter`] for each:
-//! see `examples/in_process.rs`. `examples/held.rs` settles holds, and `examples/simulation.rs` lets an
-//! hour of traffic pass in a loop.
+//! The time is always an argument. A program that limits many clients keeps a [`Limiter`] for each, or
+//! one [`Keyed`]: see `examples/in_process.rs`. `examples/held.rs` settles holds, and
+//! `examples/simulation.rs` lets an hour of traffic pass in a loop.
 //!
-//! The crate is `no_std` and needs `alloc`. With the feature `serde` a configuration can contain
-//! [`Rules`] as text.
+//! Features: `std` (the default) has [`Keyed`]; without it, the crate is `no_std` and needs `alloc`. With
+//! `serde`, a configuration can contain [`Rules`] as text. `saved` turns a [`Limiter`] into bytes.
 //!
 //! # The files
 //!
 //! ```text
-//! rules     rules that fit together, from a text
+//! cost      what a request costs
+//! rule      a rule, from a text or from its parts
+//! rules     rules that fit together
 //! as_text   rules in a configuration
 //! hold      a charge that is corrected later
 //! answer    whether a request may pass, and what each rule says about it
+//! room      room for what each rule decides
 //! limiter   what one client has consumed, and what it may do
+//! saved     a limiter as bytes
+//! keyed     the limiters of many clients
 //! ```
 //!
 //! Times and waits are `Duration`s here, and missing ones are `None`. The engine below counts
@@ -45,7 +50,7 @@
         clippy::arithmetic_side_effects
     )
 )]
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -54,20 +59,32 @@ extern crate alloc;
 mod answer;
 #[cfg(feature = "serde")]
 mod as_text;
+mod cost;
 mod hold;
+#[cfg(feature = "std")]
+mod keyed;
 mod limiter;
+mod room;
+mod rule;
 mod rules;
+#[cfg(feature = "saved")]
+mod saved;
 #[cfg(test)]
 mod tests;
 
 pub use answer::{Answer, RuleReport};
 use core::time::Duration;
-pub use hold::{Hold, HoldError, Settlement};
+pub use cost::{Cost, CostError};
+pub use hold::{Hold, HoldError, Refusal};
+#[cfg(feature = "std")]
+pub use keyed::{Full, Keyed};
 pub use limiter::Limiter;
-pub use ratelimit_engine::check::Refusal;
-pub use ratelimit_engine::rule::{Excerpt, MAX_UNITS, Rule, RuleError};
+pub use ratelimit_engine::key::Settlement;
 use ratelimit_engine::rule::{MAX_PERIOD_US, MAX_TIME_US};
-pub use rules::{HeldRules, RuleFault, Rules, RulesError};
+pub use rule::{Period, Rule, RuleBuilder, RuleError};
+pub use rules::{HeldRules, Rules, RulesError};
+#[cfg(feature = "saved")]
+pub use saved::SavedError;
 
 /// The longest period of a rule and the longest length of a hold: 366 days.
 pub const MAX_PERIOD: Duration = Duration::from_micros(MAX_PERIOD_US);

@@ -1,14 +1,22 @@
 //! Rules that fit together.
 
+use crate::cost::Cost;
+use crate::micros;
+use crate::rule::{Fault, Rule, RuleError};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
-use ratelimit_engine::rule::{Excerpt, Kind, Rule, RuleError};
+use core::time::Duration;
+use ratelimit_engine::key::Check;
+use ratelimit_engine::rule::{self as engine, Clash, Excerpt, Kind};
 use thiserror::Error;
 
-/// One or more rules for one check: no two count in the same state, all log rules cost the same,
+/// The most rules of one check.
+pub(crate) const MAX_RULES: usize = 32;
+
+/// 1 to 32 rules for one check: no two count in the same state, all log rules cost the same,
 /// and none has slots.
 ///
 /// They are parsed from words separated by blanks, and printed as a text that parses to the same
@@ -32,32 +40,33 @@ use thiserror::Error;
 ///
 /// [`HeldRules`] may have slots.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rules<const HELD: bool = false>(Box<[Rule]>);
+pub struct Rules<const HELD: bool = false>(Box<[engine::Rule]>);
 
-/// Rules that may have slots, for [`Limiter::hold`](crate::Limiter::hold). Only a hold takes slots;
-/// they come back when it ends.
+/// Rules that may have slots. Only [`Limiter::hold`](crate::Limiter::hold) takes slots; they come back
+/// when the hold ends. [`Limiter::check`](crate::Limiter::check) denies every request if one of the
+/// rules has slots.
 pub type HeldRules = Rules<true>;
 
 impl<const HELD: bool> Rules<HELD> {
     /// The rules in the order given. The `rule` of [`Answer::Denied`](crate::Answer::Denied) is an
     /// index into them.
-    pub fn iter(&self) -> core::slice::Iter<'_, Rule> {
-        self.0.iter()
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Rule> + '_ {
+        self.0.iter().copied().map(Rule)
     }
 
-    /// The rules, for the engine's own [`Check`](ratelimit_engine::key::Check).
-    #[must_use]
-    pub const fn as_slice(&self) -> &[Rule] {
+    /// The engine's rules.
+    pub(crate) const fn engine(&self) -> &[engine::Rule] {
         &self.0
     }
-}
 
-impl<'a, const HELD: bool> IntoIterator for &'a Rules<HELD> {
-    type Item = &'a Rule;
-    type IntoIter = core::slice::Iter<'a, Rule>;
+    /// A check by these rules. The engine relies on the bounds of costs and times.
+    pub(crate) fn check(&self, cost: Cost, now: Duration) -> Check<'_> {
+        Check::new(&self.0, cost.units(), micros(now))
+    }
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
+    /// The index of the first rule that has slots.
+    pub(crate) fn slots(&self) -> Option<usize> {
+        self.0.iter().position(|rule| HELD && rule.kind() == Kind::Slots)
     }
 }
 
@@ -66,15 +75,10 @@ impl<const HELD: bool> FromStr for Rules<HELD> {
 
     fn from_str(text: &str) -> Result<Self, RulesError> {
         let rule = |(index, word): (usize, &str)| {
-            Rule::from_text(word.as_bytes()).map_err(|error| RulesError::Rule {
-                index,
-                given: Excerpt::new(word.as_bytes()),
-                why: RuleFault::Text(error),
-            })
+            word.parse().map_err(|why| RulesError::Rule { index, given: excerpt(word), why })
         };
-        let rules: Result<Vec<_>, _> =
-            text.split_ascii_whitespace().enumerate().map(rule).collect();
-        rules?.try_into()
+        let words = text.split_ascii_whitespace().enumerate();
+        words.map(rule).collect::<Result<Vec<Rule>, _>>()?.try_into()
     }
 }
 
@@ -82,48 +86,55 @@ impl<const HELD: bool> TryFrom<Vec<Rule>> for Rules<HELD> {
     type Error = RulesError;
 
     fn try_from(rules: Vec<Rule>) -> Result<Self, RulesError> {
-        if rules.is_empty() {
-            return Err(RulesError::Empty);
+        match rules.len() {
+            0 => return Err(RulesError::Empty),
+            1..=MAX_RULES => {}
+            _ => return Err(RulesError::TooMany),
         }
-        for (index, rule) in rules.iter().enumerate() {
-            let before = rules.get(..index).unwrap_or_default();
-            if let Some(why) = fault::<HELD>(rule, before) {
-                return Err(RulesError::Rule { index, given: excerpt(rule), why });
-            }
-        }
-        Ok(Self(rules.into()))
+        let rules = Self(rules.into_iter().map(|Rule(rule)| rule).collect());
+        let Some((index, why)) = rules.fault() else { return Ok(rules) };
+        let given = rules.0.get(index).map(|rule| excerpt(&rule.to_string()));
+        Err(RulesError::Rule { index, given: given.unwrap_or_default(), why: RuleError(why) })
     }
 }
 
-/// Why a rule cannot join the rules before it; `None` if it can.
-fn fault<const HELD: bool>(rule: &Rule, before: &[Rule]) -> Option<RuleFault> {
-    if rule.kind() == Kind::Slots && !HELD {
-        return Some(RuleFault::Unheld);
+impl<const HELD: bool> Rules<HELD> {
+    /// Why one of the rules cannot stand beside the others, and its index.
+    fn fault(&self) -> Option<(usize, Fault)> {
+        let unheld = self.0.iter().position(|rule| rule.kind() == Kind::Slots && !HELD);
+        if let Some(index) = unheld {
+            return Some((index, Fault::Unheld));
+        }
+        let same = self.0.iter().enumerate().find_map(|(index, rule)| {
+            Some((index, Clash::of_identity(rule, self.0.get(..index)?)?))
+        });
+        let clash = same.or_else(|| Clash::of_costs(&self.0, |rule| OwnCost(rule.cost().own())));
+        clash.map(|(index, clash)| (index, Fault::Clash(clash)))
     }
-    if rule.cost().is_named() {
-        return Some(RuleFault::NamedCost);
-    }
-    if let Some(other) = before.iter().find(|other| other.same_identity(rule)) {
-        let name = if other.name().is_some() { "another name=" } else { "name=" };
-        return Some(RuleFault::SameIdentity { other: excerpt(other), name });
-    }
-    let other = before.iter().find(|other| other.kind() == Kind::Log)?;
-    let unlike = rule.kind() == Kind::Log && rule.cost() != other.cost();
-    unlike.then(|| RuleFault::UnlikeCosts {
-        cost: rule.cost().own(),
-        other: excerpt(other),
-        other_cost: other.cost().own(),
-    })
 }
 
-fn excerpt(rule: &Rule) -> Excerpt {
-    Excerpt::new(rule.to_string().as_bytes())
+/// The `cost=` of a rule.
+#[derive(PartialEq)]
+struct OwnCost(Option<u32>);
+
+impl fmt::Display for OwnCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(units) => units.fmt(f),
+            None => f.write_str("as much as the check"),
+        }
+    }
+}
+
+/// A text as errors show it.
+fn excerpt(text: &str) -> String {
+    Excerpt::new(text.as_bytes()).to_string()
 }
 
 /// The rules' canonical texts, separated by blanks.
 impl<const HELD: bool> fmt::Display for Rules<HELD> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, rule) in self.iter().enumerate() {
+        for (index, rule) in self.0.iter().enumerate() {
             write!(f, "{}{rule}", if index == 0 { "" } else { " " })?;
         }
         Ok(())
@@ -137,54 +148,19 @@ pub enum RulesError {
     /// There is no rule.
     #[error("no rule, expected one or more such as 20/1m")]
     Empty,
-    /// A rule cannot be read, or does not fit those before it.
+    /// There are more than 32 rules.
+    #[error("too many rules, expected at most {MAX_RULES}")]
+    TooMany,
+    /// A rule cannot be read, or cannot stand beside the others.
     #[error("rule {given}: {why}")]
+    #[non_exhaustive]
     Rule {
         /// Its index, from 0.
         index: usize,
-        /// Its text.
-        given: Excerpt,
+        /// Its text in quotes, cut at 64 characters.
+        given: String,
         /// What is wrong with it.
-        why: RuleFault,
+        #[source]
+        why: RuleError,
     },
-}
-
-/// What is wrong with one of several rules.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RuleFault {
-    /// The text is no valid rule.
-    #[error(transparent)]
-    Text(RuleError),
-    /// An earlier rule counts in the same state.
-    #[error("same identity as rule {other}, both count in the same state; give one of them {name}")]
-    SameIdentity {
-        /// The text of the earlier rule.
-        other: Excerpt,
-        /// The option that would tell them apart: `name=` or `another name=`.
-        name: &'static str,
-    },
-    /// A log rule has a different cost from an earlier log rule.
-    #[error(
-        "costs {}, but rule {other} costs {}: log rules share one log; use bucket, window or fixed",
-        text_of(*cost), text_of(*other_cost)
-    )]
-    UnlikeCosts {
-        /// The rule's `cost=`, in units.
-        cost: Option<u32>,
-        /// The text of the earlier log rule.
-        other: Excerpt,
-        /// The earlier rule's `cost=`, in units.
-        other_cost: Option<u32>,
-    },
-    /// The rule has slots, which only [`HeldRules`] may have.
-    #[error("slots are held, expected HeldRules and a hold")]
-    Unheld,
-    /// [`Rule::set_named_cost`] gave the rule a cost that its text does not show.
-    #[error("has a cost by name, expected cost= in its text")]
-    NamedCost,
-}
-
-fn text_of(cost: Option<u32>) -> String {
-    cost.map_or_else(|| "as much as the check".into(), |cost| cost.to_string())
 }

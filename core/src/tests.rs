@@ -1,11 +1,12 @@
 //! These types answer exactly as the engine does, and refuse all rules that the engine must not get.
 
 use super::*;
+use core::error::Error;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ratelimit_engine::check::{Bounds, Budget, Decision};
-use ratelimit_engine::key::{self, Check, CheckOptions, HoldRequest, Verdict};
-use ratelimit_engine::rule::{Kind, MAX_TIME_US, Rule};
+use ratelimit_engine::key::{self, Check, CheckOptions, Costs, HoldRequest, Verdict};
+use ratelimit_engine::rule::{self as engine, Kind, MAX_TIME_US, MAX_UNITS};
 use ratelimit_engine::testing::laws::cases;
 use ratelimit_engine::testing::laws::rules::{any_logs, any_rule, cost, rule_set, with_slots};
 use ratelimit_engine::testing::laws::traffic::{Action, Call, changing};
@@ -14,9 +15,17 @@ use std::time::Duration;
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
 /// Parses the rules' texts; these leave out named costs.
-fn reread<const HELD: bool>(rules: &[Rule]) -> Rules<HELD> {
-    let texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
+fn reread<const HELD: bool>(rules: &[engine::Rule]) -> Rules<HELD> {
+    let texts: Vec<String> = rules.iter().map(engine::Rule::to_string).collect();
     texts.join(" ").parse().expect("rules that fit")
+}
+
+fn units(cost: u32) -> Cost {
+    Cost::new(cost.into()).expect("within bounds")
+}
+
+fn rule(text: &str) -> Rule {
+    text.parse().expect(text)
 }
 
 fn millis(ms: i64) -> Option<Duration> {
@@ -71,8 +80,25 @@ fn any_time() -> impl Strategy<Value = Duration> {
     ]
 }
 
+/// The bytes of a limiter with one of them changed, so that most of it can still be read.
+fn changed_payload() -> impl Strategy<Value = Vec<u8>> {
+    (changing(4, 20), any::<prop::sample::Index>(), any::<u8>()).prop_map(
+        |(traffic, place, byte)| {
+            let mut limiter = Limiter::new();
+            for Call { rules, now_us, .. } in traffic.calls() {
+                let rules = reread::<false>(rules);
+                let hold = Hold::new("a", Duration::from_secs(9)).expect("bounds").refunding();
+                let _ = limiter.hold(&rules, Cost::ONE, &hold, Duration::from_micros(now_us));
+            }
+            let mut bytes = limiter.to_bytes();
+            *place.get_mut(&mut bytes) = byte;
+            bytes
+        },
+    )
+}
+
 fn any_cost() -> impl Strategy<Value = u32> {
-    prop_oneof![4 => cost(), 1 => any::<u32>(), 1 => Just(u32::MAX)]
+    prop_oneof![4 => cost(), 1 => 0..=MAX_UNITS, 1 => Just(MAX_UNITS)]
 }
 
 proptest! {
@@ -85,19 +111,19 @@ proptest! {
             let (rules, now) = (reread::<false>(rules), Duration::from_micros(now_us));
             match action {
                 Action::Check(cost) => {
-                    let answer = engine_check(&mut engine, &Check::new(rules.as_slice(), cost, now_us));
-                    prop_assert_eq!(Some(limiter.check_cost(&rules, cost, now)), answer);
+                    let answer = engine_check(&mut engine, &Check::new(rules.engine(), cost, now_us));
+                    prop_assert_eq!(Some(limiter.check_cost(&rules, units(cost), now)), answer);
                 }
                 Action::Peek(cost) => {
-                    let check = Check::new(rules.as_slice(), cost, now_us);
+                    let check = Check::new(rules.engine(), cost, now_us);
                     let answer = engine_check(&mut engine.clone(), &check);
-                    let peeked = limiter.peek(&rules, cost, now);
+                    let peeked = limiter.peek(&rules, units(cost), now);
                     prop_assert_eq!(Some(peeked.is_allowed()), answer.map(|answer| answer.is_allowed()));
                     let mut decisions = Vec::new();
                     let summary = engine.peek(&check, &mut decisions).summary;
                     prop_assert_eq!(peeked, expected(&check, summary, &decisions));
                     engine.fill_resets(&check, &mut decisions, &Budget::of_command());
-                    let reports = limiter.peek_all(&rules, cost, now);
+                    let reports = limiter.peek_all(&rules, units(cost), now);
                     prop_assert_eq!(reports.len(), decisions.len());
                     for (report, decision) in reports.iter().zip(&decisions) {
                         prop_assert_eq!(report.denies, decision.verdict == Verdict::Limited);
@@ -107,18 +133,19 @@ proptest! {
                     }
                 }
                 Action::Refund(units, _) => {
-                    let returned = engine.refund(units, now_us, rules.as_slice());
-                    prop_assert_eq!(u64::from(limiter.refund(&rules, units, now)), returned);
+                    let returned = engine.refund(units, now_us, rules.engine());
+                    prop_assert_eq!(u64::from(limiter.refund(&rules, self::units(units), now)), returned);
                 }
                 Action::Reset => (limiter, engine) = (Limiter::new(), key::Limiter::default()),
             }
             prop_assert_eq!(&limiter.0, &engine);
             if limiter.is_idle(now) {
-                prop_assert_eq!(limiter.peek(&rules, 1, now), Limiter::new().peek(&rules, 1, now));
+                prop_assert_eq!(limiter.peek(&rules, Cost::ONE, now), Limiter::new().peek(&rules, Cost::ONE, now));
             }
             if let Some(expires) = limiter.expires() {
                 prop_assert!(limiter.is_idle(expires.max(now)));
             }
+            prop_assert_eq!(Limiter::from_bytes(&limiter.to_bytes()), Ok(limiter.clone()));
         }
     }
 
@@ -139,20 +166,20 @@ proptest! {
                     let end_us = now_us + ttl_ms * 1_000;
                     let request = Some(HoldRequest { id: id.as_bytes(), end_us, refund });
                     let options = CheckOptions { hold: request, ..CheckOptions::default() };
-                    let check = Check::new(rules.as_slice(), cost, now_us).with(&options);
+                    let check = Check::new(rules.engine(), cost, now_us).with(&options);
                     let hold = if refund { hold(ttl_ms).refunding() } else { hold(ttl_ms) };
-                    let answer = limiter.hold(&rules, cost, &hold, now);
+                    let answer = limiter.hold(&rules, units(cost), &hold, now);
                     prop_assert_eq!(answer.ok(), engine_check(&mut engine, &check));
                 }
                 Step::Settle(cost) => {
-                    let settlement = cost.map_or(Settlement::AsCharged, Settlement::Cost);
-                    let costs = key::Settlement::Costs { default: cost, named: &[] };
-                    let same = if cost.is_some() { costs } else { key::Settlement::AsCharged };
+                    let settlement = cost.map(units).map_or(Settlement::AsCharged, Settlement::Cost);
+                    let costs = Settlement::Cost(Costs { default: cost, named: &[] });
+                    let same = if cost.is_some() { costs } else { Settlement::AsCharged };
                     let settled = engine.settle(id.as_bytes(), same, now_us);
                     prop_assert_eq!(limiter.settle(id, settlement, now), settled);
                 }
                 Step::Refund => {
-                    let settled = engine.settle(id.as_bytes(), key::Settlement::Refund, now_us);
+                    let settled = engine.settle(id.as_bytes(), Settlement::Refund, now_us);
                     prop_assert_eq!(limiter.settle(id, Settlement::Refund, now), settled);
                 }
                 Step::Renew(ttl_ms) => {
@@ -161,7 +188,38 @@ proptest! {
                 }
             }
             prop_assert_eq!(&limiter.0, &engine);
+            let bytes = limiter.to_bytes();
+            prop_assert_eq!(Limiter::from_bytes(&bytes), Ok(limiter.clone()));
+            prop_assert!((0..bytes.len()).all(|end| Limiter::from_bytes(&bytes[..end]).is_err()));
+            let held = rules.slots();
+            let refused = Answer::Denied { wait: None, rule: held, remaining: 0, reset: None };
+            let plain = Check::new(rules.engine(), 1, now_us);
+            let expected = engine_check(&mut engine.clone(), &plain).filter(|_| held.is_none());
+            prop_assert_eq!(limiter.clone().check(&rules, now), expected.unwrap_or(refused));
         }
+    }
+
+    #[test]
+    fn any_bytes_are_a_limiter_or_an_error(
+        bytes in prop_oneof![vec(any::<u8>(), 0..60).boxed(), changed_payload().boxed()],
+        rules in with_slots(rule_set(3)),
+        (cost, now) in (cost(), any_time()),
+    ) {
+        let Ok(mut limiter) = Limiter::from_bytes(&bytes) else { return Ok(()) };
+        let rules = reread::<true>(&rules);
+        let hold = Hold::new("a", Duration::from_secs(9)).expect("bounds");
+        let _ = (limiter.peek_all(&rules, units(cost), now), limiter.hold(&rules, units(cost), &hold, now));
+        limiter.settle("a", Settlement::Refund, now);
+        let _ = (limiter.check(&rules, now), limiter.refund(&rules, units(cost), now));
+        let _ = (limiter.expires(), Limiter::from_bytes(&limiter.to_bytes()));
+    }
+
+    #[test]
+    fn a_rule_is_built_as_it_is_read(rule in prop_oneof![any_rule().boxed(), with_slots(vec(any_rule(), 1..2)).prop_map(|rules| rules[0]).boxed()]) {
+        let text = rule.to_string();
+        let built = built(&text).build();
+        prop_assert_eq!(built.as_ref().map(Rule::to_string), Ok(text.clone()));
+        prop_assert_eq!(built, text.parse());
     }
 
     /// A list of rules becomes `Rules` only if the rules fit together. The text of `Rules` parses to
@@ -174,16 +232,18 @@ proptest! {
         let pairs = || rules.iter().enumerate().flat_map(|(n, rule)| rules[..n].iter().map(move |other| (other, rule)));
         let logs = || rules.iter().filter(|rule| rule.kind() == Kind::Log);
         let fit = !rules.is_empty()
+            && rules.len() <= 32
             && pairs().all(|(a, b)| a.identity() != b.identity())
-            && rules.iter().all(|rule| rule.cost().own() == rule.cost().written())
-            && logs().all(|log| logs().all(|other| log.cost() == other.cost()));
-        let held = HeldRules::try_from(rules.clone());
+            && logs().all(|log| logs().all(|other| log.cost().written() == other.cost().written()));
+        let read = rules.iter().map(|rule| rule.to_string().parse()).collect::<Result<Vec<Rule>, _>>();
+        let read = read.expect("rules");
+        let held = HeldRules::try_from(read.clone());
         prop_assert_eq!(held.is_ok(), fit, "{:?}", held);
         let has_slots = rules.iter().any(|rule| rule.kind() == Kind::Slots);
-        let made = Rules::<false>::try_from(rules.clone());
+        let made = Rules::<false>::try_from(read.clone());
         prop_assert_eq!(made.is_ok(), fit && !has_slots, "{:?}", made);
         if let Ok(held) = held {
-            prop_assert_eq!(held.as_slice(), &rules[..]);
+            prop_assert!(held.iter().eq(read));
             prop_assert_eq!(held.to_string().parse(), Ok(held));
         }
     }
@@ -191,10 +251,10 @@ proptest! {
     #[test]
     fn no_number_causes_a_panic(
         rules in with_slots(rule_set(3)),
-        calls in vec((0..4u8, any_cost(), any_time()), 1..30),
+        calls in vec((0..4u8, any_cost().prop_map(units), any_time()), 1..30),
     ) {
         let rules = reread::<true>(&rules);
-        let rates = rules.iter().filter(|rule| rule.kind() != Kind::Slots).copied().collect::<Vec<_>>();
+        let rates = rules.iter().filter(|rule| rule.period().is_some()).collect::<Vec<_>>();
         let mut limiter = Limiter::new();
         let hold = Hold::new("a", Duration::from_secs(366 * 86_400)).expect("bounds");
         for (call, cost, now) in calls {
@@ -233,12 +293,121 @@ fn errors_name_what_was_given_and_expected() {
         let refused = text.parse::<Rules>().expect_err(text);
         assert_eq!(refused.to_string(), error);
     }
-    assert!(matches!("2/s 5".parse::<Rules>(), Err(RulesError::Rule { index: 1, .. })));
-    let mut rule = Rule::from_text(b"5/s,name=a").unwrap();
-    rule.set_named_cost(3);
-    let error = Rules::<false>::try_from(vec![rule]).unwrap_err();
-    let text = "rule 'log:5/1s,name=a': has a cost by name, expected cost= in its text";
-    assert_eq!(error.to_string(), text);
+    let error = "2/s 5".parse::<Rules>().unwrap_err();
+    assert!(matches!(error, RulesError::Rule { index: 1, .. }));
+    let source = error.source().expect("why").to_string();
+    assert_eq!(source, "the period is missing, expected limit/period such as 20/1m");
+    let many =
+        |rules: u32| (0..rules).map(|n| rule(&format!("bucket:5/s,name=n{n}"))).collect::<Vec<_>>();
+    assert!(Rules::<false>::try_from(many(32)).is_ok());
+    let error = Rules::<false>::try_from(many(33)).unwrap_err();
+    assert_eq!(error.to_string(), "too many rules, expected at most 32");
+}
+
+/// The builder of a rule with this canonical text.
+fn built(text: &str) -> RuleBuilder {
+    let (kind, rest) = text.split_once(':').expect("an algorithm");
+    let mut words = rest.split(',');
+    let rate = words.next().expect("a limit");
+    let (limit, period) = rate.split_once('/').unwrap_or((rate, ""));
+    let limit = limit.parse().expect("a limit");
+    let builder = match kind {
+        "log" => Rule::log(limit, length(period)),
+        "window" => Rule::window(limit, length(period)),
+        "fixed" => Rule::fixed(limit, length(period)),
+        "bucket" => Rule::bucket(limit, length(period)),
+        "leaky" => Rule::leaky(limit, length(period)),
+        "slots" => Rule::slots(limit),
+        _ => panic!("{kind}"),
+    };
+    words.fold(builder, |builder, word| {
+        let (option, value) = word.split_once('=').unwrap_or((word, ""));
+        let number = || value.parse::<u64>().expect("a number");
+        match option {
+            "burst" => builder.burst(number() as u32),
+            "refill" => builder.refill_at_once(),
+            "queue" => builder.queue(number() as u32),
+            "res" => builder.resolution(number() as u8),
+            "align" => builder.align_first(),
+            "tz" => {
+                let (hours, minutes) = value[1..].split_once(':').expect("hours and minutes");
+                let minutes = hours.parse::<i16>().unwrap() * 60 + minutes.parse::<i16>().unwrap();
+                builder.time_zone(if value.starts_with('-') { -minutes } else { minutes })
+            }
+            "keep" => builder.keep(number() as u16),
+            "name" => builder.name(value),
+            "count" => builder.count_all(),
+            "cost" => builder.cost(Cost::new(number()).unwrap()),
+            "ban" => {
+                let lengths = value.split(':').map(|rung| span(rung).expect("a length"));
+                builder.ban(&lengths.collect::<Vec<_>>())
+            }
+            "shadow" => builder.shadow(),
+            _ => panic!("{option}"),
+        }
+    })
+}
+
+fn length(text: &str) -> Period {
+    match text {
+        "1month" => Period::MONTH,
+        _ if text.ends_with('w') => Period::weeks(text[..text.len() - 1].parse().unwrap()),
+        _ => span(text).expect("a length").into(),
+    }
+}
+
+fn span(text: &str) -> Option<Duration> {
+    engine::span_us("", text.as_bytes()).ok().map(Duration::from_micros)
+}
+
+#[test]
+fn wrong_parts_are_refused() {
+    let (minute, ms) = (Duration::from_secs(60), Duration::from_millis(1));
+    let long = "the period is out of range, expected 1ms..366d";
+    for (builder, error) in [
+        (Rule::log(1_000_000_001, minute), "limit is 1000000001, expected 0..1000000000"),
+        (Rule::log(5, ms / 2), long),
+        (Rule::log(5, ms * 3 / 2), long),
+        (Rule::log(5, ms + Duration::from_nanos(1)), long),
+        (Rule::window(5, Duration::MAX), long),
+        (
+            Rule::window(5, Period::MONTH),
+            "the period 'month' belongs to fixed, expected ms, s, m, h, d or w",
+        ),
+        (Rule::log(5, minute).burst(9), "option 'burst' belongs to bucket, not to log"),
+        (
+            Rule::slots(5).count_all(),
+            "slots with count=all, expected count=allowed: denied requests hold none",
+        ),
+        (Rule::fixed(5, minute).time_zone(-841), "tz is out of range, expected -14:00..+14:00"),
+        (
+            Rule::log(5, minute).name("a,shadow"),
+            "name is 'a,shadow', expected 1 to 32 of A-Z a-z 0-9 _ . -",
+        ),
+        (
+            Rule::log(5, minute).ban(&[]),
+            "ban is '[]', expected 1 to 8 periods such as 10m or 1m:10m:1h",
+        ),
+        (
+            Rule::log(5, minute).ban(&[ms, ms / 2]),
+            "ban is '[1ms, 500\\xc2\\xb5s]', expected 1 to 8 periods such as 10m or 1m:10m:1h",
+        ),
+    ] {
+        let refused = builder.build().expect_err(error);
+        assert_eq!(refused.to_string(), error);
+    }
+    assert!(Rule::log(5, minute).ban(&[ms; 8]).build().is_ok());
+    assert!(Rule::log(5, minute).ban(&[ms; 9]).build().is_err());
+}
+
+#[test]
+fn a_rule_says_what_it_is() {
+    let (day, slots) = (rule("fixed:9/d,name=day"), rule("slots:3,shadow"));
+    assert_eq!((day.limit(), day.name(), day.is_shadow()), (9, Some("day"), false));
+    assert_eq!(day.period(), Some(Duration::from_secs(86_400)));
+    assert_eq!((slots.limit(), slots.name(), slots.is_shadow()), (3, None, true));
+    assert_eq!((slots.period(), format!("{slots:?}")), (None, "Rule(slots:3,shadow)".into()));
+    assert!(day.explain().contains("at most 9 requests in each day"), "{}", day.explain());
 }
 
 #[test]
@@ -264,9 +433,10 @@ fn a_hold_repeated_at_another_cost_is_refused() {
     let rules: Rules = "20/m".parse().unwrap();
     let mut limiter = Limiter::new();
     let hold = Hold::new("a", Duration::from_secs(1)).unwrap();
-    assert!(limiter.hold(&rules, 3, &hold, NOW).unwrap().is_allowed());
+    assert!(limiter.hold(&rules, units(3), &hold, NOW).unwrap().is_allowed());
     let before = limiter.clone();
-    let error = limiter.hold(&rules, 4, &hold, NOW).unwrap_err();
+    let error = limiter.hold(&rules, units(4), &hold, NOW).unwrap_err();
+    assert!(matches!(error, HoldError::OtherCost(_)) && error.source().is_some());
     let text = "hold 'a' was taken with other costs: rule 'log:20/1m' cost 3, given 4";
     assert_eq!((error.to_string().as_str(), &limiter), (text, &before));
 }
@@ -282,7 +452,7 @@ fn a_ban_answers_without_a_rule() {
         let Answer::Denied { wait, rule, .. } = answer else { panic!("{answer:?}") };
         assert_eq!((wait, rule), (minute, deciding));
     }
-    assert_eq!(limiter.peek_all(&rules, 1, NOW), []);
+    assert_eq!(limiter.peek_all(&rules, Cost::ONE, NOW), []);
 }
 
 #[test]
@@ -291,7 +461,7 @@ fn an_idle_limiter_answers_like_a_new_one() {
         ("leaky:5/h".parse().unwrap(), "leaky:5/h".parse().unwrap());
     let at = |s: u64| NOW + Duration::from_secs(s);
     let (mut limiter, hold) = (Limiter::new(), |s| Hold::new("h", Duration::from_secs(s)));
-    assert!(limiter.hold(&held, 0, &hold(60).unwrap(), at(50)).unwrap().is_allowed());
+    assert!(limiter.hold(&held, Cost::ZERO, &hold(60).unwrap(), at(50)).unwrap().is_allowed());
     assert!(limiter.renew(&hold(1).unwrap(), at(0)));
     assert!(limiter.is_idle(at(2)));
     assert_eq!(limiter.check(&rules, at(2)), Limiter::new().check(&rules, at(2)));
@@ -305,18 +475,37 @@ fn limiters_are_small() {
 #[test]
 fn threads_share_limiters() {
     fn shared<T: Send + Sync + 'static>() {}
-    shared::<(Limiter, Rules, HeldRules, RulesError, HoldError, Answer)>();
+    shared::<(Limiter, Rules, HeldRules, RulesError, HoldError, Answer, Keyed<String>)>();
 }
 
 /// Without this bound, the refund would never end.
 #[test]
-fn a_cost_above_max_units_counts_as_max_units() {
+fn a_cost_above_a_billion_is_refused() {
     let rules: Rules = "1000000000/d,shadow bucket:5/s,cost=1".parse().unwrap();
     let mut limiter = Limiter::new();
-    for cost in [6, u32::MAX] {
+    for cost in [units(6), Cost::MAX] {
         assert!(limiter.check_cost(&rules, cost, NOW).is_allowed());
     }
-    assert_eq!(limiter.refund(&rules, u32::MAX, NOW), 1_000_000_000);
+    assert_eq!(limiter.refund(&rules, Cost::MAX, NOW), 1_000_000_000);
+    assert_eq!(Cost::new(1_000_000_000), Ok(Cost::MAX));
+    let error = Cost::new(u64::MAX).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a cost of 18446744073709551615 units, expected at most 1000000000"
+    );
+}
+
+#[test]
+fn slots_need_a_hold() {
+    let rules: HeldRules = "bucket:5/s,count=all slots:8".parse().unwrap();
+    let mut limiter = Limiter::new();
+    let refused = Answer::Denied { wait: None, rule: Some(1), remaining: 0, reset: None };
+    assert_eq!(limiter.check(&rules, NOW), refused);
+    assert_eq!(limiter, Limiter::new(), "nothing is charged");
+    assert!(limiter.peek(&rules, Cost::ONE, NOW).is_allowed(), "a hold would pass");
+    let rates: HeldRules = "bucket:5/s".parse().unwrap();
+    assert!(limiter.check_cost(&rates, units(5), NOW).is_allowed());
+    assert_eq!(limiter.refund(&rules, units(2), NOW), 2);
 }
 
 #[test]

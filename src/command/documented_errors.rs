@@ -5,7 +5,7 @@
 
 use super::opened::reason;
 use ratelimit_engine::check::Refusal;
-use ratelimit_engine::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
+use ratelimit_engine::rule::{Clash, Excerpt, Kind, Name, RuleError, RuleOption};
 use ratelimit_protocol::parse::{ParseError, RuleArgError};
 use std::collections::BTreeSet;
 
@@ -127,8 +127,8 @@ const fn place_of_rule_arg_error(error: &RuleArgError) -> u8 {
         RuleArgError::PolicyInPolicy => 1,
         RuleArgError::TooMany { .. } => 2,
         RuleArgError::LongLog { .. } => 3,
-        RuleArgError::SameIdentity { .. } => 4,
-        RuleArgError::UnlikeCosts { .. } => 5,
+        RuleArgError::Clash(Clash::SameIdentity { .. }) => 4,
+        RuleArgError::Clash(Clash::UnlikeCosts { .. }) => 5,
         RuleArgError::Unheld => 6,
         RuleArgError::Uncounted => 7,
         RuleArgError::Text(_) => 8,
@@ -173,8 +173,8 @@ fn each_error_of_a_rule_is_documented() {
         RuleArgError::PolicyInPolicy,
         RuleArgError::TooMany { max: 5 },
         RuleArgError::LongLog { limit: 9, max: 5 },
-        RuleArgError::SameIdentity { other: other.clone(), name: "name=" },
-        RuleArgError::UnlikeCosts { cost: cost.clone(), other, other_cost: cost },
+        Clash::SameIdentity { other: other.clone(), name: "name=" }.into(),
+        Clash::UnlikeCosts { cost: cost.clone(), other, other_cost: cost }.into(),
         RuleArgError::Unheld,
         RuleArgError::Uncounted,
         RuleArgError::Text(RuleError::NoPeriod),

@@ -6,16 +6,9 @@ use redis::Cmd;
 
 use crate::check::{Cost, ms};
 
-/// How a hold ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settlement {
-    /// Its charges stand; its slots are free.
-    AsCharged,
-    /// All that it has consumed comes back.
-    Refund,
-    /// Its charges are corrected to the real cost of the work.
-    Cost(Cost),
-}
+/// How a hold ends: `AsCharged`, `Refund`, or `Cost` with the real cost of the work. Its slots are free
+/// in any case.
+pub type Settlement = ratelimit_core::Settlement<Cost>;
 
 /// A command with its key.
 pub fn command(name: &str, key: &[u8]) -> Cmd {

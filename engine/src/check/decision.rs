@@ -3,6 +3,8 @@
 use crate::algorithm::{Moment, Reading};
 use crate::key::{Access, Change, Check, Verdict};
 use crate::rule::Rule;
+use alloc::vec::Vec;
+use core::ops::DerefMut;
 
 /// The five integers of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +22,36 @@ pub struct Decision {
     pub reset_ms: i64,
 }
 
+/// Where a check puts the decision of each rule.
+pub trait Decisions: DerefMut<Target = [Decision]> {
+    /// Drops those of an earlier check.
+    fn clear(&mut self);
+    /// Adds a decision.
+    fn push(&mut self, decision: Decision);
+    /// Adds decisions to come, up to this number of all.
+    fn resize(&mut self, len: usize);
+}
+
+impl Decisions for Vec<Decision> {
+    #[inline]
+    fn clear(&mut self) {
+        self.clear();
+    }
+
+    #[inline]
+    fn push(&mut self, decision: Decision) {
+        self.push(decision);
+    }
+
+    #[inline]
+    fn resize(&mut self, len: usize) {
+        self.resize(len, Decision::UNDECIDED);
+    }
+}
+
 impl Decision {
     /// Nothing decided: the key is exempt or has only shadows.
-    pub(crate) const UNDECIDED: Self =
+    pub const UNDECIDED: Self =
         Self { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
 
     /// The answer of a block.

@@ -16,11 +16,10 @@
 //! instructions, `bucket, denied` 22 %, `log, 60 entries` 19 %, `four log rules` 14 %, `blocked`
 //! 13 %, and `RL.PEEK bucket` 15 %.
 
-use super::{Decision, Outcome};
+use super::{Decision, Decisions, Outcome};
 use crate::algorithm::{Algorithm, Meter, Needs, State, effective_time};
 use crate::key::{Change, Check, Limiter, Verdict};
 use crate::rule::{Kind, Rule};
-use alloc::vec::Vec;
 
 impl Limiter {
     /// Decides as [`Limiter::check_within`] does. If the check needs the general path, returns `None`
@@ -28,7 +27,7 @@ impl Limiter {
     pub fn check_fast(
         &mut self,
         check: &Check<'_>,
-        decisions: &mut Vec<Decision>,
+        decisions: &mut impl Decisions,
     ) -> Option<Outcome> {
         if check.options.is_some() {
             return None;
@@ -49,7 +48,7 @@ impl Limiter {
     fn check_untouched(
         &mut self,
         check: &Check<'_>,
-        decisions: &mut Vec<Decision>,
+        decisions: &mut impl Decisions,
     ) -> Option<Outcome> {
         let (first, others) = check.rules.split_first()?;
         if first.kind() == Kind::Slots {
@@ -70,7 +69,7 @@ impl Limiter {
     pub(crate) fn peek_fast(
         &self,
         check: &Check<'_>,
-        decisions: &mut Vec<Decision>,
+        decisions: &mut impl Decisions,
     ) -> Option<Outcome> {
         if check.options.is_some() {
             return None;
@@ -97,7 +96,7 @@ impl Limiter {
 fn check_state(
     state: &mut State,
     check: &Check<'_>,
-    decisions: &mut Vec<Decision>,
+    decisions: &mut impl Decisions,
 ) -> Option<Outcome> {
     match check.rules {
         [rule] => check_rule(state, rule, check, decisions),
@@ -111,7 +110,7 @@ fn check_rule(
     state: &mut State,
     rule: &Rule,
     check: &Check<'_>,
-    decisions: &mut Vec<Decision>,
+    decisions: &mut impl Decisions,
 ) -> Option<Outcome> {
     if !state.fits(rule) {
         return None;
@@ -137,7 +136,7 @@ fn check_rule(
 fn check_log(
     state: &mut State,
     check: &Check<'_>,
-    decisions: &mut Vec<Decision>,
+    decisions: &mut impl Decisions,
 ) -> Option<Outcome> {
     let (at_us, needs) = decide_by_log(state, check, decisions)?;
     let denied = check.is_denied(decisions);
@@ -182,7 +181,7 @@ fn decide(meter: &Meter, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decisio
 fn decide_by_log(
     state: &State,
     check: &Check<'_>,
-    decisions: &mut Vec<Decision>,
+    decisions: &mut impl Decisions,
 ) -> Option<(u64, Needs)> {
     let reads_log = |rule: &Rule| rule.kind() == Kind::Log && !rule.is_shadow();
     if check.rules.is_empty() || !check.rules.iter().all(reads_log) {

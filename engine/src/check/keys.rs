@@ -30,12 +30,12 @@
 //! admit that cost, and a shadow never lowers the grant.
 
 use super::{
-    Ban, Bounds, Budget, CheckError, Decision, Outcome, Refusal, View, longer, until_all_admit,
+    Ban, Bounds, Budget, CheckError, Decision, Decisions, Outcome, Refusal, View, longer,
+    until_all_admit,
 };
 use crate::algorithm::Moment;
 use crate::key::{Access, AccessEntry, BanCount, Change, Check, Limiter};
 use crate::rule::{Ladder, Rule};
-use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 use core::slice;
 
@@ -70,7 +70,7 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
 pub fn check_keys(
     keys: &mut [KeyCheck<'_>],
     bounds: Bounds,
-    decisions: &mut Vec<Decision>,
+    decisions: &mut impl Decisions,
 ) -> Result<Option<usize>, CheckError> {
     let budget = &Budget::of_command();
     evaluate(keys, decisions, budget)?;
@@ -82,7 +82,7 @@ pub fn check_keys(
 #[inline]
 pub(super) fn evaluate(
     keys: &mut [KeyCheck<'_>],
-    decisions: &mut Vec<Decision>,
+    decisions: &mut impl Decisions,
     budget: &Budget,
 ) -> Result<(), CheckError> {
     decisions.clear();
@@ -141,7 +141,7 @@ pub(super) fn commit(
 /// Decides for one key as [`check_keys`] does, but changes nothing.
 pub(crate) fn peek_key(
     mut key: KeyCheck<'_, &Limiter>,
-    decisions: &mut Vec<Decision>,
+    decisions: &mut impl Decisions,
     budget: &Budget,
 ) -> Outcome {
     decisions.clear();
@@ -247,7 +247,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
     }
 
     /// Lets a block, an exemption or the rules decide, before anything is consumed.
-    fn evaluate(&mut self, decisions: &mut Vec<Decision>, budget: &Budget) {
+    fn evaluate(&mut self, decisions: &mut impl Decisions, budget: &Budget) {
         let start = decisions.len();
         self.decisions = start..start;
         let observes = self.check.observes();
@@ -260,7 +260,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         let repeated = self.limiter.repeated_hold(&self.check);
         self.repeats = repeated.is_some();
         self.renews = repeated.is_some_and(|hold| self.limiter.renews(hold, &self.check));
-        decisions.resize(start.saturating_add(self.check.rules.len()), Decision::UNDECIDED);
+        decisions.resize(start.saturating_add(self.check.rules.len()));
         self.decisions = start..decisions.len();
         let own = self.decide(decisions, budget);
         let denied = self.check.is_denied(own);

@@ -38,7 +38,7 @@ pub(crate) mod refusal;
 mod view;
 
 pub use budget::Budget;
-pub use decision::{Ban, Decision, Outcome};
+pub use decision::{Ban, Decision, Decisions, Outcome};
 pub(crate) use decision::{length, longer};
 pub use full::{Field, FullReport, RuleReport, Shown};
 pub(crate) use keys::peek_key;

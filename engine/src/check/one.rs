@@ -1,7 +1,8 @@
 //! A check of one key: on the fast path if it can take it, else on the general one.
 
 use super::{
-    Bounds, Budget, CheckError, Decision, KeyCheck, Outcome, Refusal, View, check_keys, peek_key,
+    Bounds, Budget, CheckError, Decision, Decisions, KeyCheck, Outcome, Refusal, View, check_keys,
+    peek_key,
 };
 use crate::algorithm::Moment;
 use crate::key::{Access, Change, Check, Limiter, Verdict};
@@ -22,7 +23,7 @@ impl Limiter {
         &mut self,
         bounds: Bounds,
         check: &Check<'_>,
-        decisions: &mut Vec<Decision>,
+        decisions: &mut impl Decisions,
     ) -> Result<Outcome, CheckError> {
         // The fast path leaves at most one state, so it exceeds no bound.
         match self.check_fast(check, decisions) {
@@ -41,7 +42,7 @@ impl Limiter {
         &mut self,
         bounds: Bounds,
         check: &Check<'_>,
-        decisions: &mut Vec<Decision>,
+        decisions: &mut impl Decisions,
     ) -> Result<Outcome, CheckError> {
         let mut key = KeyCheck::new(self, *check);
         check_keys(slice::from_mut(&mut key), bounds, decisions)?;
@@ -51,19 +52,23 @@ impl Limiter {
     /// Checks a key that may hold any number of states.
     #[cfg(any(test, feature = "testing"))]
     #[allow(clippy::expect_used, reason = "only for tests")]
-    pub fn check(&mut self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
+    pub fn check(&mut self, check: &Check<'_>, decisions: &mut impl Decisions) -> Outcome {
         self.check_within(Bounds::ANY, check, decisions).expect("room for any number")
     }
 
     /// Decides as [`Self::check_within`] does, but changes nothing.
     #[inline]
-    pub fn peek(&self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
+    pub fn peek(&self, check: &Check<'_>, decisions: &mut impl Decisions) -> Outcome {
         self.peek_fast(check, decisions).unwrap_or_else(|| self.peek_general(check, decisions))
     }
 
     /// Does what [`Self::peek`] does, on the general path.
     #[inline(never)]
-    pub(crate) fn peek_general(&self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
+    pub(crate) fn peek_general(
+        &self,
+        check: &Check<'_>,
+        decisions: &mut impl Decisions,
+    ) -> Outcome {
         self.peek_within(check, decisions, &Budget::of_command())
     }
 
@@ -71,7 +76,7 @@ impl Limiter {
     pub(crate) fn peek_within(
         &self,
         check: &Check<'_>,
-        decisions: &mut Vec<Decision>,
+        decisions: &mut impl Decisions,
         budget: &Budget,
     ) -> Outcome {
         let seen = self.as_of(check.now_us);

@@ -1,13 +1,19 @@
 //! A check: its arguments and its effect.
 
-use super::HoldRequest;
+use super::{HoldOption, HoldRequest};
 use crate::algorithm::Needs;
 use crate::rule::{Kind, Rule};
 
 /// A question: does this cost fit these rules at this time?
+///
+/// Callers keep to these bounds, which no check tests again. No two rules have the same identity, and
+/// all log rules cost the same. Rules of `slots` come with a hold, except in a peek: without one, they
+/// admit and count nothing. Costs are at most [`MAX_UNITS`](crate::rule::MAX_UNITS), because a log adds
+/// them up in 32 bits. The time is at most [`MAX_TIME_US`](crate::rule::MAX_TIME_US), or the saved form
+/// of the key could not be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
-    /// No two rules have the same identity, and all log rules cost the same.
+    /// The rules, in the order of the request.
     pub rules: &'a [Rule],
     /// The cost of rules without their own cost: the lower bound if it is a range. Shown in the
     /// history.
@@ -18,22 +24,35 @@ pub struct Check<'a> {
     pub options: Option<&'a CheckOptions<'a>>,
 }
 
-/// Options that few checks have.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CheckOptions<'a> {
+/// Options that few checks have. Before the time of the check is known, `H` is a [`HoldOption`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions<'a, H = HoldRequest<'a>> {
     /// The upper bound, if the cost is a range.
     pub up_to: Option<u32>,
     /// The text for the history.
     pub meta: Option<Meta<'a>>,
     /// The hold to take if the check is allowed.
-    pub hold: Option<HoldRequest<'a>>,
+    pub hold: Option<H>,
     /// Whether blocks and pauses are ignored. The rules are shadows then ([`Rule::observe`]).
     pub observes: bool,
 }
 
+impl<H> Default for CheckOptions<'_, H> {
+    fn default() -> Self {
+        Self { up_to: None, meta: None, hold: None, observes: false }
+    }
+}
+
+impl<'a> CheckOptions<'a, HoldOption<'a>> {
+    /// The options of a check at this time.
+    pub fn at(&self, now_us: u64) -> CheckOptions<'a> {
+        let Self { up_to, meta, hold, observes } = *self;
+        CheckOptions { up_to, meta, hold: hold.map(|hold| hold.at(now_us)), observes }
+    }
+}
+
 impl<'a> Check<'a> {
-    /// A check without options. No two rules may have the same identity, and all log rules must
-    /// cost the same.
+    /// A check without options, within the bounds of [`Check`].
     pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
         Self { rules, cost, now_us, options: None }
     }

@@ -13,7 +13,9 @@
 //! the same times has the same holds.
 
 use super::holds::Track;
-use super::{Charge, Check, Compound, Hold, HoldRequest, Holds, Length, Limiter, Settlement};
+use super::{
+    Charge, Check, Compound, Costs, Hold, HoldRequest, Holds, Length, Limiter, Settlement,
+};
 use crate::algorithm::{Moment, NO_TIME_US, Needs, State, Take, effective_time};
 use crate::rule::{Identity, Kind, MS_US, Rule};
 use alloc::borrow::Cow;
@@ -162,7 +164,7 @@ impl Limiter {
 
     /// Ends a live hold, and corrects its charges to the settlement's costs. Returns false, and
     /// changes nothing, if there is no such hold.
-    pub fn settle(&mut self, id: &[u8], settlement: Settlement<'_>, now_us: u64) -> bool {
+    pub fn settle(&mut self, id: &[u8], settlement: Settlement<Costs<'_>>, now_us: u64) -> bool {
         if self.live_hold(id, now_us).is_none() {
             return false;
         }
@@ -255,7 +257,7 @@ impl Limiter {
     fn close(
         &mut self,
         hold: &Hold,
-        settlement: Settlement<'_>,
+        settlement: Settlement<Costs<'_>>,
         now_us: u64,
         mut later: Option<&mut Vec<Take>>,
     ) {
@@ -272,7 +274,7 @@ impl Limiter {
 
 impl Limiter {
     /// The states that get something back when a hold is settled.
-    pub fn states_settled(&self, id: &[u8], settlement: Settlement<'_>) -> Vec<Identity> {
+    pub fn states_settled(&self, id: &[u8], settlement: Settlement<Costs<'_>>) -> Vec<Identity> {
         let keeps_charges = matches!(settlement, Settlement::AsCharged);
         let gives_back = |state: &State| !keeps_charges || state.meter().is_of_kind(Kind::Slots);
         self.states_charged_for(id).filter(|state| gives_back(state)).map(identity).collect()

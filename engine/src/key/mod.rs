@@ -43,7 +43,9 @@ pub use codec::{decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use history::{Entry, History};
 pub(crate) use holds::{Charge, Hold, Holds, LapsedCopy, Length};
-pub use holds::{HoldOption, HoldRequest, MAX_END_US, MAX_ID, MOST_HOLDS, Settlement, hold_end_us};
+pub use holds::{
+    Costs, HoldOption, HoldRequest, MAX_END_US, MAX_ID, MOST_HOLDS, Settlement, hold_end_us,
+};
 pub(crate) use limiter::Compound;
 pub use limiter::Limiter;
 pub use report::{HoldReport, StateReport};

@@ -65,6 +65,15 @@ pub enum RuleError {
     ForeignOption { option: RuleOption, owner: Kind, kind: Kind },
 }
 
+impl RuleError {
+    /// The value of an option cannot be read.
+    #[cold]
+    pub fn of_value(option: RuleOption, given: &[u8]) -> Self {
+        let (what, expected) = (option.name(), option.value());
+        Self::Value { what, given: Excerpt::new(given), expected }
+    }
+}
+
 /// The algorithm and the colon before a limit.
 fn prefix(kind: Option<Kind>) -> String {
     kind.map_or_else(String::new, |kind| format!("{}:", kind.name()))

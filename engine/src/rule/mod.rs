@@ -10,6 +10,7 @@
 //! limit, the burst, the queue and the cost are not part of the identity: they can change from
 //! call to call, and the state stays.
 
+mod clash;
 mod divided;
 mod error;
 pub(crate) mod explain;
@@ -25,6 +26,7 @@ pub use crate::algorithm::bucket::Refill;
 pub use crate::algorithm::meter::Kind;
 use crate::algorithm::{BucketParams, FixedParams, LeakyParams, Params};
 use alloc::string::{String, ToString};
+pub use clash::Clash;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 pub use error::{Excerpt, RuleError};

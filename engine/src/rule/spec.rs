@@ -52,7 +52,7 @@ impl RuleSpec {
 
     /// Sets an option that only one algorithm takes. If the rule has another algorithm, notes the
     /// option as foreign.
-    pub(super) fn set(&mut self, option: RuleOption, value: i128) {
+    pub fn set(&mut self, option: RuleOption, value: i128) {
         let of_kind = self.kind.options().iter().position(|own| own.name == option.name());
         match of_kind.and_then(|place| self.own.get_mut(place)) {
             Some(own) => *own = Some(value),

@@ -50,7 +50,7 @@ pub use read::{EffectError, read};
 pub use write::Head;
 
 use ratelimit_engine::key::{
-    Access, AccessEntry, Author, BanCount, Change, Check, CheckOptions, Expiry, HoldRequest,
+    Access, AccessEntry, Author, BanCount, Change, Check, CheckOptions, Costs, Expiry, HoldRequest,
     Limiter, Meta, Plan, Settlement, Verdict,
 };
 use ratelimit_engine::named;
@@ -92,7 +92,7 @@ pub enum Action<'a> {
         /// The id of the hold.
         id: &'a [u8],
         /// What becomes of its charges; the costs by name come with the effect.
-        settled: Settlement<'a>,
+        settled: Settlement<Costs<'a>>,
     },
     /// Holds lapsed. A check noticed this, and made no other change.
     Lapse,

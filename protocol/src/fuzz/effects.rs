@@ -3,7 +3,7 @@
 
 use super::{assert_printable, sound, words};
 use crate::effect::{Action, Effect, Head, read};
-use ratelimit_engine::key::{Limiter, Settlement};
+use ratelimit_engine::key::{Costs, Limiter, Settlement};
 use ratelimit_engine::rule::{NamedCost, Rule};
 
 /// How many effects of an input are performed at most, so that no input takes long.
@@ -40,12 +40,12 @@ fn test_written(effect: &Effect<'_>, rules: &[Rule], named: &[NamedCost]) {
 }
 
 /// The arguments of a settlement.
-fn settlement(settled: Settlement<'_>, named: &[NamedCost]) -> Vec<Vec<u8>> {
+fn settlement(settled: Settlement<Costs<'_>>, named: &[NamedCost]) -> Vec<Vec<u8>> {
     let cost = |text: String| [b"COST".to_vec(), text.into_bytes()];
     match settled {
         Settlement::AsCharged => Vec::new(),
         Settlement::Refund => vec![b"REFUND".to_vec()],
-        Settlement::Costs { default, .. } => {
+        Settlement::Cost(Costs { default, .. }) => {
             let default = default.map(|units| units.to_string());
             let named = named.iter().map(|one| format!("{}={}", one.name.as_str(), one.cost));
             default.into_iter().chain(named).flat_map(cost).collect()

@@ -2,7 +2,9 @@
 //! more memory than its payload justifies, and is sound.
 
 use super::{assert_printable, sound};
-use ratelimit_engine::key::{Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, decode};
+use ratelimit_engine::key::{
+    Check, CheckOptions, Costs, HoldRequest, Limiter, Meta, Settlement, decode,
+};
 use ratelimit_engine::rule::{MAX_TIME_US, Rule};
 use ratelimit_engine::testing::laws::holds::memory::Bytes;
 use ratelimit_engine::testing::rules_of_line;
@@ -50,7 +52,7 @@ fn use_it(limiter: &mut Limiter, rules: &[Rule], now_us: u64) {
         let _ = limiter.check_within(ratelimit_engine::check::Bounds::ANY, &check, &mut Vec::new());
         sound::test(limiter, rules, now_us);
     }
-    limiter.settle(b"a", Settlement::Costs { default: Some(5), named: &[] }, now_us);
+    limiter.settle(b"a", Settlement::Cost(Costs { default: Some(5), named: &[] }), now_us);
     sound::test(limiter, rules, now_us);
     limiter.refund(3, now_us, rules);
     limiter.refund(1, now_us, &[]);

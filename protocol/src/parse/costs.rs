@@ -12,7 +12,8 @@
 
 use super::cursor::{Cursor, units};
 use super::error::{ParseError, Parsed, RuleArgError};
-use ratelimit_engine::rule::{Excerpt, Kind, Name, NamedCost, Rule, split};
+use ratelimit_engine::rule::{Clash, Kind, Name, NamedCost, Rule, split};
+use std::fmt;
 
 /// What errors say after 'expected' about the value of a `COST` that may be a range.
 const COST_OR_RANGE: &str = "an integer 0..1000000000, a range such as 1..100 or name=integer";
@@ -118,17 +119,10 @@ pub(super) struct DefaultCost {
 }
 
 impl DefaultCost {
-    /// The least and the most that a check can cost a rule.
-    fn range_of(self, rule: &Rule) -> (u32, u32) {
+    /// What a check can cost a rule.
+    fn range_of(self, rule: &Rule) -> Range {
         let least = rule.cost().or(self.least);
-        (least, rule.cost().own().or(self.up_to).unwrap_or(least))
-    }
-
-    fn text_of(self, rule: &Rule) -> String {
-        match self.range_of(rule) {
-            (least, most) if least == most => least.to_string(),
-            (least, most) => format!("{least}..{most}"),
-        }
+        Range { least, most: rule.cost().own().or(self.up_to).unwrap_or(least) }
     }
 
     /// Refuses log rules of one key with different costs, and `slots` rules unless `may_have_slots`.
@@ -144,21 +138,27 @@ impl DefaultCost {
         if !may_have_slots && let Some(rule) = slots.next() {
             return Err(ParseError::of_rule(rule, RuleArgError::Unheld));
         }
-        // Log rules share one log, in which a check is one entry.
-        let mut logs = rules.iter().filter(|rule| rule.kind() == Kind::Log);
-        let Some(first) = logs.next() else { return Ok(()) };
-        let unlike = |rule: &&Rule| self.range_of(rule) != self.range_of(first);
-        logs.find(unlike).map_or(Ok(()), |rule| Err(self.unlike_costs(rule, first)))
+        let clash = Clash::of_costs(rules, |rule| self.range_of(rule));
+        match clash.and_then(|(index, clash)| Some((rules.get(index)?, clash))) {
+            Some((rule, clash)) => Err(ParseError::of_rule(rule, clash)),
+            None => Ok(()),
+        }
     }
+}
 
-    #[cold]
-    fn unlike_costs(self, rule: &Rule, other: &Rule) -> ParseError {
-        let error = RuleArgError::UnlikeCosts {
-            cost: self.text_of(rule),
-            other: Excerpt::new(other.to_string().as_bytes()),
-            other_cost: self.text_of(other),
-        };
-        ParseError::of_rule(rule, error)
+/// The least and the most that a check can cost a rule.
+#[derive(PartialEq)]
+struct Range {
+    least: u32,
+    most: u32,
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self { least, most } if least == most => write!(f, "{least}"),
+            Self { least, most } => write!(f, "{least}..{most}"),
+        }
     }
 }
 

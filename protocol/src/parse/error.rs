@@ -3,7 +3,7 @@
 
 use super::limits::MAX_FLOW;
 use ratelimit_engine::key::MAX_ID;
-use ratelimit_engine::rule::{Excerpt, Name, Rule, RuleError};
+use ratelimit_engine::rule::{Clash, Excerpt, Name, Rule, RuleError};
 use std::borrow::Cow;
 use thiserror::Error;
 
@@ -111,15 +111,9 @@ pub enum RuleArgError {
          or bucket instead"
     )]
     LongLog { limit: u32, max: u64 },
-    /// An earlier rule of the request reads the same state. The message asks for a `name`.
-    #[error("same identity as rule {other}, both count in the same state; give one of them {name}")]
-    SameIdentity { other: Excerpt, name: &'static str },
-    /// Log rules of one key with different costs, each a number or a range.
-    #[error(
-        "costs {cost}, but rule {other} costs {other_cost}: log rules share one log; use bucket, \
-         window or fixed"
-    )]
-    UnlikeCosts { cost: String, other: Excerpt, other_cost: String },
+    /// The rule cannot stand beside an earlier rule of its key.
+    #[error(transparent)]
+    Clash(#[from] Clash),
     /// Slots in a check that takes no hold.
     #[error("slots are held, give HOLD id EX seconds")]
     Unheld,
@@ -129,15 +123,6 @@ pub enum RuleArgError {
     /// The text is no valid rule.
     #[error(transparent)]
     Text(#[from] RuleError),
-}
-
-impl RuleArgError {
-    /// The error that a rule has the identity of another one.
-    #[cold]
-    pub fn same_identity(other: &Rule) -> Self {
-        let name = if other.name().is_some() { "another name=" } else { "name=" };
-        Self::SameIdentity { other: Excerpt::new(other.to_string().as_bytes()), name }
-    }
 }
 
 impl ParseError {
@@ -171,7 +156,7 @@ impl ParseError {
 
     /// An error of a rule, which the error shows in canonical text.
     #[cold]
-    pub(crate) fn of_rule(rule: &Rule, error: RuleArgError) -> Self {
+    pub(crate) fn of_rule(rule: &Rule, error: impl Into<RuleArgError>) -> Self {
         Self::rule(rule.to_string().as_bytes(), error)
     }
 }

@@ -5,7 +5,7 @@ use super::cursor::Cursor;
 use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
 use super::resolver::{PlanOf, RuleResolver};
-use ratelimit_engine::rule::{Kind, Rule};
+use ratelimit_engine::rule::{Clash, Kind, Rule};
 
 /// How errors describe a rule.
 pub(crate) const A_RULE: &str = "a rule such as 20/1m";
@@ -80,10 +80,9 @@ fn is_too_long(rule: &Rule, limits: &Limits) -> bool {
 
 #[cold]
 fn out_of_bounds(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> ParseError {
-    let error = match before.iter().find(|other| other.same_identity(rule)) {
-        Some(other) if !is_too_long(rule, limits) => RuleArgError::same_identity(other),
-        _ => RuleArgError::LongLog { limit: rule.limit(), max: limits.max_log_entries },
-    };
+    let clash = Clash::of_identity(rule, before).filter(|_| !is_too_long(rule, limits));
+    let long = RuleArgError::LongLog { limit: rule.limit(), max: limits.max_log_entries };
+    let error = clash.map_or(long, RuleArgError::Clash);
     if text.starts_with(b"@") {
         return ParseError::rule(&[text, b" ", rule.to_string().as_bytes()].concat(), error);
     }

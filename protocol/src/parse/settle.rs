@@ -1,10 +1,10 @@
 //! `RL.SETTLE`: which hold to settle, and what the request really cost.
 
-use super::costs::Costs;
+use super::costs;
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use ratelimit_engine::key::Settlement;
+use ratelimit_engine::key::{Costs, Settlement};
 use ratelimit_engine::rule::NamedCost;
 
 /// An `RL.SETTLE`.
@@ -13,8 +13,8 @@ pub struct SettleRequest<'a> {
     /// 1 ..= [`MAX_ID`](ratelimit_engine::key::MAX_ID) bytes.
     pub id: &'a [u8],
     /// What becomes of the charges, without the costs by name.
-    pub settled: Settlement<'static>,
-    /// The costs by name, which belong to [`Settlement::Costs`].
+    pub settled: Settlement<Costs<'static>>,
+    /// The costs by name, which belong to [`Settlement::Cost`].
     pub named: Vec<NamedCost>,
     /// The time of the settlement, 0 ..= [`MAX_TIME_US`](ratelimit_engine::rule::MAX_TIME_US);
     /// `None`: the server's time.
@@ -57,7 +57,7 @@ pub fn without_at<'a, T: Copy>(
 /// Reads how an effect settles a hold.
 pub(crate) fn settled<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
-) -> Parsed<(Settlement<'static>, Vec<NamedCost>)> {
+) -> Parsed<(Settlement<Costs<'static>>, Vec<NamedCost>)> {
     let mut options = Options::default();
     while options.take(args, usize::MAX)? {}
     Ok(options.settled())
@@ -67,7 +67,7 @@ pub(crate) fn settled<'a, I: Iterator<Item = &'a [u8]>>(
 #[derive(Default)]
 struct Options {
     refund: Option<()>,
-    costs: Costs,
+    costs: costs::Costs,
 }
 
 impl Options {
@@ -86,11 +86,11 @@ impl Options {
     }
 
     /// How the hold is settled, with the costs by name.
-    fn settled(self) -> (Settlement<'static>, Vec<NamedCost>) {
+    fn settled(self) -> (Settlement<Costs<'static>>, Vec<NamedCost>) {
         let settled = match (self.refund, self.costs.is_empty()) {
             (Some(()), _) => Settlement::Refund,
             (None, true) => Settlement::AsCharged,
-            (None, false) => Settlement::Costs { default: self.costs.default, named: &[] },
+            (None, false) => Settlement::Cost(Costs { default: self.costs.default, named: &[] }),
         };
         (settled, self.costs.named)
     }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn settlements_are_read() {
-        let default = |cost| Settlement::Costs { default: cost, named: &[] };
+        let default = |cost| Settlement::Cost(Costs { default: cost, named: &[] });
         for (line, settled, names, at_us, written) in [
             ("r", Settlement::AsCharged, "", None, ""),
             ("r refund", Settlement::Refund, "", None, "refund"),

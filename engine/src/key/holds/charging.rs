@@ -9,7 +9,7 @@ use super::{Detail, Track, TrackKind};
 use crate::algorithm::log::Consumption;
 use crate::algorithm::{Needs, State, Take, effective_time};
 use crate::exact::{ceil_div, floor_div, millis_up, product};
-use crate::key::{Charge, Hold, Holds, Settlement};
+use crate::key::{Charge, Costs, Hold, Holds, Settlement};
 use crate::rule::{Kind, Rule};
 use alloc::vec::Vec;
 
@@ -65,7 +65,7 @@ impl State {
         track: &mut Track,
         hold: &Hold,
         charge: &Charge,
-        settlement: Settlement<'_>,
+        settlement: Settlement<Costs<'_>>,
         now_us: u64,
         later: Option<&mut Vec<Take>>,
     ) {

@@ -101,11 +101,11 @@ impl Charge {
     }
 
     /// The request's real cost on this state.
-    pub fn settled(&self, settlement: Settlement<'_>, names: &[Name]) -> u32 {
+    pub fn settled(&self, settlement: Settlement<Costs<'_>>, names: &[Name]) -> u32 {
         match settlement {
             Settlement::AsCharged => self.units,
             Settlement::Refund => 0,
-            Settlement::Costs { default, named } => {
+            Settlement::Cost(Costs { default, named }) => {
                 let by_name = named.iter().find(|named| names.contains(&named.name));
                 let default = default.filter(|_| self.by_default);
                 by_name.map(|named| named.cost).or(default).unwrap_or(self.units)
@@ -303,29 +303,34 @@ impl HoldRequest<'_> {
 /// The longest id of a hold, in bytes.
 pub const MAX_ID: usize = 64;
 
-/// How settling a hold corrects its charges.
+/// How settling a hold corrects what it was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settlement<'a> {
-    /// All charges stand.
+pub enum Settlement<C> {
+    /// The charge stands.
     AsCharged,
-    /// All charges are given back.
+    /// The charge is given back.
     Refund,
-    /// Charges are corrected to what the request really cost; those without a new cost stand.
-    Costs {
-        /// For charges of the default cost.
-        default: Option<u32>,
-        /// For charges of rules with these names; names that the hold lacks are ignored.
-        named: &'a [NamedCost],
-    },
+    /// The real cost of the request, which may be more or less than its charge. The charge of a rule
+    /// with `cost=` stands, unless the cost names the rule.
+    Cost(C),
 }
 
-impl Settlement<'_> {
+/// What a request with a hold really cost; charges without a new cost stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs<'a> {
+    /// For charges of the default cost.
+    pub default: Option<u32>,
+    /// For charges of rules with these names; names that the hold lacks are ignored.
+    pub named: &'a [NamedCost],
+}
+
+impl Settlement<Costs<'_>> {
     /// The settlement with these costs by name, if it has costs.
-    pub const fn with(self, named: &[NamedCost]) -> Settlement<'_> {
+    pub const fn with(self, named: &[NamedCost]) -> Settlement<Costs<'_>> {
         match self {
             Self::AsCharged => Settlement::AsCharged,
             Self::Refund => Settlement::Refund,
-            Self::Costs { default, .. } => Settlement::Costs { default, named },
+            Self::Cost(Costs { default, .. }) => Settlement::Cost(Costs { default, named }),
         }
     }
 }

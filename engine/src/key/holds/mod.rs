@@ -36,8 +36,8 @@ use crate::heap::HeapVisitor;
 use alloc::{collections::VecDeque, vec::Vec};
 use core::ops::Range;
 pub use hold::{
-    Charge, Detail, Hold, HoldOption, HoldRequest, Id, Length, MAX_END_US, MAX_ID, Settlement,
-    TrackNumber, hold_end_us,
+    Charge, Costs, Detail, Hold, HoldOption, HoldRequest, Id, Length, MAX_END_US, MAX_ID,
+    Settlement, TrackNumber, hold_end_us,
 };
 pub use lapsed_copy::LapsedCopy;
 pub use least::{LeastDebts, Position};

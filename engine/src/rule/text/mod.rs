@@ -166,7 +166,7 @@ fn read_option(
         return Err(RuleError::NoValue(option));
     }
     let (value, has_value) = (value.unwrap_or_default(), value.is_some());
-    let wrong = || wrong(option.name(), value, option.value());
+    let wrong = || RuleError::of_value(option, value);
     let option = match option {
         RuleOption::Common(option) => option,
         RuleOption::Own(_, own) => {
@@ -196,7 +196,7 @@ fn ladder(text: &[u8]) -> Result<Ladder, RuleError> {
     let option = RuleOption::Common(CommonOption::Ban);
     let mut rungs = text.split(|&byte| byte == b':');
     let mut next = || rungs.next().map(|rung| span_us(option.name(), rung)).transpose();
-    let too_many = || wrong(option.name(), text, option.value());
+    let too_many = || RuleError::of_value(option, text);
     let mut ladder = next()?.and_then(Ladder::new).ok_or_else(too_many)?;
     while let Some(rung_us) = next()? {
         ladder = ladder.and(rung_us).ok_or_else(too_many)?;

@@ -2,7 +2,7 @@
 
 use super::{check, peek, rule, spec, would_pass};
 use crate::check::{Budget, Decision};
-use crate::key::{Change, Check, CheckOptions, HoldRequest, Limiter, Settlement, Verdict};
+use crate::key::{Change, Check, CheckOptions, Costs, HoldRequest, Limiter, Settlement, Verdict};
 use crate::rule::Kind;
 use crate::rule::{NamedCost, Rule, RuleSpec, SECOND_US, Unit};
 use crate::tests::rules_of_line;
@@ -260,7 +260,7 @@ fn a_hold_drops_no_state_of_its_check() {
     let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
     limiter.check(&Check::new(&rules, 1, at(30)).with(&options), &mut Vec::new());
     let named = [NamedCost { name: *rules[0].name().unwrap(), cost: 1 }];
-    assert!(limiter.settle(b"h", Settlement::Costs { default: None, named: &named }, at(30)));
+    assert!(limiter.settle(b"h", Settlement::Cost(Costs { default: None, named: &named }), at(30)));
     assert!(!would_pass(&limiter, &rules_of_line("bucket:1/1s,name=a"), 1, at(30)));
 }
 

@@ -1,7 +1,7 @@
 //! Effects of holds.
 
 use super::*;
-use ratelimit_engine::key::{MAX_ID, Settlement};
+use ratelimit_engine::key::{Costs, MAX_ID, Settlement};
 use ratelimit_engine::rule::{Name, NamedCost};
 
 /// The arguments of an effect in the newest version.
@@ -20,7 +20,7 @@ fn each_action_of_a_hold_is_read_and_written() {
     let hold = |end_us, refund| HoldRequest { id: b"req", end_us, refund };
     let held = |hold, cost, meta| Action::Check { recorded: Recorded::Held(hold), cost, meta };
     let settle = |settled| Action::Settle { id: b"req", settled };
-    let costs_of = |default| settle(Settlement::Costs { default, named: &[] });
+    let costs_of = |default| settle(Settlement::Cost(Costs { default, named: &[] }));
     let meta = Some(Meta { text: b"user:7", keep: 128 });
     for (line, action, read_rules, read_costs) in [
         ("5:9:hold:2:77:0 req 20/m", held(hold(77, false), 2, None), "log:20/1m", ""),
@@ -102,7 +102,7 @@ fn errors_name_what_was_given_and_expected() {
 }
 
 /// How a hold is settled, and the settlement's arguments.
-fn settlements() -> impl Strategy<Value = (Settlement<'static>, Vec<String>)> {
+fn settlements() -> impl Strategy<Value = (Settlement<Costs<'static>>, Vec<String>)> {
     let named = prop::collection::btree_map("[a-zA-Z0-9_.-]{1,32}", 0..=MAX_UNITS, 0..6);
     let costs = (prop::option::of(0..=MAX_UNITS), named).prop_map(|(default, named)| {
         let named = named.iter().map(|(name, cost)| format!("{name}={cost}"));
@@ -110,7 +110,7 @@ fn settlements() -> impl Strategy<Value = (Settlement<'static>, Vec<String>)> {
             default.map(|cost| cost.to_string()).into_iter().chain(named).collect();
         let settled = match values.is_empty() {
             true => Settlement::AsCharged,
-            false => Settlement::Costs { default, named: &[] },
+            false => Settlement::Cost(Costs { default, named: &[] }),
         };
         (settled, values.into_iter().flat_map(|value| ["COST".into(), value]).collect())
     });

@@ -23,22 +23,9 @@ pub struct CheckRequest<'a> {
     /// Whether the reply describes each rule.
     pub full: bool,
     /// The rare options; `None` if none is given.
-    pub options: Option<Box<RequestOptions<'a>>>,
+    pub options: Option<Box<CheckOptions<'a, HoldOption<'a>>>>,
     /// How many of the last arguments are rules.
     pub rule_args: usize,
-}
-
-/// The options that few requests have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestOptions<'a> {
-    /// The largest cost to grant, if the cost is a range.
-    pub up_to: Option<u32>,
-    /// What the history keeps of the check.
-    pub meta: Option<Meta<'a>>,
-    /// The hold to take.
-    pub hold: Option<HoldOption<'a>>,
-    /// Whether blocks and pauses are ignored, and all rules are shadows.
-    pub observes: bool,
 }
 
 impl<'a> CheckRequest<'a> {
@@ -50,13 +37,7 @@ impl<'a> CheckRequest<'a> {
     /// The options of a check at this time.
     #[inline(always)]
     pub fn options_at(&self, now_us: u64) -> Option<CheckOptions<'a>> {
-        let options = self.options.as_deref();
-        options.map(|&RequestOptions { up_to, meta, hold, observes }| CheckOptions {
-            up_to,
-            meta,
-            observes,
-            hold: hold.map(|hold| hold.at(now_us)),
-        })
+        self.options.as_deref().map(|options| options.at(now_us))
     }
 
     /// The default cost, with the range if one was given.
@@ -271,7 +252,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     let (up_to, observes) = (costs.up_to, limits.observe);
     let meta = text.map(|text| Meta { text, keep });
     let any = up_to.is_some() || meta.is_some() || hold.is_some() || observes;
-    let options = any.then(|| Box::new(RequestOptions { up_to, meta, hold, observes }));
+    let options = any.then(|| Box::new(CheckOptions { up_to, meta, hold, observes }));
     let cost = costs.default.unwrap_or(1);
     let request = CheckRequest { cost, at_us, full: full.is_some(), options, rule_args: 0 };
     Ok((request, costs.named))

@@ -1,7 +1,7 @@
 //! What a golden file asks of a limiter, in order: peeks, checks and settlements of holds.
 
 use ratelimit_engine::check::Bounds;
-use ratelimit_engine::key::{Check, Limiter, Settlement};
+use ratelimit_engine::key::{Check, Costs, Limiter, Settlement};
 use ratelimit_engine::rule::{Name, NamedCost, Rule};
 use redis::{Cmd, Connection, FromRedisValue, cmd};
 
@@ -78,7 +78,7 @@ impl Step {
                 let settlement = match words.first().map(String::as_str) {
                     None => Settlement::AsCharged,
                     Some("REFUND") => Settlement::Refund,
-                    Some(_) => Settlement::Costs { default, named: &named },
+                    Some(_) => Settlement::Cost(Costs { default, named: &named }),
                 };
                 vec![limiter.settle(id.as_bytes(), settlement, *at_us).into()]
             }

@@ -14,7 +14,7 @@ use crate::algorithm::State;
 use crate::algorithm::bucket::BucketParams;
 use crate::algorithm::fixed::FixedParams;
 use crate::algorithm::meter::Params;
-use crate::key::{Limiter, Settlement};
+use crate::key::{Costs, Limiter, Settlement};
 use crate::rule::{Calendar, Kind, Refill, Rule};
 use crate::tests::laws::holds::history::{in_effect, settled_cost};
 use crate::tests::naive::model::Model;
@@ -182,7 +182,13 @@ impl Ledger {
     }
 
     /// Settles a live hold.
-    pub fn settle(&mut self, id: usize, settlement: Settlement<'_>, now_us: u64, before: &Limiter) {
+    pub fn settle(
+        &mut self,
+        id: usize,
+        settlement: Settlement<Costs<'_>>,
+        now_us: u64,
+        before: &Limiter,
+    ) {
         let Hold { rules, charged, .. } = self.holds[&id].clone();
         let (mut logged, now) = (false, Micros::from(now_us));
         self.checks += 1;

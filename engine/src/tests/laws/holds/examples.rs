@@ -1,7 +1,7 @@
 //! The worked examples of holds, to the millisecond.
 
 use crate::check::{Bounds, Decision, Outcome};
-use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, Verdict};
+use crate::key::{Check, CheckOptions, Costs, HoldRequest, Limiter, Meta, Settlement, Verdict};
 use crate::rule::NamedCost;
 use crate::tests::rules_of_line;
 
@@ -21,8 +21,8 @@ fn key_at(start_us: u64) -> Key {
     Key { limiter: Limiter::default(), start_us }
 }
 
-pub const fn costs(default: u32) -> Settlement<'static> {
-    Settlement::Costs { default: Some(default), named: &[] }
+pub const fn costs(default: u32) -> Settlement<Costs<'static>> {
+    Settlement::Cost(Costs { default: Some(default), named: &[] })
 }
 
 /// The short reply.
@@ -75,7 +75,7 @@ impl Key {
         integers(self.limiter.peek(&check, &mut Vec::new()).summary)
     }
 
-    pub fn settle(&mut self, s: f64, id: &str, settlement: Settlement<'_>) -> bool {
+    pub fn settle(&mut self, s: f64, id: &str, settlement: Settlement<Costs<'_>>) -> bool {
         self.limiter.settle(id.as_bytes(), settlement, self.at(s))
     }
 }
@@ -174,7 +174,7 @@ fn named_costs_settle_the_rules_of_their_name() {
     key.hold(0.0, "h", 60.0, 3_000, rules);
     let out = crate::rule::Name::new(b"out").unwrap();
     let named = &[NamedCost { name: out, cost: 700 }];
-    let settlement = Settlement::Costs { default: Some(2_000), named };
+    let settlement = Settlement::Cost(Costs { default: Some(2_000), named });
     assert!(key.settle(0.0, "h", settlement));
     assert_eq!(key.peek(0.0, "50/m,cost=1")[2], 49);
     assert_eq!(key.peek(0.0, "bucket:40000/m,name=in")[2], 38_000);

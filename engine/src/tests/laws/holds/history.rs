@@ -2,7 +2,7 @@
 //! It is evaluated by playing it from the start on naive states.
 
 use super::traffic::{Deed, Step};
-use crate::key::{Change, CheckOptions, Settlement};
+use crate::key::{Change, CheckOptions, Costs, Settlement};
 use crate::rule::{Kind, Rule};
 use crate::tests::naive::Micros;
 use crate::tests::naive::model::Model;
@@ -106,7 +106,13 @@ impl<'a> History<'a> {
         }
     }
 
-    fn settle(&mut self, id: &[u8], settlement: Settlement<'_>, now_us: u64, at_us: Vec<u64>) {
+    fn settle(
+        &mut self,
+        id: &[u8],
+        settlement: Settlement<Costs<'_>>,
+        now_us: u64,
+        at_us: Vec<u64>,
+    ) {
         let Some(hold) = self.holds.remove(id) else { return };
         let entry = &mut self.entries[hold.entry];
         let rules = entry.rules;
@@ -155,7 +161,12 @@ impl<'a> History<'a> {
 }
 
 /// The charge of a rule after a settlement.
-pub fn settled_cost(rules: &[Rule], rule: &Rule, charged: u32, settlement: Settlement<'_>) -> u32 {
+pub fn settled_cost(
+    rules: &[Rule],
+    rule: &Rule,
+    charged: u32,
+    settlement: Settlement<Costs<'_>>,
+) -> u32 {
     // All log rules share one log.
     let shares = |other: &&Rule| {
         std::ptr::eq(*other, rule) || rule.kind() == Kind::Log && other.kind() == Kind::Log
@@ -163,7 +174,7 @@ pub fn settled_cost(rules: &[Rule], rule: &Rule, charged: u32, settlement: Settl
     match settlement {
         Settlement::AsCharged => charged,
         Settlement::Refund => 0,
-        Settlement::Costs { default, named } => {
+        Settlement::Cost(Costs { default, named }) => {
             let names = || rules.iter().filter(shares).filter_map(Rule::name);
             let by_name = named.iter().find(|named| names().any(|name| *name == named.name));
             match (by_name, default) {

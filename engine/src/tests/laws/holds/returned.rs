@@ -3,7 +3,7 @@
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, with_holds};
 use crate::key::holds::Hold;
-use crate::key::{Limiter, Settlement, encode};
+use crate::key::{Costs, Limiter, Settlement, encode};
 use crate::rule::{Kind, Rule};
 use crate::tests::laws::rules::rule_set;
 use crate::tests::laws::traffic::{Clock, changing, steady};
@@ -49,12 +49,12 @@ pub fn returns_once(traffic: &HoldTraffic) -> TestCaseResult {
             // Before a higher cost is added, the debt drains at the hold's limit, which may exceed
             // the rule's present limit. So more may come back than was charged.
             let drains = matches!(rule.kind(), Kind::Bucket | Kind::Leaky);
-            if drains && matches!(settlement, Settlement::Costs { .. }) {
+            if drains && matches!(settlement, Settlement::Cost(Costs { .. })) {
                 continue;
             }
             let most = match settlement {
                 Settlement::AsCharged => 0,
-                Settlement::Refund | Settlement::Costs { .. } => u64::from(charged),
+                Settlement::Refund | Settlement::Cost(Costs { .. }) => u64::from(charged),
             };
             prop_assert!(left + most >= used, "{used} became {left}, charged {charged}");
         }

@@ -2,7 +2,7 @@
 //! calls.
 
 use crate::check::{Bounds, Budget, Decision, Outcome};
-use crate::key::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
+use crate::key::{Check, CheckOptions, Costs, HoldRequest, Limiter, Settlement};
 use crate::rule::{DAY_US, MAX_PERIOD_US, MS_US, Name, NamedCost, Rule, SECOND_US};
 use crate::tests::laws::rules::cost;
 use crate::tests::laws::traffic::{Action, Call, Traffic};
@@ -61,11 +61,11 @@ pub enum Terms {
 }
 
 impl Terms {
-    pub fn settlement(&self) -> Settlement<'_> {
+    pub fn settlement(&self) -> Settlement<Costs<'_>> {
         match self {
             Self::AsCharged => Settlement::AsCharged,
             Self::Refund => Settlement::Refund,
-            Self::Costs { default, named } => Settlement::Costs { default: *default, named },
+            Self::Costs { default, named } => Settlement::Cost(Costs { default: *default, named }),
         }
     }
 }
@@ -90,7 +90,7 @@ pub enum Deed<'a> {
     Reset,
     Settle {
         id: &'a [u8],
-        settlement: Settlement<'a>,
+        settlement: Settlement<Costs<'a>>,
     },
     Renew {
         id: &'a [u8],

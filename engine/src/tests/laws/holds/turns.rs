@@ -2,7 +2,7 @@
 //! queued last frees its turn.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
-use crate::key::{Change, CheckOptions, Limiter, Settlement, Verdict};
+use crate::key::{Change, CheckOptions, Costs, Limiter, Settlement, Verdict};
 use crate::tests::laws::rules::leaky;
 use crate::tests::laws::traffic::{Clock, steady};
 use crate::tests::laws::{cases, later};
@@ -95,7 +95,7 @@ fn turns_keep_distance(traffic: &HoldTraffic) -> TestCaseResult {
                 let settled = match settlement {
                     Settlement::AsCharged => charged,
                     Settlement::Refund => 0,
-                    Settlement::Costs { default, .. } => default.unwrap_or(charged),
+                    Settlement::Cost(Costs { default, .. }) => default.unwrap_or(charged),
                 };
                 queue.end(id, settled, now, period);
             }

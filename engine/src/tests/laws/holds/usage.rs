@@ -3,7 +3,7 @@
 
 use super::history::{Entry, History};
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
-use crate::key::{Change, Limiter, Settlement};
+use crate::key::{Change, Costs, Limiter, Settlement};
 use crate::rule::{Kind, Rule};
 use crate::tests::laws::cases;
 use crate::tests::laws::rules::settled_exactly;
@@ -55,7 +55,7 @@ fn usage_obeys(traffic: &HoldTraffic) -> TestCaseResult {
                 let checked = try_check(&mut limiter, &check);
                 change = checked.map_or(Change::Nothing, |(outcome, _)| outcome.change);
             }
-            Deed::Settle { settlement: Settlement::Costs { .. }, .. } => {
+            Deed::Settle { settlement: Settlement::Cost(Costs { .. }), .. } => {
                 let mut after = history.clone();
                 after.note(&step, Change::Nothing);
                 if after.entries().iter().any(|entry| entry.excess) {
