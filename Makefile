@@ -192,7 +192,7 @@ oldest-rust: ### compile what ships with the oldest Rust that is promised, 1.88 
 
 no-std: ### compile the engine for a processor without an operating system, Arm Cortex-M4 (needs rustup)
 	rustup target add thumbv7em-none-eabihf
-	cargo build -p ratelimit-core --features serde --locked --target thumbv7em-none-eabihf --target-dir target/no_std
+	cargo build -p ratelimit-core --no-default-features --features saved,serde --locked --target thumbv7em-none-eabihf --target-dir target/no_std
 
 faulty: ### build the tests, and the module so that they can make it panic: target/faulty/libredis_ratelimit.so
 	$(CHECKED) build --lib --tests --examples

@@ -5,7 +5,7 @@ rustfmt formats the code, so an item ends at the first line that has the item's 
 
 import re
 
-FOR_TESTS = re.compile(r"\s*#\[cfg\((test|feature = \"testing\"|any\(test, (fuzzing|feature = \"testing\")\))\)\]")
+FOR_TESTS = re.compile(r"\s*#\[cfg\((test|feature = \"testing\"|all\(test, feature = \"testing\"\)|any\(test, (fuzzing|feature = \"testing\")\))\)\]")
 MODULE = re.compile(r"\bmod (\w+);")
 
 

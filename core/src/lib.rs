@@ -69,7 +69,7 @@ mod rule;
 mod rules;
 #[cfg(feature = "saved")]
 mod saved;
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;
 
 pub use answer::{Answer, RuleReport};

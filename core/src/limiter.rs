@@ -37,7 +37,7 @@ use ratelimit_engine::key::{self, Check, CheckOptions, Costs, MOST_HOLDS, Settle
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(test, derive(PartialEq, Eq))]
+#[cfg_attr(all(test, feature = "testing"), derive(PartialEq, Eq))]
 pub struct Limiter(pub(super) key::Limiter);
 
 impl Limiter {
@@ -150,14 +150,8 @@ impl Limiter {
         settlement: Settlement<Cost>,
         now: Duration,
     ) -> bool {
-        let settlement = match settlement {
-            Settlement::AsCharged => Settlement::AsCharged,
-            Settlement::Refund => Settlement::Refund,
-            Settlement::Cost(cost) => {
-                Settlement::Cost(Costs { default: Some(cost.units()), named: &[] })
-            }
-        };
-        self.0.settle(id.as_ref(), settlement, micros(now))
+        let costs = |cost: Cost| Costs { default: Some(cost.units()), named: &[] };
+        self.0.settle(id.as_ref(), settlement.map(costs), micros(now))
     }
 
     /// Moves the end of a hold to now plus the length of `hold`. Returns false, and changes nothing,

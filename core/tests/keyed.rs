@@ -48,7 +48,7 @@ proptest! {
                 }
             }
             prop_assert!(keyed.len() <= most);
-            prop_assert_eq!(keyed.is_empty(), keyed.len() < 1);
+            prop_assert_eq!(keyed.is_empty(), matches!(keyed.len(), 0));
         }
     }
 }

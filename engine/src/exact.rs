@@ -89,7 +89,7 @@ impl fmt::Debug for Uint48 {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::rule::MAX_PERIOD_US;

@@ -187,7 +187,7 @@ impl<H: fmt::Debug, T: Copy + fmt::Debug, N: Count> fmt::Debug for HeaderSlice<H
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use alloc::rc::Rc;

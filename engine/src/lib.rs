@@ -61,7 +61,7 @@ pub mod testing {
     pub use crate::key::parts;
     pub use crate::tests::{laws, naive, rules_of_line};
 }
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 #[allow(missing_docs, reason = "each file describes its law or model where it opens")]
 // With the feature `testing`, only a part of these tests is used; the rest is then dead code.
 #[cfg_attr(not(test), allow(dead_code, unused_imports))]

@@ -15,7 +15,7 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     let request = parse::settle(args.bytes(), &config::limits())?;
     let (id, settled) = (request.id, request.settled);
     let mut opened = Opened::first(call, request.at_us)?;
-    let settlement = settled.with(&request.named);
+    let settlement = settled.map(|costs| costs.with(&request.named));
     let states = opened.states(|limiter| limiter.states_settled(id, settlement));
     let ended =
         opened.key.value_mut().is_some_and(|limiter| limiter.settle(id, settlement, opened.at_us));

@@ -64,7 +64,7 @@ impl Local {
         match &words(command)[..] {
             [b"RL.SETTLE", key, settlement @ ..] => self.change(key, |limiter| {
                 let request = parse::settle(bytes(settlement), &Limits::ANY).map_err(refused)?;
-                let how = request.settled.with(&request.named);
+                let how = request.settled.map(|costs| costs.with(&request.named));
                 Ok(limiter.settle(request.id, how, now_us).into())
             }),
             [b"RL.RENEW", key, renewal @ ..] => self.change(key, |limiter| {

@@ -36,7 +36,7 @@ named! {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 impl Kind {
     /// The algorithms whose checks need no hold.
     pub const RATES: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];

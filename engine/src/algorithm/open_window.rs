@@ -98,7 +98,7 @@ const fn since(start_us: i64, at_us: u64) -> u64 {
     at_us.wrapping_sub(start_us.cast_unsigned())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US};

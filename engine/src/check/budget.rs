@@ -41,7 +41,7 @@ impl Budget {
         Self { charges: Cell::new(MOST_CHARGES) }
     }
 
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub(crate) const fn of_charges(charges: usize) -> Self {
         Self { charges: Cell::new(charges) }
     }
@@ -68,7 +68,7 @@ impl Budget {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::check::Bounds;

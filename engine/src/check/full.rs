@@ -188,7 +188,7 @@ fn window_us(rule: &Rule, at_us: u64) -> u64 {
     anchor.end(rule.period_us(), start_us).abs_diff(start_us)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::key::Change;

@@ -50,7 +50,7 @@ impl Limiter {
     }
 
     /// Checks a key that may hold any number of states.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     #[allow(clippy::expect_used, reason = "only for tests")]
     pub fn check(&mut self, check: &Check<'_>, decisions: &mut impl Decisions) -> Outcome {
         self.check_within(Bounds::ANY, check, decisions).expect("room for any number")
@@ -163,7 +163,7 @@ impl Limiter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::key::Verdict;

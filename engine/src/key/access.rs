@@ -216,7 +216,7 @@ pub(crate) struct PauseAndPlan {
     pub plan: Option<Box<Plan>>,
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
 
@@ -265,7 +265,7 @@ mod tests {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod plan_tests {
     use super::*;
     use crate::key::{Access, AccessEntry, Check, Limiter, decode, encode};

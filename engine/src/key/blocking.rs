@@ -130,7 +130,7 @@ impl Limiter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::check::Decision;

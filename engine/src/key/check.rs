@@ -164,7 +164,7 @@ pub enum Change {
     HistoryOnly(Verdict),
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::tests::rules_of_line;

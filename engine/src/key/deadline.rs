@@ -49,7 +49,7 @@ impl Deadline {
     }
 
     /// True if a key with this deadline may have expired.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub(crate) fn has_passed(self, at_us: u64) -> bool {
         self.until <= Moment::At(at_us)
     }
@@ -78,7 +78,7 @@ impl Deadline {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
 
@@ -134,7 +134,7 @@ mod tests {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod replayed_tests {
     use super::*;
     use crate::key::{Access, AccessEntry, Check, CheckOptions, HoldRequest, Limiter, Meta};

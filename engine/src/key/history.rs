@@ -67,7 +67,7 @@ impl History {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::tests::rules_of_line;

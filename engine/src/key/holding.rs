@@ -323,7 +323,7 @@ fn identity(state: &State) -> Identity {
     Identity::of_state(state.name().as_ref(), meter.params(), meter.period_us())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::key::{Check, CheckOptions, HoldRequest};

@@ -389,7 +389,7 @@ fn deadline_of(state: &State) -> Deadline {
     Deadline::new(state.meter().matters_until(), state.meter().period_us())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::algorithm::bucket::Interval;

@@ -36,7 +36,7 @@ pub use access::{
     Access, AccessEntry, Author, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, MAX_USER, Pause, Plan,
 };
 pub use check::{Change, Check, CheckOptions, Meta, Verdict};
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub use codec::parts;
 #[cfg(feature = "saved")]
 pub use codec::{decode, encode};

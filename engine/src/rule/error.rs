@@ -131,7 +131,7 @@ impl fmt::Display for Excerpt {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -57,7 +57,7 @@ impl Ladder {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 #[allow(clippy::expect_used, clippy::arithmetic_side_effects, reason = "only for tests")]
 impl Ladder {
     /// The ladder of these rungs, in milliseconds.
@@ -68,7 +68,7 @@ impl Ladder {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -63,7 +63,7 @@ fn letters(text: &[u8]) -> impl DoubleEndedIterator<Item = u8> {
     text.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use crate::rule::Rule;
     use proptest::prelude::*;

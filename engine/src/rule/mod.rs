@@ -31,7 +31,7 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 pub use error::{Excerpt, RuleError};
 pub use explain::explain;
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 pub(crate) use explain::worst_in_period;
 pub use identity::{Identity, identities};
 pub use ladder::{Ladder, MAX_RUNGS};
@@ -478,7 +478,7 @@ impl Rule {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
 

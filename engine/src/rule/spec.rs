@@ -42,7 +42,7 @@ impl RuleSpec {
     }
 
     /// Sets an option that only one algorithm takes.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     #[allow(clippy::expect_used, reason = "for tests")]
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<i128>) -> Self {

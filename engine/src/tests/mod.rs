@@ -1,11 +1,11 @@
 //! The laws, the naive models that they compare with, how settled holds correct meters,
 //! and what `RL.EXPLAIN` promises.
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod explained;
 pub mod laws;
 pub mod naive;
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod settled;
 
 use crate::rule::Rule;

@@ -341,7 +341,7 @@ impl Effect<'_> {
                 limiter.record(&Check::new(rules, cost, self.at_us).with(&options), change);
             }
             Action::Settle { id, settled } => {
-                _ = limiter.settle(id, settled.with(named), self.at_us);
+                _ = limiter.settle(id, settled.map(|costs| costs.with(named)), self.at_us);
             }
             Action::Renew { id, end_us } => _ = limiter.renew(id, end_us, self.at_us),
             Action::Refund { units } => _ = limiter.refund(units, self.at_us, rules),

@@ -10,7 +10,7 @@
 //! The period starts with the first request that takes a token. At the end of the period all
 //! tokens come back. Admits `c` iff `used + c <= burst`.
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod naive;
 #[cfg(feature = "saved")]
 pub mod saved;

@@ -18,7 +18,7 @@
 //! Units have 32 bits, periods 48 and times 64. A sum of a few products of units
 //! with periods or times stays far below 2^128, so additions cannot overflow.
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod naive;
 #[cfg(feature = "saved")]
 pub mod saved;

@@ -127,7 +127,7 @@ fn days_before(year: i64) -> i64 {
     365 * year + year / 4 - year / 100
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN};

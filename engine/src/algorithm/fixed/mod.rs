@@ -9,7 +9,7 @@
 //! calendar. `tz` shifts the windows.
 
 pub mod calendar;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod naive;
 #[cfg(feature = "saved")]
 pub mod saved;
@@ -304,7 +304,7 @@ impl Meter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::rule::{Calendar, Kind, MAX_UNITS, Period, RuleSpec, Unit};

@@ -16,7 +16,7 @@
 //! The log keeps what the rules of the latest check and of earlier ones need: see `needs`. While a
 //! hold may give units back, admitted requests are evicted by age only.
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod naive;
 #[cfg(feature = "saved")]
 pub mod saved;

@@ -16,7 +16,7 @@
 //! weighted previous count). `w` need not be a whole number of microseconds: positions are in ticks
 //! of `1/res` microsecond, and a sub-interval is exactly `W` ticks long.
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod naive;
 #[cfg(feature = "saved")]
 pub mod saved;
@@ -28,7 +28,7 @@ use crate::header_slice::HeaderSlice;
 use crate::heap::HeapVisitor;
 use crate::rule::{MAX_RES, Rule};
 pub use words::WindowParams;
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 pub use words::worst;
 
 /// One allocation: a header, then the counts of the last request's sub-interval and of the `res`

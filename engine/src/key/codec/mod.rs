@@ -17,7 +17,7 @@
 //! ```
 
 mod holds;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 #[allow(clippy::arithmetic_side_effects, reason = "only for tests")]
 pub mod parts;
 
@@ -228,5 +228,5 @@ fn load_history((keep, until_us, entries): SavedHistory<'_>) -> Result<History, 
     Ok(History { keep, until_us, entries: entries.into() })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;

@@ -324,14 +324,21 @@ pub struct Costs<'a> {
     pub named: &'a [NamedCost],
 }
 
-impl Settlement<Costs<'_>> {
-    /// The settlement with these costs by name, if it has costs.
-    pub const fn with(self, named: &[NamedCost]) -> Settlement<Costs<'_>> {
+impl<C> Settlement<C> {
+    /// The settlement with another cost, if it has a cost.
+    pub fn map<D>(self, cost: impl FnOnce(C) -> D) -> Settlement<D> {
         match self {
             Self::AsCharged => Settlement::AsCharged,
             Self::Refund => Settlement::Refund,
-            Self::Cost(Costs { default, .. }) => Settlement::Cost(Costs { default, named }),
+            Self::Cost(given) => Settlement::Cost(cost(given)),
         }
+    }
+}
+
+impl Costs<'_> {
+    /// These costs, with costs by name.
+    pub const fn with(self, named: &[NamedCost]) -> Costs<'_> {
+        Costs { default: self.default, named }
     }
 }
 

@@ -192,7 +192,7 @@ impl LeastDebts {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

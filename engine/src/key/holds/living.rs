@@ -125,7 +125,7 @@ impl Holds {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::rule::MAX_PERIOD_US;

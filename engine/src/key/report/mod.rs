@@ -99,5 +99,5 @@ fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;

@@ -156,5 +156,5 @@ pub(crate) fn share(us: u128, of: u64) -> String {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;

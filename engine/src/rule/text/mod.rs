@@ -324,5 +324,5 @@ fn write_length(f: &mut Formatter<'_>, us: u64, longest: Unit) -> fmt::Result {
     f.write_str(unit.name())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;

@@ -119,7 +119,8 @@ impl Key {
             "SETTLE" => {
                 let request = parse::settle(args, limits)?;
                 let (id, settled) = (request.id, request.settled);
-                if self.primary.settle(id, settled.with(&request.named), now_us) {
+                if self.primary.settle(id, settled.map(|costs| costs.with(&request.named)), now_us)
+                {
                     let costs = line.split_whitespace().skip(1).map(String::from);
                     let costs: Vec<String> = costs.collect();
                     self.propagate(Action::Settle { id, settled }, &costs)?;

@@ -392,5 +392,5 @@ impl PartialEq for Series {
 
 impl Eq for Series {}
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;

@@ -185,7 +185,7 @@ impl Retention {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
     use crate::rule::{DAY_US, MAX_PERIOD_US, SECOND_US};
