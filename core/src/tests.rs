@@ -488,6 +488,7 @@ fn a_cost_above_a_billion_is_refused() {
     }
     assert_eq!(limiter.refund(&rules, Cost::MAX, NOW), 1_000_000_000);
     assert_eq!(Cost::new(1_000_000_000), Ok(Cost::MAX));
+    assert!(Cost::new(1_000_000_001).is_err());
     let error = Cost::new(u64::MAX).unwrap_err();
     assert_eq!(
         error.to_string(),
