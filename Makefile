@@ -81,7 +81,7 @@ test: ready integration test-clients ## the tests of every change; CI runs these
 
 # For each night, and before a release.
 test-long: export RATELIMIT_LONG := 1
-test-long: ready build integration test-clients test-clients-limits packages ## `make test` on all servers, soaks, browsers, packages, the module that ships
+test-long: ready build integration test-clients test-clients-limits test-peers packages ## `make test` on all servers, soaks, browsers, packages, the module that ships
 	RATELIMIT_ONLY='redis-6.2 valkey-9.1' RATELIMIT_MODULE=$(CURDIR)/$(BUILT) $(INTEGRATION) command:: durability:: server::bounds::
 	$(CARGO) clippy --profile checked --workspace --benches -- -D warnings
 	cargo run --locked --quiet --manifest-path core/no_std/Cargo.toml --target-dir target/no_std
@@ -271,6 +271,18 @@ latency: build ### measure how late replies come, at fixed rates, beside saves, 
 bench-go: ### compare clients/go with redis_rate and ulule/limiter, beside `make run`: checks a second, allocations (PORT=6379)
 	$(FETCH) clients-go
 	cd clients/go/bench && go run . 127.0.0.1:$(or $(PORT),6379)
+
+# What the peers need beside these comes through pip, npm, go, mvn and cargo: benches/peers/build.py.
+fetch-peers: build
+	$(FETCH) redis-7.0 servers-more redis-py redis-cell throttlecrab plots clients-node clients-python >/dev/null
+	cd clients/node && PATH=$(CURDIR)/.cache/clients-node/bin:$$PATH npm run --silent build
+
+peers test-peers: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
+peers: fetch-peers ### measure other limiters beside ours: docs/reference/peers.md (ARGS='--only limits', ARGS=--help: options)
+	@PYTHONPATH=.cache/python:.cache/plots python3 -B -m benches.peers $(ARGS)
+
+test-peers: fetch-peers ### test the models and adapters of `make peers`, and two measures on three peers
+	PYTHONPATH=.:.cache/clients-python python3 -B -m pytest -q -p no:cacheprovider benches/peers
 
 bench-envoy: build ### measure the rate limit service for Envoy, and Envoy with it (SECONDS_EACH=5)
 	$(FETCH) redis-7.0 envoy

@@ -1,0 +1,42 @@
+"""Memory: the growth of used_memory, without the buffers of clients, for each key: for 2,000 keys after one request, and for
+400 at a limit of 100 an hour. And the share of keys left without a time to live."""
+
+import time
+
+from .setting import HOURLY, Setting
+
+KEYS, FULL = 2000, 400
+
+
+def measure(peer):
+    with Setting(peer) as setting:
+        client = setting.server.client
+        if client is None:
+            return {}
+        caller = setting.caller()
+        caller.many("warm", HOURLY, keys=1, count=HOURLY[0] + 1)
+        found = {}
+        for name, keys, times in (("bytes", KEYS, 1), ("bytes_full", FULL, HOURLY[0])):
+            before = used(client)
+            caller.many(name, HOURLY, keys=keys, count=keys * times)
+            found[name] = (settled(client) - before) / keys
+        names = list(client.scan_iter(count=1000))
+        with client.pipeline(transaction=False) as pipe:
+            for key in names:
+                pipe.ttl(key)
+            lives = pipe.execute()
+        return {**found, "endless": lives.count(-1) / len(lives)}
+
+
+def used(client):
+    info = client.info("memory")
+    return info["used_memory"] - info["mem_clients_normal"]
+
+
+def settled(client):
+    """What is used once the server has stopped moving keys between its tables."""
+    last = None
+    while (now := used(client)) != last:
+        last = now
+        time.sleep(0.3)
+    return now
