@@ -1,7 +1,7 @@
 """Waits: is the wait that a denial announces the time until a request passes?
 
-early    a retry when the announced wait is over, counted from the answer, is denied. By how much: until it passes, asked
-         again each millisecond.
+early    a retry when the announced wait is over, counted from the answer, is denied. By how much: until the last of the
+         denials, when it is asked again each millisecond.
 late     on another key, asked again each millisecond, a request passes over a millisecond before the announced wait,
          counted from the question, is over. By how much: the rest of the wait.
 
@@ -34,12 +34,12 @@ def denied(caller, key):
     return hit
 
 
-def passes(caller, key):
-    """Asks each millisecond until a request passes."""
-    began = time.monotonic()
+def passes(caller, key, denial):
+    """Asks each millisecond until a request passes: that one, and the last denial."""
+    began = denial.got
     while not (hit := caller.hit(key, RULE, at=time.monotonic() + MS)).ok and hit.got < began + GIVE_UP_S:
-        pass
-    return hit
+        denial = hit
+    return hit, denial
 
 
 def early_ms(caller, key):
@@ -51,7 +51,8 @@ def early_ms(caller, key):
         due = denial.got + denial.wait_ms / 1000
         retry = caller.hit(f"{key}:{attempt}", RULE, at=due)
         if not retry.ok:
-            return 1000 * (passes(caller, f"{key}:{attempt}").got - retry.sent)
+            _, last = passes(caller, f"{key}:{attempt}", retry)
+            return 1000 * (last.sent - due)
         if retry.sent < due + DELAY_S:
             break
     return 0.0
@@ -60,7 +61,7 @@ def early_ms(caller, key):
 def late_ms(caller, key):
     """By how much the announced wait was too long, or 0."""
     denial = denied(caller, key)
-    passed = passes(caller, key)
+    passed, _ = passes(caller, key, denial)
     late = denial.wait_ms - 1000 * (passed.got - denial.sent)
     return late if late > 1 else 0.0
 

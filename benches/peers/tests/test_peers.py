@@ -26,7 +26,7 @@ def test_only_our_waits_are_neither_too_short_nor_too_long(peer):
         assert (found["early"], found["late"]) == (0, 0)
     else:
         # redis-cell rounds down to seconds, Redis's TTL to the nearest second
-        assert found["early"] > (0.9 if peer.key == "redis-cell" else 0.1)
+        assert found["early"] > (0.7 if peer.key == "redis-cell" else 0.1)
         assert found["late"] > (-1 if peer.key == "redis-cell" else 0.1)
 
 

@@ -7,7 +7,7 @@ import Bottleneck from 'bottleneck';
 import { rateLimit } from 'express-rate-limit';
 import fastify from 'fastify';
 import Redis from 'ioredis';
-import { RateLimiterRedis } from 'rate-limiter-flexible';
+import { RateLimiterRedis, RateLimiterUnion } from 'rate-limiter-flexible';
 import { RedisStore } from 'rate-limit-redis';
 import { ioredis } from '../../../../clients/node/dist/ioredis.js';
 
@@ -18,12 +18,12 @@ function connect(url, options) {
   return client;
 }
 
-/** What `make(limit, periodMs)` made for a rule. */
+/** What `make` made for these arguments before, or makes now. */
 function kept(make) {
   const made = new Map();
-  return (limit, periodMs) => {
-    const name = `${limit}/${periodMs}`;
-    if (!made.has(name)) made.set(name, make(limit, periodMs));
+  return (...given) => {
+    const name = JSON.stringify(given);
+    if (!made.has(name)) made.set(name, make(...given));
     return made.get(name);
   };
 }
@@ -39,18 +39,22 @@ function inOrder(hit) {
   };
 }
 
+/** Several rules are a union, which consumes of all at once. */
 function flexible(url) {
   const storeClient = connect(url);
-  const limiterOf = kept((points, periodMs) => new RateLimiterRedis({ storeClient, points, duration: periodMs / 1000 }));
-  return inOrder(async (key, rule) => {
+  const limiter = ([points, periodMs], more) => new RateLimiterRedis({ storeClient, points, duration: periodMs / 1000, ...more });
+  const limiterOf = kept((...rules) =>
+    rules.length === 1 ? limiter(rules[0]) : new RateLimiterUnion(...rules.map((rule) => limiter(rule, { keyPrefix: `r${rule[1]}` }))),
+  );
+  return async (key, rules) => {
     try {
-      await limiterOf(...rule).consume(key);
+      await limiterOf(...rules).consume(key);
       return [true, 0];
     } catch (denied) {
       if (denied instanceof Error) throw denied;
-      return [false, denied.msBeforeNext];
+      return [false, denied.msBeforeNext ?? Math.max(...Object.values(denied).map((each) => each.msBeforeNext))];
     }
-  });
+  };
 }
 
 /** express-rate-limit's middleware with rate-limit-redis, called with what it needs of a request and a response. */
