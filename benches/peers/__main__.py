@@ -65,8 +65,12 @@ def measure(given, peers, file):
 
     with ThreadPoolExecutor(given.at_once) as pool:
         begun = {pool.submit(attempt, peer, name, given.rounds): (peer, name) for peer, name in wanted}
-        for done in as_completed(begun):
-            keep(*begun[done], done.result())
+        try:
+            for done in as_completed(begun):
+                keep(*begun[done], done.result())
+        except BaseException:  # Ctrl-C: what has begun ends in order
+            pool.shutdown(cancel_futures=True)
+            raise
     for peer, name in at_last:
         keep(peer, name, attempt(peer, name, given.rounds))
 

@@ -17,6 +17,7 @@ STEADY_S = 6.0
 #: Requests a second of each caller.
 RATE = 25
 BURSTS, BURST = 12, 10
+STALL_S = 0.2
 
 
 def steady(seconds=STEADY_S, rate=RATE):
@@ -30,6 +31,18 @@ def bursts():
     for _ in range(BURSTS - 1):
         starts.append(starts[-1] + random.uniform(0.2, 0.9))
     return [[begins + start for start in starts for _ in range(BURST)] for _ in range(CALLERS)]
+
+
+def undisturbed(callers, key, rules, times):
+    """Requests at the times that a function makes; all again, on another key, if one took so long that the machine stood
+    still, at most three times."""
+    for attempt in range(4):
+        for caller in callers:
+            caller.hit(f"warm {key}", *rules)
+        made = hits(callers, f"{key} {attempt}", rules, times())
+        if max(hit.got - hit.sent for hit in made) < STALL_S:
+            break
+    return made
 
 
 def most_within(made, period_s):
@@ -54,10 +67,8 @@ def measure(peer):
     limit, period_ms = RULE
     with Setting(peer) as setting:
         callers = setting.callers(CALLERS)
-        for caller in callers:
-            caller.hit("warm", RULE)
-        evenly = hits(callers, "steady", [RULE], steady())
-        crowded = hits(callers, "bursts", [RULE], bursts())
+        evenly = undisturbed(callers, "steady", [RULE], steady)
+        crowded = undisturbed(callers, "bursts", [RULE], bursts)
     return {
         "over_steady": most_within(evenly, period_ms / 1000) / limit,
         "over_bursts": most_within(crowded, period_ms / 1000) / limit,

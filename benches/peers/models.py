@@ -4,6 +4,7 @@ Times are seconds, and must not decrease. `fits` says whether a request would be
 clock begin at multiples of their period since 1970, so their times must be those of the wall clock.
 """
 
+import math
 from collections import deque
 
 
@@ -40,7 +41,9 @@ class FixedFromFirst(FixedOfClock):
 
 
 class SlidingCounter:
-    """A sliding window counter: this window's count, and the last one's for the part of it that still counts."""
+    """A sliding window counter: this window's count, and the part of the last one's that still counts."""
+
+    round = staticmethod(lambda count: count)
 
     def __init__(self, limit, period_s):
         self.limit, self.period_s = limit, period_s
@@ -49,11 +52,17 @@ class SlidingCounter:
     def fits(self, now):
         window, passed = divmod(now, self.period_s)
         last, this = (self.counts.get(int(window) - back, 0) for back in (1, 0))
-        return int(last * (1 - passed / self.period_s)) + this + 1 <= self.limit
+        return self.round(last * (1 - passed / self.period_s)) + this + 1 <= self.limit + 1e-9
 
     def take(self, now):
         window = int(now // self.period_s)
         self.counts[window] = self.counts.get(window, 0) + 1
+
+
+class SlidingCounterDown(SlidingCounter):
+    """Likewise, but what still counts of the last window is rounded down."""
+
+    round = staticmethod(math.floor)
 
 
 class Log:
@@ -107,6 +116,7 @@ MODELS = {
     "fixed window of the clock": FixedOfClock,
     "fixed window": FixedFromFirst,
     "sliding counter": SlidingCounter,
+    "sliding counter, rounded": SlidingCounterDown,
     "sliding log": Log,
     "token bucket": Bucket,
     "token bucket in steps": BucketInSteps,

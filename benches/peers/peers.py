@@ -38,7 +38,8 @@ class Peer:
 
     @cached_property
     def label(self):
-        return f"{self.key} {self.version or build.pinned(self.package)}".strip()
+        version = self.version or build.pinned(self.package)
+        return f"{self.key} {version.split('-')[0]}".strip()  # Go adds a time and a commit
 
 
 #: What rates are compared with: INCR by each client library.
@@ -54,7 +55,8 @@ INCR = {
 }
 INCR[NEWEST] = Peer("redis-py INCR", "fixed window", "Python", server=NEWEST)
 
-FIRST, CLOCK, COUNTER, LOG = "fixed window", "fixed window of the clock", "sliding counter", "sliding log"
+FIRST, CLOCK, LOG = "fixed window", "fixed window of the clock", "sliding log"
+COUNTER, ROUNDED = "sliding counter", "sliding counter, rounded"
 BUCKET, STEPS, GCRA = "token bucket", "token bucket in steps", "GCRA"
 OURS = {"modules": ("ours",)}
 
@@ -76,7 +78,7 @@ PEERS = [
     Peer("redis-cell", GCRA, "Python", version="0.2.2", modules=("redis-cell",)),
     Peer("throttlecrab", GCRA, "Python", version="0.4.40", service=THROTTLECRAB),
     Peer("limits fixed", FIRST, "Python", "limits"),
-    Peer("limits sliding", COUNTER, "Python", "limits"),
+    Peer("limits sliding", ROUNDED, "Python", "limits"),
     Peer("limits moving", LOG, "Python", "limits"),
     Peer("pyrate-limiter", LOG, "Python", "pyrate-limiter"),
     Peer("pyrate-limiter GCRA", GCRA, "Python", "pyrate-limiter"),
@@ -87,7 +89,7 @@ PEERS = [
     Peer("@fastify/rate-limit", FIRST, "Node.js", "@fastify/rate-limit"),
     Peer("bottleneck", FIRST, "Node.js", "bottleneck"),
     Peer("@upstash fixed", CLOCK, "Node.js", "@upstash/ratelimit"),
-    Peer("@upstash sliding", COUNTER, "Node.js", "@upstash/ratelimit"),
+    Peer("@upstash sliding", ROUNDED, "Node.js", "@upstash/ratelimit"),
     Peer("@upstash bucket", STEPS, "Node.js", "@upstash/ratelimit"),
     Peer("redis_rate", GCRA, "Go", "redis_rate/v10"),
     Peer("ulule/limiter", FIRST, "Go", "ulule/limiter/v3"),

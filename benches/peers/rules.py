@@ -4,8 +4,7 @@ What both allow is what the peer's algorithm admits of the same arrivals if a re
 of the other.
 """
 
-from .adapter import hits
-from .admits import CALLERS, of_model, steady
+from .admits import CALLERS, of_model, steady, undisturbed
 from .setting import LONGER, RULE, Setting
 
 SECONDS = 8.0
@@ -17,7 +16,6 @@ def measure(peer):
     with Setting(peer) as setting:
         callers = setting.callers(CALLERS)
         for name, rules in (("short_first", (RULE, LONGER)), ("long_first", (LONGER, RULE))):
-            for caller in callers:
-                caller.hit(f"warm {name}", *rules)
-            found[name] = of_model(peer, hits(callers, name, rules, steady(SECONDS, RATE)), *rules)
+            made = undisturbed(callers, name, rules, lambda: steady(SECONDS, RATE))
+            found[name] = of_model(peer, made, *rules)
     return found
