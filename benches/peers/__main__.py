@@ -33,7 +33,7 @@ def arguments():
     add("--only", default="", metavar="PATTERN", help="only peers whose names match this regular expression")
     add("--measures", default=ALL, help="which, with commas (default: %(default)s)")
     add("--rounds", type=int, default=3, help="the page shows medians of them (default: %(default)s)")
-    add("--at-once", type=int, default=3, help="peers at once, except for calls (default: %(default)s)")
+    add("--at-once", type=int, default=4, help="peers at once, except for calls (default: %(default)s)")
     add("--name", default="peers", help="results are added to target/peers/NAME.json (default: %(default)s)")
     add("--page", action="store_true", help="measure nothing, write docs/reference/peers.md from the results")
     add("--second", help="with --page: the name of the results of a second run, for the spread")

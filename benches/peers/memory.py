@@ -1,11 +1,11 @@
 """Memory: the growth of used_memory, without the buffers of clients, for each key: for 10,000 keys after one request, or as
-many as a peer makes in 20 s, and for 400 at a limit of 100 an hour. And the share of keys left without a time to live."""
+many as a peer makes in 20 s, and for 500 at a limit of 20 an hour. And the share of keys left without a time to live."""
 
 import time
 
-from .setting import HOURLY, Setting
+from .setting import FEW, Setting
 
-KEYS, FULL = 10_000, 400
+KEYS, FULL = 10_000, 500
 #: A peer that takes longer for its keys has fewer, or no figure at the limit.
 SECONDS = 20
 
@@ -16,11 +16,11 @@ def measure(peer):
         if client is None:
             return {}
         caller = setting.caller()
-        caller.many("warm", HOURLY, keys=1, count=HOURLY[0] + 1)
+        caller.many("warm", FEW, keys=1, count=FEW[0] + 1)
         found = {}
-        for name, keys, times, seconds in (("bytes", KEYS, 1, SECONDS), ("bytes_full", FULL, HOURLY[0], 2 * SECONDS)):
+        for name, keys, times, seconds in (("bytes", KEYS, 1, SECONDS), ("bytes_full", FULL, FEW[0], 2 * SECONDS)):
             before = settled(client)
-            made = caller.many(name, HOURLY, keys=keys, count=keys * times, seconds=seconds)["made"]
+            made = caller.many(name, FEW, keys=keys, count=keys * times, seconds=seconds)["made"]
             grown = settled(client) - before
             found[name] = grown / min(keys, made) if times == 1 or made == keys * times else None
         names = list(client.scan_iter(count=1000))

@@ -21,14 +21,14 @@ MODULES = {"ours": servers.LOAD_OURS, "redis-cell": servers.LOAD_REDIS_CELL}
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 RULE = (10, SECOND)
 LONGER = (60, MINUTE)
-#: Rules that admit everything, and one whose keys outlive the measurement.
+#: Rules that admit everything, and two whose keys outlive the measurement.
 AMPLE = (100_000, SECOND)
-HOURLY = (100, HOUR)
+HOURLY, FEW = (100, HOUR), (20, HOUR)
 
 NAMES = {SECOND: "second", MINUTE: "minute", HOUR: "hour"}
 CONFIG = "domain: peers\ndescriptors:\n" + "".join(
     f"  - key: {NAMES[period_ms]}_{limit}\n    rate_limit: {{unit: {NAMES[period_ms]}, requests_per_unit: {limit}}}\n"
-    for limit, period_ms in (RULE, LONGER, AMPLE, HOURLY)
+    for limit, period_ms in (RULE, LONGER, AMPLE, HOURLY, FEW)
 )
 
 
