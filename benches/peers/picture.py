@@ -32,7 +32,9 @@ def draw(found, path):
             colours = [COLOURS[OURS if peer.ours else NATIVE] for peer in shown]
             axes.barh(rows, [value or 0 for value in values], height=0.72, color=colours)
             for row, value in zip(rows, values):
-                text = "none" if value is None else f"{value:,.0f}" if value > 20 else f"{value:.2f}"
+                text = (
+                    ("none" if "waits" in name else "–") if value is None else f"{value:,.0f}" if value > 20 else f"{value:.2f}"
+                )
                 axes.annotate(text, (value or 0, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
             axes.set_title(title, loc="left", fontsize=9)
             axes.set_xlim(0, 1.35 * max([value or 0 for value in values] + [1e-9]))
