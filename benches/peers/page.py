@@ -86,7 +86,7 @@ def wait_cell(found, peer, way):
     if value is None:
         return "none"
     by = middle(found, peer, "waits", f"{way}_ms")
-    text = share(value) + (f" by {by:.0f} ms" if value else "")
+    text = share(value) + (f" by {by:.0f} ms" if by >= 1 else " by < 1 ms" if value else "")
     return f"**{text}**" if is_best(found, peer, BY_NAME[f"waits too {way}"]) else text
 
 
@@ -232,7 +232,8 @@ are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
   a service for Envoy; **p99** from the time each was due, at 5,000 a second. All are ratios to `INCR` by the same client
   library, in the same rounds. –: the callers did not reach that rate.
 - **bytes a key**: growth of `used_memory`, without buffers of clients, for each of 10,000 keys after one request (or as many
-  as were made in 20 s), and of 500 at a limit of 20 an hour. **Without end**: keys without a time to live.
+  as were made in 20 s), and of 500 more at a limit of 20 an hour, for which the
+  server's tables need not grow. **Without end**: keys without a time to live.
 - **stopped**: the server stands still for 2 s. **killed**: it is killed, and started again after 2 s. What a caller gets,
   the slowest answer, and how long errors go on after that. **kept**: what a full limit still counts after the kill, with an
   append-only file synced every second.

@@ -1,5 +1,7 @@
 """The picture: what tells the peers apart, one row each."""
 
+from statistics import median
+
 import matplotlib
 
 matplotlib.use("svg")
@@ -29,15 +31,20 @@ def draw(found, path):
         figure, grid = plt.subplots(1, len(PANELS), sharey=True, figsize=(11, 0.21 * len(shown) + 1.1), layout="constrained")
         for axes, (name, title) in zip(grid, PANELS.items()):
             values = [value_of(found, peer, BY_NAME[name]) for peer in shown]
+            # a bar is cut off at the edge, its figure is not
+            edge = max(4 * median(value for value in values if value is not None), 1) if any(values) else 1
+            edge = min(edge, max((value or 0 for value in values), default=1) or 1)
             colours = [COLOURS[OURS if peer.ours else NATIVE] for peer in shown]
-            axes.barh(rows, [value or 0 for value in values], height=0.72, color=colours)
+            axes.barh(rows, [min(value or 0, edge) for value in values], height=0.72, color=colours)
             for row, value in zip(rows, values):
                 text = (
                     ("none" if "waits" in name else "–") if value is None else f"{value:,.0f}" if value > 20 else f"{value:.2f}"
                 )
-                axes.annotate(text, (value or 0, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
+                axes.annotate(
+                    text, (min(value or 0, edge), row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7
+                )
             axes.set_title(title, loc="left", fontsize=9)
-            axes.set_xlim(0, 1.35 * max([value or 0 for value in values] + [1e-9]))
+            axes.set_xlim(0, 1.35 * edge)
             axes.set_xticks([])
             axes.tick_params(axis="y", length=0)
             axes.spines["bottom"].set_visible(False)
