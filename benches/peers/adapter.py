@@ -51,7 +51,10 @@ class Adapter:
             preexec_fn=end_with_parent,
         )
         self.rest = b""
+
+    def ready(self):
         self.answer(START_S)
+        return self
 
     def send(self, *calls):
         self.process.stdin.write(b"".join(json.dumps(call).encode() + b"\n" for call in calls))

@@ -85,6 +85,12 @@ class Setting:
 
     def caller(self, ahead=False):
         """An adapter, started as an own process; `ahead`: its clock is, and that of its service."""
+        return self.begun(ahead).ready()
+
+    def callers(self, number):
+        return [begun.ready() for begun in [self.begun() for _ in range(number)]]
+
+    def begun(self, ahead=False):
         environment = AHEAD if ahead else {}
         address = f"redis://127.0.0.1:{self.server.port}"
         if self.peer.service in build.SERVICES:
@@ -95,9 +101,6 @@ class Setting:
         started = Adapter([*build.COMMANDS[self.peer.language], self.peer.key, address], {**build.ENVIRONMENT, **environment})
         self.stack.callback(started.stop)
         return started
-
-    def callers(self, number):
-        return [self.caller() for _ in range(number)]
 
 
 def until(holds, within_s=START_S):

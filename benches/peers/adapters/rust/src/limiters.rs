@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use tokio::runtime::{Builder, Runtime};
 use tower_redis_ratelimit::{Outage, RateLimiter, redis};
 
 use crate::{Hit, Rule};
@@ -23,13 +24,13 @@ fn text([limit, period_ms]: &Rule) -> String {
     format!("{limit}/{unit}")
 }
 
+/// A caller that makes one request after the other needs one thread.
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
 fn own(url: &str) -> Hit {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let client = redis::Client::open(url).expect("an address");
+    let (runtime, client) = (runtime(), redis::Client::open(url).expect("an address"));
     let limiter = {
         let _inside = runtime.enter();
         RateLimiter::server(client).outage(Outage::Local).build().expect("a limiter")
@@ -43,10 +44,13 @@ fn own(url: &str) -> Hit {
 }
 
 fn incr(url: &str) -> Hit {
-    let client = redis::Client::open(url).expect("an address");
-    let connection = RefCell::new(client.get_connection().expect("a connection"));
+    let (runtime, client) = (runtime(), redis::Client::open(url).expect("an address"));
+    let connection =
+        runtime.block_on(client.get_multiplexed_async_connection()).expect("a connection");
+    let connection = RefCell::new(connection);
     Box::new(move |key, _| {
-        let counted = redis::cmd("INCR").arg(key).query::<i64>(&mut *connection.borrow_mut());
+        let (mut connection, incr) = (connection.borrow_mut(), redis::cmd("INCR"));
+        let counted = runtime.block_on(incr.clone().arg(key).query_async::<i64>(&mut *connection));
         counted.map(|count| (count > 0, None)).map_err(|error| error.to_string())
     })
 }
