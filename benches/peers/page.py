@@ -4,6 +4,7 @@ from statistics import median
 
 from benches.server.servers import ROOT
 
+from .outages import LATER_S
 from .peers import MISSING, PEERS
 from .setting import LONGER, RULE
 
@@ -100,7 +101,8 @@ def outage_cell(found, peer, name):
         if sum(kind in each["kinds"] for each in rounds) * 2 > len(rounds)
     ]
     slowest, after = (median(each[value] for each in rounds) for value in ("slowest_s", "after_s"))
-    return f"{', '.join(kinds) or 'mixed'}; {slowest:.1f} s" + (f"; errors for {after:.1f} s more" if after > 0.1 else "")
+    later = "; errors go on" if after > LATER_S - 0.1 else f"; errors for {after:.1f} s more" if after > 0.1 else ""
+    return f"{', '.join(kinds) or 'mixed'}; {slowest:.1f} s{later}"
 
 
 def decimal(value):
@@ -232,11 +234,11 @@ are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
   a service for Envoy; **p99** from the time each was due, at 5,000 a second. All are ratios to `INCR` by the same client
   library, in the same rounds. –: the callers did not reach that rate.
 - **bytes a key**: growth of `used_memory`, without buffers of clients, for each of 10,000 keys after one request (or as many
-  as were made in 20 s), and of 500 more at a limit of 20 an hour, for which the
-  server's tables need not grow. **Without end**: keys without a time to live.
+  as were made in 20 s), and of 500 more at a limit of 20 an hour, for which the server's tables need not grow. **Without
+  end**: keys without a time to live.
 - **stopped**: the server stands still for 2 s. **killed**: it is killed, and started again after 2 s. What a caller gets,
-  the slowest answer, and how long errors go on after that. **kept**: what a full limit still counts after the kill, with an
-  append-only file synced every second.
+  the slowest answer, and how long errors go on after that (watched for 1.5 s). **kept**: what a full limit still counts
+  after the kill, with an append-only file synced every second.
 
 ## What they do not say
 
