@@ -8,6 +8,7 @@ make peers ARGS='--measures waits,rules'
 import argparse
 import json
 import re
+import shutil
 import sys
 import time
 import traceback
@@ -54,6 +55,7 @@ def attempt(peer, name, rounds):
 def measure(given, peers, file):
     found = json.loads(file.read_text()) if file.exists() else {"peers": {}}
     found |= {"when": time.strftime("%Y-%m-%d", time.gmtime()), "machine": machine.describe(), "rounds": given.rounds}
+    found["load"] = machine.load_average()
     chosen = given.measures.split(",")
     wanted = [(peer, name) for peer in peers for name in chosen if name != "calls"]
     at_last = [(peer, "calls") for peer in peers if "calls" in chosen]
@@ -93,7 +95,8 @@ def main():
         page.write(found, second)
         from . import picture  # it needs matplotlib, which is not fetched for measuring alone
 
-        picture.draw(found, PUBLISHED / "peers.svg")
+        picture.draw(found, OUTPUT / "peers")
+        shutil.copy(OUTPUT / "peers.svg", PUBLISHED)
 
 
 if __name__ == "__main__":
