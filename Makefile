@@ -160,7 +160,7 @@ test-clients-go bench-go: export PATH := $(CURDIR)/.cache/clients-go/bin:$(PATH)
 test-clients-go: faulty ### lint and test clients/go and its driver, with the race detector
 	$(FETCH) servers clients-go
 	@unformatted=$$(gofmt -l clients/go clients/conformance/drivers/go); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
-	for module in clients/go clients/go/grpc clients/conformance/drivers/go; do (cd $$module && go mod verify >/dev/null && go vet ./... && staticcheck ./...) || exit 1; done
+	for module in clients/go clients/go/grpc clients/go/bench clients/conformance/drivers/go; do (cd $$module && go mod verify >/dev/null && go vet ./... && staticcheck ./...) || exit 1; done
 	cd clients/go && go test -race -count=1 . && cd grpc && go test -race -count=1 .
 	cd clients/go && go test -count=1 -run Allocates .
 
