@@ -1,4 +1,4 @@
-//! `RL.CHECK`: turns of a leaky bucket, denied checks, and rules that share a log.
+//! `RL.CHECK`: denied checks, and rules that share a log.
 
 use redis::{Connection, cmd};
 
@@ -20,27 +20,6 @@ fn check(c: &mut Connection, key: &str, at_us: u64, rules: &str) -> [i64; 5] {
         .arg(rules.split(' ').collect::<Vec<_>>())
         .query(c)
         .unwrap()
-}
-
-fn on_all_allowing_at(body: impl Fn(&mut Connection)) {
-    server::on_all_with(Builder::allow_at, |server| body(&mut server.connect()));
-}
-
-#[test]
-fn a_leaky_bucket_replies_when_each_turn_comes() {
-    on_all_allowing_at(|c| {
-        let rule = "leaky:10/s,queue=2";
-        for (remaining, turn_ms) in [(2, 0), (1, 100), (0, 200)] {
-            let reset_ms = turn_ms + 100;
-            let reply = check(c, "l", clock(9, 0, 0), rule);
-            assert_eq!(reply, [0, 3, remaining, turn_ms, reset_ms]);
-        }
-        assert_eq!(check(c, "l", clock(9, 0, 0), rule), [1, 3, 0, 100, 300]);
-        // Without a queue, requests are only spaced.
-        assert_eq!(check(c, "s", clock(9, 0, 0), "leaky:10/s,queue=0"), [0, 1, 0, 0, 100]);
-        assert_eq!(check(c, "s", clock(9, 0, 0), "leaky:10/s,queue=0")[0], 1);
-        assert_eq!(check(c, "s", clock(9, 0, 0) + 100_000, "leaky:10/s,queue=0")[0], 0);
-    });
 }
 
 #[test]

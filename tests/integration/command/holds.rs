@@ -51,18 +51,6 @@ pub(super) fn play(c: &mut Connection, steps: &[Step]) {
     }
 }
 
-/// A name, and steps whose replies must come out exactly.
-pub(super) type Example = (&'static str, &'static [Step]);
-
-/// Plays each example in an empty database.
-pub(super) fn play_each(c: &mut Connection, examples: &[Example]) {
-    for (name, steps) in examples {
-        eprintln!("{name}");
-        let () = ask(c, "FLUSHALL");
-        play(c, steps);
-    }
-}
-
 #[test]
 fn a_repeat_changes_nothing_but_the_end_and_the_length_of_the_hold() {
     server::on_all_with(Builder::allow_at, |server| {

@@ -1,42 +1,12 @@
-//! Ban ladders, `ban=1m:10m:1h`, over several keys and with holds; the count of bans in a key, and
-//! what deletes it.
+//! Ban ladders, `ban=1m:10m:1h`: the count of bans in a key, and what deletes it.
 
 use redis::{Connection, Value};
 
-use super::holds::{Example, play_each};
 use crate::support::client::{
-    Bans, ask, bans_of, digest, exists, expires_ms, now_us, refusal, replica_of, replicated,
-    verdict,
+    Bans, ask, bans_of, digest, exists, expires_ms, now_us, replica_of, replicated, verdict,
 };
 use crate::support::server::{self, Builder};
 use crate::support::workload::link::quiet;
-
-const EXAMPLES: &[Example] = &[
-    (
-        "each key has its own count, and a peek changes no count",
-        &[
-            ("0", "MCHECK 2 {m}a {m}b COST 9 5/m,ban=1m:1h NEXT 100/m", "1 5 5 -1 60000"),
-            ("60", "MCHECK 2 {m}a {m}b COST 9 5/m,ban=1m:1h", "1 5 5 -1 3600000"),
-            ("120", "CHECK {m}b COST 9 5/m,ban=1m:1h", "1 5 5 -1 3600000"),
-            ("120", "PEEK {m}c COST 9 5/m,ban=1m:1h", "1 5 5 -1 0"),
-            ("120", "CHECK {m}c COST 9 5/m,ban=1m:1h", "1 5 5 -1 60000"),
-        ],
-    ),
-    (
-        "ladders apply to checks with holds and slots",
-        &[
-            ("0", "CHECK k HOLD a EX 3000 slots:1,ban=1m:10m", "0 1 0 0 3000000"),
-            ("1", "CHECK k HOLD b EX 30 slots:1,ban=1m:10m", "1 1 0 2999000 2999000"),
-            ("61", "CHECK k HOLD b EX 30 slots:1,ban=1m:10m", "1 1 0 2939000 2939000"),
-            ("62", "PEEK k slots:9", "2 0 0 599000 599000"),
-        ],
-    ),
-];
-
-#[test]
-fn ladders_come_out_as_documented() {
-    server::on_all_with(Builder::allow_at, |server| play_each(&mut server.connect(), EXAMPLES));
-}
 
 /// Checks a key at a time of the server's clock. Returns its verdict and wait.
 fn check(c: &mut Connection, key: &str, at_us: u64, rule: &str) -> (i64, i64) {
@@ -137,31 +107,4 @@ fn a_step_back_of_the_clock_shortens_a_ban_and_the_life_of_its_count() {
             assert_eq!(digest(&mut r), digest(&mut c));
         },
     );
-}
-
-#[test]
-fn errors_of_wrong_ladders_say_what_is_expected() {
-    server::on_all(|server| {
-        let mut c = server.connect();
-        for (line, error) in [
-            ("RL.CHECK k 5/m,ban=1m:0s", "ban is '0s', expected a period of 1ms..366d"),
-            ("RL.CHECK k 5/m,ban=1m:367d", "ban is '367d', expected a period of 1ms..366d"),
-            ("RL.CHECK k 5/m,ban=1m::1h", "ban '' cannot be read"),
-            (
-                "RL.POLICY SET p 5/m,ban=1m:2m:3m:4m:5m:6m:7m:8m:9m",
-                "expected 1 to 8 periods such as 10m or 1m:10m:1h",
-            ),
-        ] {
-            let given = refusal(&mut c, line);
-            assert!(given.contains(error), "{line}: {given}");
-        }
-        assert!(!exists(&mut c, "k"));
-        let text: Vec<String> = ask(&mut c, "RL.EXPLAIN 5/m,ban=60s:10m:1h");
-        let ladder = "for 1 minute, then 10 minutes, then 1 hour each time; bans are forgotten";
-        assert!(text[0].contains(ladder) && text[0].contains("ban=1m:10m:1h"), "{text:?}");
-        let _: String =
-            ask(&mut c, "RL.POLICY SET login 5/m fixed:20/10m,count=all,ban=60s:10m:1h");
-        let texts: Vec<String> = ask(&mut c, "RL.POLICY GET login");
-        assert_eq!(texts, ["log:5/1m", "fixed:20/10m,count=all,ban=1m:10m:1h"]);
-    });
 }

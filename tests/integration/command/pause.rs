@@ -80,19 +80,6 @@ fn a_paused_key_denies_every_check_until_it_is_resumed() {
 }
 
 #[test]
-fn a_rule_that_denies_for_longer_than_the_pause_decides_and_bans_nobody() {
-    server::on_all(|server| {
-        let mut c = server.connect();
-        assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
-        assert_left(ask(&mut c, "RL.PAUSE k EX 30"), 30_000);
-        let [verdict, limit, remaining, wait_ms, _]: Reply = ask(&mut c, "RL.CHECK k 1/h,ban=1d");
-        assert_eq!([verdict, limit, remaining], [1, 1, 0]);
-        assert_left(wait_ms, 3_600_000);
-        assert_eq!(field(&mut c, "k", "access"), Value::Nil);
-    });
-}
-
-#[test]
 fn clients_in_line_wait_for_the_end_of_a_pause_and_pass_in_order() {
     server::on_all(|server| {
         let mut c = server.connect();
@@ -204,44 +191,6 @@ fn the_longest_block_pause_or_wait_of_several_keys_decides() {
         let reply: Reply = ask(&mut c, "RL.MCHECK 4 a b c d 1/h");
         assert_eq!(reply[..3], [1, 1, 0]);
         assert_left(reply[3], 3_600_000);
-    });
-}
-
-/// A pause of one key charges no other key, bans nobody, and is not counted as a denial. If one key is
-/// blocked, the check is recorded on all keys, and the rules of the others can ban.
-#[test]
-fn a_pause_of_one_key_leaves_no_trace_on_the_others() {
-    const BANNING: &str = "fixed:1/h,align=first,count=all,ban=2h";
-    server::on_all(|server| {
-        let replica = replica_of(server);
-        let mut c = server.connect();
-        let others = ["fits", "denies"];
-        assert_eq!(verdict(&mut c, &format!("RL.CHECK denies {BANNING}")), 0);
-        let _: Value = ask(&mut c, "RL.PAUSE paused EX 300");
-        let before = others.map(|key| dump(&mut c, key));
-        for other in others {
-            for keys in [format!("paused {other}"), format!("{other} paused")] {
-                let line = format!("RL.MCHECK 2 {keys} META who {BANNING}");
-                assert_eq!(verdict(&mut c, &line), 1, "{line}");
-            }
-        }
-        assert_eq!(others.map(|key| dump(&mut c, key)), before);
-        assert_eq!(ask::<Vec<Value>>(&mut c, "RL.TOP"), []);
-        assert_eq!(info(&mut c, "ratelimit", "ratelimit_bans"), 0.0);
-
-        let _: Value = ask(&mut c, "RL.BLOCK blocked EX 9000");
-        for other in others {
-            let line = format!("RL.MCHECK 2 blocked {other} META who {BANNING}");
-            assert_eq!(verdict(&mut c, &line), 2, "{line}");
-            assert_eq!(ask::<Vec<Value>>(&mut c, &format!("RL.LOG {other}")).len(), 1, "{line}");
-        }
-        assert_eq!(info(&mut c, "ratelimit", "ratelimit_bans"), 1.0);
-        assert_eq!(ask::<Vec<Value>>(&mut c, "RL.TOP").len(), 2, "blocked and denies");
-        replicated(&mut c);
-        let mut r = replica.connect();
-        for key in ["paused", "blocked", "fits", "denies"] {
-            assert_eq!(dump(&mut r, key), dump(&mut c, key), "{key}");
-        }
     });
 }
 

@@ -15,7 +15,7 @@ use ratelimit_protocol::waiting::Rules;
 use redis::{Connection, ConnectionLike, Value, cmd, pipe};
 
 use crate::support::client::{ask, attempt, command, info, refusal, verdict};
-use crate::support::clock::{let_server_act, on_all_with_clock};
+use crate::support::clock::on_all_with_clock;
 use crate::support::machine;
 use crate::support::server::{self, Builder, Flavor, Server, eventually};
 use crate::support::waiters::{wait_in_line, wait_on, wait_unread, waiting};
@@ -107,27 +107,6 @@ fn a_settled_or_lapsed_slot_goes_to_the_first_in_line() {
         assert_eq!(waiting(&mut c), 1, "B has the slot for 1500 s");
         clock.advance_s(&mut c, 100);
         assert_eq!(other.verdict(), 0);
-    });
-}
-
-#[test]
-fn a_large_request_is_not_overtaken() {
-    server::on_all(|server| {
-        let mut c = server.connect();
-        for id in ["x", "y", "z"] {
-            assert_eq!(verdict(&mut c, &format!("RL.CHECK k HOLD {id} EX 30 slots:4")), 0);
-        }
-        let b = wait_in_line(server, "RL.WAIT k 20000 HOLD b EX 30 COST 2 slots:4");
-        let other = wait_in_line(server, "RL.WAIT k 20000 HOLD c EX 30 COST 1 slots:4");
-        let_server_act(&mut c);
-        assert_eq!(waiting(&mut c), 2, "one slot is free, which is for B");
-        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k x"), 1);
-        assert_eq!(b.verdict(), 0);
-        let_server_act(&mut c);
-        assert_eq!(waiting(&mut c), 1);
-        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k y"), 1);
-        assert_eq!(other.verdict(), 0);
-        assert_eq!(waiting(&mut c), 0);
     });
 }
 

@@ -1,4 +1,4 @@
-//! Holds on replicas: after full and partial synchronizations, lapsed without a write, settled
+//! Holds on replicas: after a full synchronization, lapsed without a write, settled
 //! on a promoted replica, and moved between the nodes of a cluster.
 
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use redis::{Connection, Value};
 
 use crate::support::client::{START_US, allowed, ask, calls, command, digest, now_us, remaining};
-use crate::support::holds::{COUNT, assert_settles, keys, settle, settled_at_once, take, taken};
+use crate::support::holds::{COUNT, assert_settles, keys, settled_at_once, take, taken};
 use crate::support::server::{
     Builder, Server,
     cluster::{self, Cluster, Node},
@@ -41,34 +41,6 @@ fn holds_settle_alike_after_a_full_synchronization() {
         assert_settles(&mut promote(&replicas[0]), PREFIX, &expected, "promoted");
         assert_settles(&mut c, PREFIX, &expected, "on the primary");
         assert_alike(primary, &[&replicas[1]], "after the holds were settled");
-    });
-}
-
-#[test]
-fn a_replica_that_was_away_gets_the_holds_that_it_missed() {
-    server::on_all_with(quiet, |primary| {
-        let replica = replica_of(primary);
-        let mut c = primary.connect();
-        let synchronized = |c: &mut Connection| {
-            ["sync_full", "sync_partial_ok"].map(|field| number(c, "stats", field))
-        };
-        let [full, partial] = synchronized(&mut c);
-        // The primary cuts the link, and executes the commands before it serves the replica
-        // again.
-        let mut cut = redis::pipe();
-        cut.add_command(command("CLIENT KILL TYPE replica"));
-        for line in taken(PREFIX) {
-            cut.add_command(command(&line));
-        }
-        let _: Vec<Value> = cut.query(&mut c).expect("replies");
-        assert_alike(primary, &[&replica], "holds taken while it was away");
-
-        replica.while_frozen(|| {
-            let _: i64 = ask(&mut c, "CLIENT KILL TYPE replica");
-            settle(&mut c, PREFIX);
-        });
-        assert_alike(primary, &[&replica], "holds settled while it was away");
-        assert_eq!(synchronized(&mut c), [full, partial + 2]);
     });
 }
 

@@ -124,7 +124,7 @@ pub fn take(c: &mut Connection, prefix: &str) {
 
 /// Settles the holds in keys with this prefix. Returns each command without the prefix, its reply,
 /// and the digest of its key.
-pub fn settle(c: &mut Connection, prefix: &str) -> Vec<String> {
+fn settle(c: &mut Connection, prefix: &str) -> Vec<String> {
     let mut answers = Vec::new();
     for template in SETTLED {
         let reply: Value = ask(c, &line(template, prefix));

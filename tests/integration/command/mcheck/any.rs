@@ -16,69 +16,6 @@ fn any(c: &mut Connection, keys: &str, rest: &str) -> Vec<i64> {
 }
 
 #[test]
-fn the_first_key_that_admits_is_charged() {
-    server::on_all_with(Builder::allow_at, |server| {
-        let mut c = server.connect();
-        let mut check = |ms| any(&mut c, "{p}a {p}b", &format!("AT {} ANY 1/s", at(ms)));
-        assert_eq!(check(0), [0, 1, 0, 0, 1000, 0]);
-        assert_eq!(check(0), [0, 1, 0, 0, 1000, 1]);
-        assert_eq!(check(400), [1, 1, 0, 600, 600, -1]);
-        assert_eq!(check(1_000), [0, 1, 0, 0, 1000, 0]);
-    });
-}
-
-#[test]
-fn a_quota_comes_before_credits() {
-    server::on_all_with(Builder::allow_at, |server| {
-        let mut c = server.connect();
-        let rest = format!("COST 3 AT {} ANY fixed:10/month NEXT bucket:100/366d", at(0));
-        let chosen = (0..5).map(|_| any(&mut c, "{u}quota {u}credits", &rest)[5]);
-        assert_eq!(chosen.collect::<Vec<_>>(), [0, 0, 0, 1, 1]);
-    });
-}
-
-#[test]
-fn blocks_and_pauses_count_as_waits_and_the_shortest_is_replied() {
-    server::on_all_with(Builder::allow_at, |server| {
-        let mut c = server.connect();
-        let () = ask(&mut c, "RL.BLOCK {p}a");
-        let rest = format!("AT {} ANY 9/h", at(0));
-        assert_eq!(any(&mut c, "{p}a {p}b", &rest)[5], 1);
-        let () = ask(&mut c, &format!("RL.BLOCK {{p}}b PXAT {}", at(5_000) / 1_000));
-        assert_eq!(any(&mut c, "{p}a {p}b", &rest), [2, 0, 0, 5000, 5000, -1]);
-        // A rule denies the third key, so not every key is blocked.
-        let rest = format!("AT {} ANY 9/h NEXT 9/h NEXT 0/h", at(0));
-        assert_eq!(any(&mut c, "{p}a {p}b {p}c", &rest), [1, 0, 0, 5000, 5000, -1]);
-        // A pause counts as a wait, too. The wait for a block for good is the longest.
-        let () = ask(&mut c, "RL.BLOCK {p}e EX 200");
-        let _: i64 = ask(&mut c, "RL.PAUSE {p}d EX 100");
-        let paused = any(&mut c, "{p}a {p}e {p}d", "ANY 9/h");
-        assert!(paused[0] == 1 && (1..=100_000).contains(&paused[3]), "{paused:?}");
-    });
-}
-
-#[test]
-fn the_key_with_most_left_is_charged() {
-    server::on_all_with(Builder::allow_at, |server| {
-        let mut c = server.connect();
-        let now = at(0);
-        let _: Value = ask(&mut c, &format!("RL.CHECK {{p}}a COST 3 AT {now} 10/m"));
-        let most =
-            |c: &mut _, rest: &str| any(c, "{p}a {p}b", &format!("AT {now} ANY MOST {rest}"));
-        assert_eq!(most(&mut c, "10/m"), [0, 10, 9, 0, 60_000, 1]);
-        // The remaining units decide, not the limit. The first of equal keys is charged.
-        assert_eq!(most(&mut c, "12/m NEXT 8/m"), [0, 12, 8, 0, 60_000, 0]);
-        assert_eq!(most(&mut c, "COST 0 10/m NEXT 7/m")[5], 0);
-        // With a range, the units that would remain after the grant decide.
-        assert_eq!(most(&mut c, "COST 1..5 10/m"), [0, 10, 4, 0, 60_000, 5, 1]);
-        // No rule limits an exempt key, or a key that has only shadow rules.
-        assert_eq!(most(&mut c, "1000/h NEXT 1/m,shadow"), [0, -1, -1, 0, 0, 1]);
-        let () = ask(&mut c, "RL.EXEMPT {p}a");
-        assert_eq!(most(&mut c, "1000/h NEXT 1/m,shadow"), [0, -1, -1, 0, 0, 0]);
-    });
-}
-
-#[test]
 fn a_hold_is_taken_on_the_charged_key_and_repeated_there() {
     server::on_all(|server| {
         let mut c = server.connect();
@@ -98,24 +35,6 @@ fn a_hold_is_taken_on_the_charged_key_and_repeated_there() {
         let _: Value = ask(&mut c, "RL.UNBLOCK {p}b");
         let error = refusal(&mut c, "RL.MCHECK 2 {p}a {p}b HOLD g EX 60 COST 2 ANY slots:3");
         assert!(error.contains("'{p}b'") || error.contains("cost"), "{error}");
-    });
-}
-
-#[test]
-fn a_denial_is_charged_and_recorded_on_every_key_and_an_allowed_check_on_one() {
-    server::on_all_with(Builder::allow_at, |server| {
-        let mut c = server.connect();
-        let rest = format!("META m AT {} ANY fixed:2/h,count=all,ban=1h", at(0));
-        for _ in 0..4 {
-            assert_eq!(any(&mut c, "{p}a {p}b", &rest)[0], 0);
-        }
-        let log = |c: &mut _, key: &str| ask::<Vec<Value>>(c, &format!("RL.LOG {key}")).len();
-        assert_eq!((log(&mut c, "{p}a"), log(&mut c, "{p}b")), (2, 2));
-        let _: Value = ask(&mut c, "RL.BLOCK {p}c");
-        let denied = any(&mut c, "{p}a {p}b {p}c", &rest);
-        assert_eq!((denied[0], denied[3]), (1, HOUR_MS));
-        assert_eq!(["{p}a", "{p}b", "{p}c"].map(|key| log(&mut c, key)), [3, 3, 1]);
-        assert_eq!(any(&mut c, "{p}a {p}b", &rest), [2, 0, 0, HOUR_MS, HOUR_MS, -1]);
     });
 }
 

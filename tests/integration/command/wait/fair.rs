@@ -119,25 +119,6 @@ fn a_pause_stops_all_flows_and_a_block_answers_them() {
 }
 
 #[test]
-fn a_tenant_at_its_own_limit_keeps_no_other_waiting() {
-    server::on_all(|server| {
-        let mut c = server.connect();
-        let of = |flow: &str, id: &str, ms: u32| {
-            format!("RL.WAIT k {ms} FLOW {flow} HOLD {id} EX 3000 slots:2 slots:1,name={flow}")
-        };
-        assert_eq!(verdict(&mut c, &of("a", "a1", 0)), 0);
-        let second = wait_in_line(server, &of("a", "a2", 600_000));
-        assert_eq!(verdict(&mut c, &of("b", "b1", 0)), 0, "b passes a at once");
-        let third = wait_in_line(server, &of("c", "c1", 600_000));
-        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k b1"), 1);
-        assert_eq!(third.verdict(), 0, "c passes a when a slot is free");
-        assert!(second.waits());
-        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k a1"), 1);
-        assert_eq!(second.verdict(), 0);
-    });
-}
-
-#[test]
 fn a_client_that_may_not_pass_is_denied_with_the_wait_of_the_first() {
     server::on_all(|server| {
         let mut c = server.connect();
