@@ -7,9 +7,9 @@ use super::traffic::{Action, Call, Traffic, changing};
 use super::{act, cases};
 use crate::key::{
     Access, AccessEntry, Author, BanCount, DecodeError, Limiter, MAX_FORGOTTEN_US, MAX_SPAN_US,
-    decode, encode,
+    Plan, decode, encode,
 };
-use crate::rule::{MAX_TIME_US, Rule};
+use crate::rule::{MAX_TIME_US, Name, Rule};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -135,6 +135,11 @@ proptest! {
         let mut longer = payload;
         longer.push(0);
         prop_assert!(decode(&longer).is_err());
+        // After a plan no part may follow.
+        let mut planned = after(&traffic);
+        planned.set_plan(Some(Plan { name: Name::new(b"pro").unwrap(), until_us: None }));
+        let longer = [encode(&planned), vec![0]].concat();
+        prop_assert_eq!(decode(&longer), Err(DecodeError::Trailing(1)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What a check through one of several keys compares and answers.
+//! What a check of several keys grants, and what a check through one of them compares and answers.
 
-use crate::check::{Bounds, Budget, KeyCheck, deny_each};
+use crate::check::{Bounds, Budget, KeyCheck, check_keys, deny_each};
 use crate::key::{Access, AccessEntry, Check, CheckOptions, Limiter, Verdict};
 use crate::rule::SECOND_US;
 use crate::tests::rules_of_line;
@@ -42,4 +42,20 @@ fn the_least_wait_is_the_answer_and_it_is_a_block_if_all_keys_are_blocked() {
     assert_eq!(deny([None, Some(30)]), (1, Verdict::Limited, 30_000));
     assert_eq!(deny([Some(7_200), None]), (1, Verdict::Limited, 3_600_000));
     assert_eq!(deny([Some(60), Some(30)]), (1, Verdict::Blocked, 30_000));
+}
+
+#[test]
+fn the_key_that_admits_the_fewest_units_sets_the_grant() {
+    let rules = ["bucket:5/m", "bucket:7/m"].map(rules_of_line);
+    let options = CheckOptions { up_to: Some(9), ..CheckOptions::default() };
+    for order in [[0, 1], [1, 0]] {
+        let mut keys = [Limiter::default(), Limiter::default()];
+        let of_key = |(key, rule): (_, usize)| {
+            KeyCheck::new(key, Check::new(&rules[rule], 1, NOW_US).with(&options))
+        };
+        let mut parts: Vec<_> = keys.iter_mut().zip(order).map(of_key).collect();
+        check_keys(&mut parts, Bounds::ANY, &mut Vec::new()).expect("room");
+        let granted: Vec<_> = parts.iter().map(|key| key.outcome().cost).collect();
+        assert_eq!(granted, [5, 5]);
+    }
 }
