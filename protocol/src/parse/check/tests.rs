@@ -209,3 +209,18 @@ fn rules_of_an_earlier_request_are_dropped() {
     assert!(check(args("3/h"), &LIMITS, &mut NoPolicies, &mut rules).is_ok());
     assert_eq!(texts_of(&rules), "log:3/1h");
 }
+
+#[test]
+fn a_failed_request_leaves_nothing_for_the_next() {
+    let mut rules = Vec::new();
+    let failed =
+        check(args("COST x=1 COST gone=1 5/s,name=x"), &LIMITS, &mut NoPolicies, &mut rules);
+    assert!(failed.is_err());
+    let line = "COST y=2 bucket:5/s,name=x 9/h,name=y";
+    let request = check(args(line), &LIMITS, &mut NoPolicies, &mut rules).expect("a request");
+    let costs: Vec<_> = rules.iter().map(|rule| rule.cost().or(request.cost)).collect();
+    assert_eq!(
+        (texts_of(&rules).as_str(), costs),
+        ("bucket:5/1s,name=x log:9/1h,name=y", vec![1, 2])
+    );
+}
