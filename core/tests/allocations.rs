@@ -1,4 +1,4 @@
-//! A check and a peek allocate nothing. It is a program of its own, because it counts all allocations.
+//! A check and a peek allocate nothing. The allocator of a program counts, so this test has a program to itself.
 
 use ratelimit_core::{Cost, Limiter, Rules};
 use std::alloc::{GlobalAlloc, Layout, System};
