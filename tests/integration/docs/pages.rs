@@ -10,7 +10,7 @@ use crate::support::client::{
 use crate::support::policies::{known, known_by_replica, policies, set};
 use crate::support::server::{self, Flavor, Server, eventually};
 
-const DURABILITY: &str = include_str!("../../../docs/operate/durability.md");
+const OUTAGES: &str = include_str!("../../../docs/operate/outages.md");
 const UPGRADE: &str = include_str!("../../../INSTALL.md");
 
 /// Runs a test on the oldest and on the newest server.
@@ -142,13 +142,13 @@ fn a_restored_backup_brings_limits_blocks_and_policies_back() {
         let () = ask(&mut c, "RL.BLOCK blocked");
         let take = |block: &str| block.contains("--rdb");
         let whom: fn(&str) -> Vec<usize> = |_| vec![0];
-        steps::run(&steps::of(DURABILITY, "## Backup and restore", take), &mut servers, 0, whom);
+        steps::run(&steps::of(OUTAGES, "## Backup and restore", take), &mut servers, 0, whom);
         assert_eq!(remaining(&mut c, "RL.CHECK k COST 3 @free"), 1);
         let _: i64 = ask(&mut c, "RL.UNBLOCK blocked");
         set(&mut c, &["free 9/h"]);
         replicated(&mut c);
         let restore = |block: &str| !block.contains("--rdb");
-        let lines = steps::of(DURABILITY, "## Backup and restore", restore);
+        let lines = steps::of(OUTAGES, "## Backup and restore", restore);
         steps::run(&lines, &mut servers, 0, whom);
         let restored = |c: &mut Connection| {
             assert_eq!(remaining(c, "RL.PEEK k @free"), 4);

@@ -132,7 +132,7 @@ fn calls_on_keys_whose_slot_moves_have_an_order() {
 }
 
 /// A promoted replica goes on from a state that its primary had. All calls that `WAIT` confirmed come
-/// before this state: `docs/operate/durability.md`.
+/// before this state: `docs/operate/outages.md`.
 #[test]
 fn a_failover_loses_only_the_last_calls_and_no_confirmed_one() {
     let seed = seed("RATELIMIT_HISTORIES_SEED");

@@ -198,7 +198,7 @@ fn named(page: &str, commands: &BTreeSet<String>) -> BTreeSet<String> {
 fn an_operator_may_send_what_the_pages_and_the_alerts_tell() {
     // What changes a server is for its administrator. The pages also name other things, such as the error READONLY.
     const OTHERS: &str = "ACL BGREWRITEAOF CLIENT_PAUSE CLIENT_UNBLOCK CLUSTER CONFIG_REWRITE CONFIG_SET DEL DUMP ECHO EVAL \
-                          FAILOVER MIGRATE MODULE_LOAD MONITOR READONLY REPLICAOF RL.APPLY RL.POLICY_SET SET RESTORE SAVE SHUTDOWN SUBSCRIBE SYNC WAIT";
+                          FAILOVER MIGRATE MODULE_LOAD MONITOR PING READONLY REPLICAOF RL.APPLY RL.POLICY_SET SET RESTORE SAVE SHUTDOWN SUBSCRIBE SYNC WAIT";
     let read = |path: &str| {
         fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).expect("a file")
     };
@@ -207,7 +207,7 @@ fn an_operator_may_send_what_the_pages_and_the_alerts_tell() {
     let name_of =
         |mut info: Vec<Value>| redis::from_redis_value(info.swap_remove(0)).expect("a name");
     let commands: BTreeSet<String> = all.into_iter().map(name_of).collect();
-    let pages = ["docs/operate/run.md", "INSTALL.md", "docs/operate/durability.md"];
+    let pages = ["docs/operate/run.md", "INSTALL.md", "docs/operate/outages.md"];
     let pages = pages.map(read).concat();
     let wrong = |name: &String| {
         let is_operators = table.get(name).is_some_and(|[_, operator, _]| *operator);
