@@ -95,8 +95,8 @@ def main():
         page.write(found, second)
         from . import picture  # it needs matplotlib, which is not fetched for measuring alone
 
-        picture.draw(found, OUTPUT / "peers")
-        shutil.copy(OUTPUT / "peers.svg", PUBLISHED)
+        for drawn in picture.draw(found, OUTPUT):
+            shutil.copy(drawn, PUBLISHED)
 
 
 if __name__ == "__main__":

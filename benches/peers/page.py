@@ -87,7 +87,7 @@ def wait_cell(found, peer, way):
     if value is None:
         return "none"
     by = middle(found, peer, "waits", f"{way}_ms")
-    text = share(value) + (f" by {by:.0f} ms" if by >= 1 else " by < 1 ms" if value else "")
+    text = share(value) + (f" ({by:.0f} ms)" if by >= 1 else " (< 1 ms)" if value else "")
     return f"**{text}**" if is_best(found, peer, BY_NAME[f"waits too {way}"]) else text
 
 
@@ -101,8 +101,13 @@ def outage_cell(found, peer, name):
         if sum(kind in each["kinds"] for each in rounds) * 2 > len(rounds)
     ]
     slowest, after = (median(each[value] for each in rounds) for value in ("slowest_s", "after_s"))
-    later = "; errors go on" if after > LATER_S - 0.1 else f"; errors for {after:.1f} s more" if after > 0.1 else ""
-    return f"{', '.join(kinds) or 'mixed'}; {slowest:.1f} s{later}"
+    later = f" + {after:.1f} s" if 0.1 < after <= LATER_S - 0.1 else " s" + ", go on" * (after > 0.1)
+    return f"{', '.join(kinds) or 'mixed'} {slowest:.1f}{later}"
+
+
+def memory_cell(found, peer):
+    text = cell(found, peer, ("bytes after one request", "bytes at the limit"), lambda value: f"{value:,.0f}")
+    return text + " *" * bool(value_of(found, peer, BY_NAME["keys without end"]))
 
 
 def decimal(value):
@@ -128,10 +133,7 @@ COLUMNS = {
     "one; eight callers ÷ INCR": lambda found, peer: cell(found, peer, ("one caller", "eight callers"), decimal),
     "server's time ÷ INCR": lambda found, peer: cell(found, peer, ("the server's time",), decimal),
     "p99 ÷ INCR": lambda found, peer: cell(found, peer, ("p99",), decimal),
-    "bytes a key: one; full": lambda found, peer: cell(
-        found, peer, ("bytes after one request", "bytes at the limit"), lambda value: f"{value:,.0f}"
-    ),
-    "without end": lambda found, peer: cell(found, peer, ("keys without end",), share),
+    "bytes a key: one; full": memory_cell,
     "stopped": lambda found, peer: outage_cell(found, peer, "stopped"),
     "killed": lambda found, peer: outage_cell(found, peer, "killed"),
     "kept": lambda found, peer: cell(found, peer, ("kept by a restart",), share),
@@ -201,13 +203,13 @@ def missing(found):
 
 TEXT = """# Beside everybody else
 
-What limiters admit, announce and cost, measured by `make peers` on {when}: medians of {rounds} rounds, on a shared virtual
-machine with {cores} cores. `benches/peers/` has an adapter for each peer, in its own language, with the calls of its README.
+What limiters admit, announce and cost, by `make peers` on {when}: medians of {rounds} rounds on a shared virtual machine with
+{cores} cores (load average {load}). `benches/peers/` has an adapter for each peer, with the calls of its README.
 
 ![Peers](../images/peers.svg)
 
-**Bold**: nobody's figure is better by more than the spread below, whoever it is. `ours log`, `window`, `bucket` and `fixed` are
-`RL.CHECK` by redis-py; `ours python`, `node`, `go` and `rust` our packages, `script` their script, `envoy` our service. Servers
+**Bold**: nobody's figure is better by more than the [spread](#repeat-it), whoever it is. `ours log`, `window`, `bucket` and `fixed`
+are `RL.CHECK` by redis-py; `ours python`, `node`, `go` and `rust` our packages, `script` their script, `envoy` our service. Servers
 are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
 
 {table}
@@ -218,45 +220,41 @@ are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
 
 ## What each figure is
 
-- **over**: the most requests asked, answered and admitted within one period, over the limit of {limit} a second; four callers,
-  100 a second evenly, or 40 at once at random times. A window or a bucket may admit twice its limit in one period: that is
-  what it is, and no fault.
+- **over**: the most admitted within one period, over the limit of {limit} a second, while four callers ask 100 times a second
+  evenly, or 40 times at once at random times. A window or a bucket may admit twice its limit: that is what it is.
 - **under**: admitted over what the peer's algorithm, by its definition (`benches/peers/models.py`), admits of the same
   arrivals.
-- **waits too early**: a retry when the announced wait is over, counted from the answer, is denied; the share of 20, and how
-  much longer it took. **Too late**: asked each millisecond, another key admits over a millisecond before that. `none`: no
-  wait is announced.
-- **two rules**: {limit} a second and {longer} a minute, asked for at once if the peer can, else one after the other: admitted
-  over what both allow by the peer's algorithm, with either rule first.
+- **waits too early**: the share of 20 waits after which a retry is denied, and how much longer it took. **Too late**: another
+  key, asked each millisecond, admits over a millisecond before. `none`: no wait is announced.
+- **two rules**: admitted under {limit} a second and {longer} a minute, over what both allow by the peer's algorithm. A peer that
+  cannot ask for both at once asks for one after the other, either first.
 - **one clock ahead**: the clock of one of four callers is 5 s ahead; admitted over what the algorithm admits.
-- **commands** of one request that passes, and of one that is denied (with its wait).
-- **callers**: decisions a second by one synchronous caller, and by eight processes; **server's time** for each, with that of
-  a service for Envoy; **p99** from the time each was due, at 5,000 a second. All are ratios to `INCR` by the same client
-  library, in the same rounds. –: the callers did not reach that rate.
-- **bytes a key**: growth of `used_memory`, without buffers of clients, for each of 10,000 keys after one request (or as many
-  as were made in 20 s), and of 500 more at a limit of 20 an hour, for which the server's tables need not grow. **Without
-  end**: keys without a time to live.
-- **stopped**: the server stands still for 2 s. **killed**: it is killed, and started again after 2 s. What a caller gets,
-  the slowest answer, and how long errors go on after that (watched for 1.5 s). **kept**: what a full limit still counts
-  after the kill, with an append-only file synced every second.
+- **commands** of a request that passes, and of one that is denied.
+- **callers**: decisions a second by one caller, and by eight processes; **server's time** for each, with a service's; **p99**
+  from the time each was due, at 5,000 a second (–: not reached). All are ratios to `INCR` by the same client library, in the
+  same rounds.
+- **bytes a key**: growth of `used_memory` for each of 10,000 keys after one request (or as many as were made in 20 s), and of
+  500 at a limit of 20 an hour, for which the server's tables need not grow. *: keys that never expire.
+- **stopped**: the server stands still for 2 s. **killed**: it is started again after 2 s. What a caller gets, the seconds of the
+  slowest answer, and for how long errors go on after that. **kept**: what a full limit still counts after the kill, with an
+  append-only file synced every second.
 
 ## What they do not say
 
 - Callers and server share the machine, so *callers* compares client libraries as much as limiters. *Server's time* does not.
-- Adapters use the options of the README. Others may do better: time-outs, in-memory blocks, connection pools.
+- Adapters use the options of the README. Others may do better: time-outs, blocks in memory, connection pools.
 - `@upstash/ratelimit` runs on a plain server without the first line of its scripts, which only its own servers understand.
   `@fastify/rate-limit` gets injected requests; express-rate-limit's middleware is called directly.
-- `INCR` and `INCREX` are asked for the wait with `TTL`, which rounds to seconds; `PTTL` costs the same and knows milliseconds.
+- `INCR` and `INCREX` are asked for the wait with `TTL`, in seconds; `PTTL` knows milliseconds.
 - A wait counts as too early or too late only if that is certain: the server decided at some time between question and answer.
-- Other programs used the machine (load average {load}), so *callers* and *p99* are rough. A run in which a request took over
-  0.2 s was made again, at most three times.
-- Redis 8.10.2 has another allocator than 7.0.15, so bytes of `INCREX` compare roughly.
+- A run in which a request took over 0.2 s was made again, at most three times.
+- Redis 8.10.2 has another allocator than 7.0.15.
 
 ## Repeat it
 
 ```sh
-make peers                                # an hour; writes this page
-make peers ARGS='--only limits'           # some minutes; target/peers/peers.json
+make peers                          # an hour; writes this page
+make peers ARGS='--only limits'     # some minutes; target/peers/peers.json
 ```
 
 A difference between two runs up to this is no difference:

@@ -1,4 +1,4 @@
-"""The pictures that README and docs/reference/performance.md show.
+"""The pictures that docs/reference/performance.md shows.
 
 Horizontal bars with their values, in the order of the rows, coloured by the family of the command. The background is
 white, so that they can also be read on a dark page.
@@ -100,30 +100,6 @@ def throughput(results, report, path):
     save(figure, path)
 
 
-# The rows of the README's picture: each method once, and four rules at once.
-FRONT = [
-    "INCR",
-    "RL.CHECK bucket, allowed",
-    "RL.CHECK window, allowed",
-    "RL.CHECK log of 60, allowed",
-    "RL.CHECK 4 log rules, allowed",
-    "CL.THROTTLE, redis-cell, allowed",
-    "Lua fixed window",
-    "Lua token bucket",
-    "Lua sorted set of 60",
-    "Lua list of 100, 4 rules",
-]
-
-
-def front(results, _, path):
-    rows = [result for result in results if result["part"] == "throughput" and result["name"] in FRONT]
-    figure, axes = plt.subplots(figsize=(8.5, 0.24 * len(rows) + 0.9), layout="constrained")
-    bars(axes, rows, ratio, lambda result: f"{ratio(result):.2f}")
-    axes.set_title("Decisions a second, as a part of INCR", loc="left", fontweight="bold")
-    whose(figure, rows)
-    save(figure, path)
-
-
 def memory(results, _, path):
     kinds = [result for result in results if result["part"] == "memory"]
     figure, axes = plt.subplots(figsize=(8.5, 0.24 * len(kinds) + 0.9), layout="constrained")
@@ -172,7 +148,7 @@ def keys(results, _, path):
 
 
 PICTURES = {"throughput": (throughput, ("throughput", "roundtrips")), "memory": (memory, ("memory",))}
-PICTURES |= {"front": (front, ("throughput",)), "limits": (limits, ("limits",)), "keys": (keys, ("keys",))}
+PICTURES |= {"limits": (limits, ("limits",)), "keys": (keys, ("keys",))}
 
 
 def draw_all(report, folder):
