@@ -2,7 +2,7 @@ package ratelimit
 
 import "testing"
 
-// mostAllocations are those of a check. The README states them.
+// mostAllocations are those of a check, of which go-redis makes nine.
 const mostAllocations = 14
 
 // race tells whether the race detector runs, which allocates too.

@@ -37,7 +37,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(code: str, server: Server, **given: Any) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "readme", **given}
-    if code == ANY:  # which uses the limiter above
+    if code in (ANY, HOLD, UPSTREAM):  # which use the first limiter
         names["limiter"] = RateLimiter.from_url(server.url, outage="local")
     exec(code.replace("redis://localhost", server.url), names)
     return names
@@ -66,8 +66,8 @@ def test_the_fastapi_program_limits(newest: Server) -> None:
 
 
 def test_the_route_is_limited(newest: Server) -> None:
-    with TestClient(run(ROUTE, newest)["app"]) as client:
-        assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
+    with TestClient(run(FASTAPI + ROUTE, newest)["app"]) as client:
+        assert [client.get("/export").status_code for _ in range(3)] == [200, 200, 429]
 
 
 def test_the_program_of_the_first_page_limits(newest: Server, stopped: Server) -> None:
