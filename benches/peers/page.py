@@ -49,7 +49,10 @@ def middle(found, peer, measure, value):
 
 
 def value_of(found, peer, figure):
-    return middle(found, peer, figure["measure"], figure["value"])
+    value = middle(found, peer, figure["measure"], figure["value"])
+    # Which waits are too short by less than a millisecond is chance.
+    by = middle(found, peer, "waits", "early_ms") if figure["value"] == "early" else None
+    return 0.0 if value and by is not None and by < 1 else value
 
 
 def within(figure, value, other):
@@ -225,7 +228,8 @@ are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
 - **under**: admitted over what the peer's algorithm, by its definition (`benches/peers/models.py`), admits of the same
   arrivals.
 - **waits too early**: the share of 20 waits after which a retry is denied, and how much longer it took. **Too late**: another
-  key, asked each millisecond, admits over a millisecond before. `none`: no wait is announced.
+  key, asked each millisecond, admits over a millisecond before. Waits that are less than a millisecond too early count as
+  right where limiters are compared. `none`: no wait is announced.
 - **two rules**: admitted under {limit} a second and {longer} a minute, over what both allow by the peer's algorithm. A peer that
   cannot ask for both at once asks for one after the other, either first.
 - **one clock ahead**: the clock of one of four callers is 5 s ahead; admitted over what the algorithm admits.
