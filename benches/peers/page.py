@@ -104,7 +104,7 @@ def outage_cell(found, peer, name):
         if sum(kind in each["kinds"] for each in rounds) * 2 > len(rounds)
     ]
     slowest, after = (median(each[value] for each in rounds) for value in ("slowest_s", "after_s"))
-    later = f" + {after:.1f} s" if 0.1 < after <= LATER_S - 0.1 else " s" + ", go on" * (after > 0.1)
+    later = "" if after <= 0.1 else f" + {after:.1f}" if after <= LATER_S - 0.1 else ", go on"
     return f"{', '.join(kinds) or 'mixed'} {slowest:.1f}{later}"
 
 
@@ -137,9 +137,12 @@ COLUMNS = {
     "server's time ÷ INCR": lambda found, peer: cell(found, peer, ("the server's time",), decimal),
     "p99 ÷ INCR": lambda found, peer: cell(found, peer, ("p99",), decimal),
     "bytes a key: one; full": memory_cell,
-    "stopped": lambda found, peer: outage_cell(found, peer, "stopped"),
     "killed": lambda found, peer: outage_cell(found, peer, "killed"),
-    "kept": lambda found, peer: cell(found, peer, ("kept by a restart",), share),
+}
+#: What is alike for most peers.
+MOSTLY = {
+    "Stopped": lambda found, peer: outage_cell(found, peer, "stopped"),
+    "Kept": lambda found, peer: cell(found, peer, ("kept by a restart",), share),
 }
 
 
@@ -149,6 +152,17 @@ def table(found):
     for peer in PEERS:
         if peer.key in found["peers"]:
             yield "| " + " | ".join(column(found, peer) for column in COLUMNS.values()) + " |"
+
+
+def mostly(found):
+    """A sentence for each figure that is alike for most peers, with those for which it is not."""
+    for name, column in MOSTLY.items():
+        groups = {}
+        for peer in PEERS:
+            if peer.key in found["peers"]:
+                groups.setdefault(column(found, peer), []).append(peer.key)
+        (most, _), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
+        yield f"**{name}**: " + "; ".join([most, *(f"{', '.join(peers)}: {text}" for text, peers in others)]) + "."
 
 
 def lost(found):
@@ -217,6 +231,8 @@ are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
 
 {table}
 
+{mostly}
+
 ## Where we lose
 
 {lost}
@@ -239,8 +255,8 @@ are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
   same rounds.
 - **bytes a key**: growth of `used_memory` for each of 10,000 keys after one request (or as many as were made in 20 s), and of
   500 at a limit of 20 an hour, for which the server's tables need not grow. *: keys that never expire.
-- **stopped**: the server stands still for 2 s. **killed**: it is started again after 2 s. What a caller gets, the seconds of the
-  slowest answer, and for how long errors go on after that. **kept**: what a full limit still counts after the kill, with an
+- **killed**: the server starts again after 2 s; **stopped**: it stands still for 2 s. What a caller gets, the seconds of the
+  slowest answer, and for how many more errors go on. **Kept**: what a full limit still counts after the kill, with an
   append-only file synced every second.
 
 ## What they do not say
@@ -284,6 +300,7 @@ def write(found, second=None):
         limit=RULE[0],
         longer=LONGER[0],
         table=lines(table(found)),
+        mostly="\n\n".join(mostly(found)),
         lost=lines(lost(found)),
         agreement=lines(agreement(found, second)),
         missing=lines(missing(found)),

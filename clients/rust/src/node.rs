@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use redis::{Arg, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::connection::{Connection, Connections, Failure, Why};
@@ -140,6 +140,8 @@ impl Node {
                 let _ = timeout_at(first, probed).await;
             }
             if self.is_away() {
+                // A runtime that runs only during checks must get to the probe, too.
+                yield_now().await;
                 return Err(error);
             }
         }

@@ -1,6 +1,7 @@
 //! Limiters in several runtimes, in none, on connections of the application, and without a server.
 
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio::runtime::{Builder, Runtime};
@@ -32,6 +33,25 @@ fn one_limiter_serves_one_runtime_after_the_other() {
     server.restart();
     let is_served = async || source(&limiter).await == Source::Server;
     runtime().block_on(until("another runtime probes", is_served));
+}
+
+/// A program without a runtime of its own may enter one for each check, and the probes go on only meanwhile.
+#[test]
+fn a_runtime_that_runs_only_during_checks_finds_the_server_back() {
+    let mut server = Server::start("redis-7.0");
+    let limiter = server.builder().outage(Outage::Allow).build().expect("options");
+    let (runtime, start) = (runtime(), Instant::now());
+    let until = |expected| {
+        while runtime.block_on(source(&limiter)) != expected {
+            assert!(start.elapsed() < MINUTE, "not in time: {expected:?}");
+            sleep(Duration::from_millis(10));
+        }
+    };
+    until(Source::Server);
+    server.kill();
+    until(Source::Outage);
+    server.restart();
+    until(Source::Server);
 }
 
 #[tokio::test]
