@@ -101,6 +101,5 @@ PEERS = [
 MISSING = {
     "limitador 0.14.0": "compiles only with its feature `disk_storage`, that is with RocksDB from source",
     "redis-cell 0.5.0": "is on GitHub alone; crates.io has 0.2.2",
-    "throttlecrab's crate": "limits within one process; its server is measured",
     "the servers of Upstash": "are a hosted service; its package is measured on a plain server",
 }
