@@ -264,11 +264,10 @@ are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
 - Callers and server share the machine, so *callers* compares client libraries as much as limiters. *Server's time* does not.
 - Adapters use the options of the README. Others may do better: time-outs, blocks in memory, connection pools.
 - `@upstash/ratelimit` runs on a plain server without the first line of its scripts, which only its own servers understand.
-  `@fastify/rate-limit` gets injected requests; express-rate-limit's middleware is called directly.
+  `@fastify/rate-limit` gets injected requests.
 - `INCR` and `INCREX` are asked for the wait with `TTL`, in seconds; `PTTL` knows milliseconds.
 - A wait counts as too early or too late only if that is certain: the server decided at some time between question and answer.
 - A run in which a request took over 0.2 s was made again, at most three times.
-- Redis 8.10.2 has another allocator than 7.0.15.
 
 ## Repeat it
 
