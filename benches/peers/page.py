@@ -162,7 +162,8 @@ def mostly(found):
             if peer.key in found["peers"]:
                 groups.setdefault(column(found, peer), []).append(peer.key)
         (most, _), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
-        yield f"**{name}**: " + "; ".join([most, *(f"{', '.join(peers)}: {text}" for text, peers in others)]) + "."
+        but = "; ".join(f"{', '.join(peers)}: {text}" for text, peers in others)
+        yield f"**{name}**: {most}{f', but {but}' if but else ''}."
 
 
 def lost(found):
@@ -225,9 +226,9 @@ What limiters admit, announce and cost, by `make peers` on {when}: medians of {r
 
 ![Peers](../images/peers.svg)
 
-**Bold**: nobody's figure is better by more than the [spread](#repeat-it), whoever it is. `ours log`, `window`, `bucket` and `fixed`
-are `RL.CHECK` by redis-py; `ours python`, `node`, `go` and `rust` our packages, `script` their script, `envoy` our service. Servers
-are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
+**Bold**: nobody's figure is better by more than the [spread](#repeat-it), whoever it is. `ours log`, `window`, `bucket` and
+`fixed` are `RL.CHECK` by redis-py; `ours python`, `node`, `go` and `rust` our packages, `script` their script, `envoy` our
+service. Servers are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
 
 {table}
 
@@ -244,8 +245,8 @@ are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is its own.
 - **under**: admitted over what the peer's algorithm, by its definition (`benches/peers/models.py`), admits of the same
   arrivals.
 - **waits too early**: the share of 20 waits after which a retry is denied, and how much longer it took. **Too late**: another
-  key, asked each millisecond, admits over a millisecond before. Waits that are less than a millisecond too early count as
-  right where limiters are compared. `none`: no wait is announced.
+  key, asked each millisecond, admits over a millisecond before the wait ends. Waits that are less than a millisecond too early
+  count as right where limiters are compared. `none`: no wait is announced.
 - **two rules**: admitted under {limit} a second and {longer} a minute, over what both allow by the peer's algorithm. A peer that
   cannot ask for both at once asks for one after the other, either first.
 - **one clock ahead**: the clock of one of four callers is 5 s ahead; admitted over what the algorithm admits.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a check costs while the server is not there: the table of docs/operate/outages.md, over all drivers.
+"""What a check costs while the server is not there: the figures of docs/operate/outages.md, over all drivers.
 
 Ten callers check one after the other, with the time-out that each package chooses and `outage=allow`, for five seconds,
 in which the server fails for two.

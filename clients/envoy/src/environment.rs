@@ -67,7 +67,7 @@ pub fn refuse() -> Result<()> {
     for (name, allowed) in REFUSED {
         let Some(value) = env::var_os(name).filter(|value| !value.is_empty()) else { continue };
         if !allowed.iter().any(|allowed| value.eq_ignore_ascii_case(allowed)) {
-            bail!("{name} is not supported: remove it, or see docs/migrate.md");
+            bail!("{name} is not supported: remove it");
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Measures what a check costs beside the crate `redis` alone, and how many answers a second a hundred
 //! limiters get on one key, by checks, by leases and by denials that they remember, for
-//! docs/operate/outages.md: `cargo bench --all-features`, and with `-- cost` only the first.
+//! docs/operate/outages.md and docs/guide/clients.md: `cargo bench --all-features`, and with `-- cost` only the first.
 
 #[allow(dead_code, reason = "the tests need more of it")]
 #[path = "../tests/client/support/mod.rs"]
