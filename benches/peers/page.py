@@ -247,8 +247,8 @@ service. Servers are Redis 7.0.15, for `INCREX` Redis 8.10.2; `throttlecrab` is 
 - **waits too early**: the share of 20 waits after which a retry is denied, and how much longer it took. **Too late**: another
   key, asked each millisecond, admits over a millisecond before the wait ends. Waits that are less than a millisecond too early
   count as right where limiters are compared. `none`: no wait is announced.
-- **two rules**: admitted under {limit} a second and {longer} a minute, over what both allow by the peer's algorithm. A peer that
-  cannot ask for both at once asks for one after the other, either first.
+- **two rules**: admitted under {limit} a second and {longer} a minute, over what both allow by the peer's algorithm. A peer
+  that cannot ask for both at once asks for one after the other, either first.
 - **one clock ahead**: the clock of one of four callers is 5 s ahead; admitted over what the algorithm admits.
 - **commands** of a request that passes, and of one that is denied.
 - **callers**: decisions a second by one caller, and by eight processes; **server's time** for each, with a service's; **p99**
