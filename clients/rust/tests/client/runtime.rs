@@ -113,6 +113,16 @@ fn a_connection_that_the_server_ended_costs_no_check_of_a_runtime_that_did_not_r
     }
 }
 
+#[test]
+fn a_limiter_that_is_closed_has_no_connection_though_its_runtime_runs_no_more() {
+    let (server, runtime) = (Server::start("redis-7.0"), runtime());
+    let limiter = server.limiter();
+    assert_eq!(runtime.block_on(source(&limiter)), Source::Server);
+    assert_eq!(server.clients(), 2);
+    runtime.block_on(limiter.close());
+    wait_until("it is closed", || server.clients() == 1);
+}
+
 #[tokio::test]
 async fn the_limiter_in_the_process_asks_no_server() {
     let limiter = RateLimiter::in_process([("free", "2/h")]).expect("rules");
