@@ -30,6 +30,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// When a hold that had its whole time left at `since` ends. `None`: never.
+    pub fn end(&self, since: Instant) -> Option<Instant> {
+        since.checked_add(self.ttl).filter(|_| self.source != Source::Outage)
+    }
+
     /// `false`: not every key had the hold.
     pub async fn renew(&self) -> RedisResult<bool> {
         let mut all = true;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio::runtime::{Builder, Runtime};
-use tower_redis_ratelimit::{Check, Outage, RateLimiter, Source, is_misuse, is_saturated};
+use tower_redis_ratelimit::{Check, Hold, Outage, RateLimiter, Source, is_misuse, is_saturated};
 
 use crate::support::cluster::Cluster;
 use crate::support::server::Server;
@@ -121,6 +121,29 @@ fn a_limiter_that_is_closed_has_no_connection_though_its_runtime_runs_no_more() 
     assert_eq!(server.clients(), 2);
     runtime.block_on(limiter.close());
     wait_until("it is closed", || server.clients() == 1);
+}
+
+#[test]
+fn a_hold_is_lost_at_its_end_even_if_no_runtime_ran() {
+    let (server, runtime) = (Server::start("redis-7.0"), runtime());
+    let (limiter, ttl) = (server.limiter(), Duration::from_millis(300));
+    let hold = runtime.block_on(limiter.hold(("s", "slots:1"), ttl)).expect("it is free");
+    sleep(ttl);
+    assert!(hold.is_lost());
+    let hold = runtime.block_on(limiter.hold(("t", "slots:1"), MINUTE)).expect("it is free");
+    assert!(!hold.is_lost());
+    let lost = hold.lost();
+    assert_eq!(runtime.block_on(hold.settle()), Ok(true));
+    let soon = async { tokio::time::timeout(Duration::from_millis(50), lost).await };
+    assert!(runtime.block_on(soon).is_err(), "it was settled");
+    let hold = runtime.block_on(limiter.hold(("u", "slots:1"), ttl)).expect("it is free");
+    drop(runtime);
+    self::runtime().block_on(until_lost(&hold));
+}
+
+async fn until_lost(hold: &Hold) {
+    tokio::time::timeout(MINUTE, hold.lost()).await.expect("its time ends");
+    assert!(hold.is_lost());
 }
 
 #[tokio::test]
