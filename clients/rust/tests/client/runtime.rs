@@ -146,6 +146,39 @@ async fn until_lost(hold: &Hold) {
     assert!(hold.is_lost());
 }
 
+/// The runtime in which the limiter was used first has ended.
+#[test]
+fn a_hold_that_is_dropped_outside_of_any_runtime_is_settled_by_the_last_one() {
+    let server = Server::start("valkey-9.1");
+    let limiter = server.limiter();
+    assert_eq!(runtime().block_on(source(&limiter)), Source::Server);
+    let runtime = runtime();
+    let hold = runtime.block_on(limiter.hold(("s", "slots:1"), MINUTE)).expect("it is free");
+    drop(hold);
+    let is_free =
+        async || limiter.peek(("s", "slots:1")).await.expect("it runs").remaining == Some(1);
+    runtime.block_on(until("the slot is free", is_free));
+    assert_eq!(limiter.given_up(), 0);
+}
+
+#[test]
+fn settlements_that_end_with_their_runtime_are_given_up() {
+    let server = Server::start("valkey-9.1");
+    let (limiter, runtime) = (server.limiter(), runtime());
+    let take = |key| runtime.block_on(limiter.hold((key, "slots:1"), MINUTE)).expect("it is free");
+    let (under_way, later) = (take("a"), take("b"));
+    server.freeze(true);
+    runtime.block_on(async move {
+        drop(under_way);
+        tokio::task::yield_now().await;
+    });
+    drop(runtime);
+    assert_eq!(limiter.given_up(), 1);
+    drop(later);
+    assert_eq!(limiter.given_up(), 2);
+    server.freeze(false);
+}
+
 #[tokio::test]
 async fn the_limiter_in_the_process_asks_no_server() {
     let limiter = RateLimiter::in_process([("free", "2/h")]).expect("rules");
