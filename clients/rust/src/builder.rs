@@ -75,7 +75,8 @@ impl RateLimiter {
 
     /// A limiter on any asynchronous connection to one server that tasks can share, preferably one that
     /// connects again after a failure. It must take as many commands at once as [`Builder::concurrency`]
-    /// says, and send none again.
+    /// says, and send none again. It works only while the runtime runs in which it was made; connections that
+    /// the limiter makes belong to the runtime of each call.
     pub fn on(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Builder {
         Builder::of(Whom::Given(Connection::given(connection)))
     }

@@ -69,14 +69,16 @@ impl Charged {
     fn give_back(&mut self) -> impl Future<Output = ()> + Send + use<> {
         let (asker, checks) = (Arc::clone(&self.asker), mem::take(&mut self.checks));
         let giving_back = (!checks.is_empty()).then(|| {
-            self.asker.cleans_up.run(async move {
+            let refunding = async move {
                 let limits = checks.iter().flat_map(|check| &check.limits);
                 let _freeing = limits.map(|limit| asker.freeing(&limit.key)).collect::<Vec<_>>();
                 for check in &checks {
                     refund(&asker, check).await?;
                 }
                 Ok(())
-            })
+            };
+            let lost = || tracing::warn!("a charge is not given back");
+            self.asker.cleans_up.run(refunding, lost)
         });
         async move {
             if let Some(giving_back) = giving_back

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::RedisResult;
@@ -29,50 +29,52 @@ pub struct CleanUps {
     kept: Mutex<VecDeque<Weak<Notify>>>,
     given_up: AtomicU64,
     is_closed: AtomicBool,
-    /// The runtime in which the limiter was made or first used.
-    runtime: OnceLock<Handle>,
+    /// The runtime in which the limiter was made or last used.
+    runtime: Mutex<Option<Handle>>,
 }
 
 impl CleanUps {
     pub fn new() -> Self {
-        let cleans_up = Self {
+        Self {
             places: Arc::new(Semaphore::new(MOST as usize)),
             kept: Mutex::default(),
             given_up: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
-            runtime: OnceLock::new(),
-        };
-        cleans_up.learn_runtime();
-        cleans_up
-    }
-
-    /// Notes the runtime of the caller, for clean-ups that begin outside of any runtime.
-    pub fn learn_runtime(&self) {
-        if self.runtime.get().is_none()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            // Another caller may have been faster.
-            let _ = self.runtime.set(runtime);
+            runtime: Mutex::new(Handle::try_current().ok()),
         }
     }
 
-    /// Begins this work. The future that is returned may be dropped.
-    pub fn run<T, W>(&self, work: W) -> impl Future<Output = RedisResult<T>> + Send + use<T, W>
+    /// Notes the runtime of the caller, for clean-ups that begin outside of any. Returns the last one.
+    pub fn learn_runtime(&self) -> Option<Handle> {
+        let mut last = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(runtime) = Handle::try_current() {
+            *last = Some(runtime);
+        }
+        last.clone()
+    }
+
+    /// Begins this work. The future that is returned may be dropped. Calls `lost` if the work cannot
+    /// begin, or ends with its runtime.
+    pub fn run<T, W, L>(
+        &self,
+        work: W,
+        lost: L,
+    ) -> impl Future<Output = RedisResult<T>> + Send + use<T, W, L>
     where
         T: Send + 'static,
+        L: FnOnce() + Send + 'static,
         W: Future<Output = RedisResult<T>> + Send + 'static,
     {
-        let runtime = Handle::try_current().ok().or_else(|| self.runtime.get().cloned());
-        let begun = runtime.zip(Arc::clone(&self.places).try_acquire_owned().ok());
+        let mut lost = Lost(Some(lost));
+        let begun = self.learn_runtime().zip(Arc::clone(&self.places).try_acquire_owned().ok());
         let begun = begun.map(|(runtime, place)| {
             runtime.spawn(async move {
                 let _place = place;
-                work.await
+                let output = work.await;
+                lost.0.take();
+                output
             })
         });
-        if begun.is_none() {
-            tracing::warn!("a hold is not settled: it ends after its time");
-        }
         async move { joined(begun.ok_or_else(saturated)?).await }
     }
 
@@ -113,6 +115,17 @@ impl CleanUps {
 
     fn kept(&self) -> MutexGuard<'_, VecDeque<Weak<Notify>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Calls this when dropped.
+struct Lost<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for Lost<F> {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            tell();
+        }
     }
 }
 

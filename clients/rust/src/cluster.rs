@@ -160,7 +160,9 @@ impl Cluster {
     /// Asks for the map, a few nodes at once: first those that answer.
     async fn survey(self: &Arc<Self>) -> RedisResult<()> {
         let asked = Instant::now();
-        let _only = self.surveying.lock().await;
+        // One whose runtime does not run stops no other.
+        let half = self.timeout.checked_div(2).unwrap_or_default();
+        let _only = within(half, self.surveying.lock()).await;
         if self.map().seen.as_ref().is_some_and(|(_, at)| *at >= asked) {
             return Ok(());
         }

@@ -1,25 +1,32 @@
 //! Connections of the crate `redis`, as a node needs them.
 
 use std::future::{Future, poll_fn};
+use std::mem;
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use lru::LruCache;
 use redis::aio::ConnectionLike;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult,
     Value,
 };
+use tokio::runtime::{Handle, Id};
 use tokio::sync::OnceCell;
 use tokio::task::{unconstrained, yield_now};
 use tokio::time::Instant;
 
 /// A connection that nobody used for this long may have ended without our noticing ...
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(10);
 /// ... and after this long something between may have dropped it silently.
 const OLD: Duration = Duration::from_secs(60);
+/// The most runtimes that have a connection. Beyond that, the one that used its own least recently loses it:
+/// most likely it has ended.
+const RUNTIMES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// A connection that its clones share.
 pub trait Shared: Send + Sync {
@@ -152,76 +159,81 @@ fn is_refusal(error: &RedisError) -> bool {
         || error.detail().is_some_and(|text| text.starts_with("max number of clients"))
 }
 
-/// The connection that all requests to a node share.
+/// The connection that all requests of a runtime to a node share. A connection works only while the
+/// runtime runs in which it was opened.
 pub struct Connections {
     pub opener: Opener,
     /// Opens a connection for a caller that waits.
     pub alone: Opener,
-    is_given: bool,
-    current: Mutex<(Arc<Connection>, Instant)>,
+    /// The connection that the application made.
+    given: Option<Arc<Connection>>,
+    /// Each runtime's connection, and when it was last used.
+    current: Mutex<Current>,
 }
+
+type Current = LruCache<Id, (Arc<Connection>, Instant)>;
 
 impl Connections {
     /// Connections that the limiter makes.
     pub fn of(opener: Opener) -> Self {
         let alone = opener.clone();
-        let current = Mutex::new((Arc::default(), Instant::now()));
-        Self { opener, alone, is_given: false, current }
+        Self { opener, alone, given: None, current: Mutex::new(LruCache::new(RUNTIMES)) }
     }
 
     /// A connection that the application made, which connects again by itself.
     pub fn given(connection: Connection, alone: Opener) -> Self {
-        let current = Mutex::new((Arc::new(connection), Instant::now()));
-        Self { opener: Opener::none(), alone, is_given: true, current }
+        let given = Some(Arc::new(connection));
+        Self { opener: Opener::none(), alone, given, current: Mutex::new(LruCache::new(RUNTIMES)) }
     }
 
     /// The connection for a request.
     pub async fn current(&self) -> Arc<Connection> {
-        let now = Instant::now();
-        let (connection, idle) = {
-            let mut current = self.lock();
-            let idle = now.saturating_duration_since(current.1);
-            // Nobody else uses it.
-            let is_idle = Arc::strong_count(&current.0) == 1;
-            if is_idle && idle >= OLD && !self.is_given {
-                current.0 = Arc::default();
-            }
-            current.1 = now;
-            (Arc::clone(&current.0), if is_idle { idle } else { Duration::ZERO })
-        };
-        if idle >= LOOK {
+        let (runtime, now) = (Handle::current().id(), Instant::now());
+        let idle = |used| now.saturating_duration_since(used);
+        if self.lock().peek(&runtime).is_some_and(|&(_, used)| idle(used) >= LOOK) {
             // The runtime sees that the connection has ended.
-            yield_now().await;
+            turn().await;
         }
-        connection
+        let mut current = self.lock();
+        let (connection, used) = current.get_or_insert_mut(runtime, || (self.fresh(), now));
+        if idle(mem::replace(used, now)) >= OLD {
+            *connection = self.fresh();
+        }
+        Arc::clone(connection)
     }
 
     /// Lets no further request use this connection.
     pub fn discard(&self, connection: &Arc<Connection>) {
-        let mut current = self.lock();
-        if Arc::ptr_eq(&current.0, connection) && !self.is_given {
-            current.0 = Arc::default();
+        let (mut current, runtime) = (self.lock(), Handle::current().id());
+        if current.peek(&runtime).is_some_and(|(own, _)| Arc::ptr_eq(own, connection)) {
+            current.pop(&runtime);
         }
     }
 
-    /// Lets no further request use the current connection.
+    /// Lets no further request use the current connections.
     pub fn renew(&self) {
-        if !self.is_given {
-            self.lock().0 = Arc::default();
-        }
+        self.lock().clear();
     }
 
-    /// A connection of its own for a probe.
-    pub fn probe(&self) -> Arc<Connection> {
-        if self.is_given { Arc::clone(&self.lock().0) } else { Arc::default() }
+    /// A connection that is not open yet, or the one that the application made.
+    pub fn fresh(&self) -> Arc<Connection> {
+        self.given.clone().unwrap_or_default()
     }
 
     /// The connection of a probe that was answered is the one to use.
     pub fn adopt(&self, connection: Arc<Connection>) {
-        *self.lock() = (connection, Instant::now());
+        self.lock().put(Handle::current().id(), (connection, Instant::now()));
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Arc<Connection>, Instant)> {
+    fn lock(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets a runtime that runs only during calls do what is due: the first yield wakes the tasks whose
+/// sockets have news, the second runs them.
+pub async fn turn() {
+    for _ in 0..2 {
+        yield_now().await;
     }
 }

@@ -1,12 +1,14 @@
 //! Holds that renew themselves while their work lasts.
 
+use std::future::pending;
+use std::mem::replace;
 use std::time::Duration;
 use std::{error, fmt};
 
 use redis::{RedisError, RedisResult};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::check::{Check, Cost};
 use crate::limiter::RateLimiter;
@@ -50,7 +52,6 @@ impl From<RedisError> for HoldError {
 pub struct Hold {
     receipt: Receipt,
     reply: Reply,
-    lost: watch::Receiver<bool>,
     renewing: Renewing,
 }
 
@@ -83,14 +84,14 @@ impl RateLimiter {
         receipt.settlement = Some(Settlement::Refund);
         // A key that is exempt may have no hold.
         receipt.place.source = if reply.limit.is_none() { Source::Outage } else { reply.source };
-        let (telling, lost) = watch::channel(false);
-        let renewing = tokio::spawn(keep(receipt.place.clone(), since, telling));
-        let renewing = Renewing(renewing.abort_handle());
+        let ends = watch::Sender::new(receipt.place.end(since));
+        let task = tokio::spawn(keep(receipt.place.clone(), since, ends.clone())).abort_handle();
+        let renewing = Renewing { ends, task };
         if let Some(turn) = reply.wait.filter(|turn| !turn.is_zero()) {
             sleep(turn).await;
         }
         receipt.settlement = Some(Settlement::AsCharged);
-        Ok(Hold { receipt, reply, lost, renewing })
+        Ok(Hold { receipt, reply, renewing })
     }
 }
 
@@ -107,17 +108,19 @@ impl Hold {
 
     /// Whether the hold has ended before it was settled: others may have its units now.
     pub fn is_lost(&self) -> bool {
-        *self.lost.borrow()
+        self.renewing.ends.borrow().is_some_and(|end| end <= Instant::now())
     }
 
     /// Ends when the hold is lost: the server says that the hold has ended, or could not be asked in
     /// time.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut lost = self.lost.clone();
+        let mut ends = self.renewing.ends.subscribe();
         async move {
-            if lost.wait_for(|is_lost| *is_lost).await.is_err() {
-                // The hold was settled.
-                std::future::pending::<()>().await;
+            loop {
+                let Some(end) = *ends.borrow_and_update() else { return pending().await };
+                if timeout_at(end, ends.changed()).await.is_err() {
+                    return;
+                }
             }
         }
     }
@@ -156,16 +159,22 @@ impl Hold {
 
 /// Renews itself until it is dropped.
 #[derive(Debug)]
-struct Renewing(AbortHandle);
+struct Renewing {
+    /// When the hold ends, as far as is known. `None`: never, or it is settled.
+    ends: watch::Sender<Option<Instant>>,
+    task: AbortHandle,
+}
 
 impl Drop for Renewing {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+        self.ends.send_replace(None);
     }
 }
 
 /// Renews a hold until it is lost. `since` is when the hold was last known to have its whole time left.
-async fn keep(place: Place, mut since: Instant, lost: watch::Sender<bool>) {
+async fn keep(place: Place, mut since: Instant, ends: watch::Sender<Option<Instant>>) {
+    let tell = |end| ends.send_if_modified(|last| last.is_some() && replace(last, end) != end);
     let ttl = place.ttl;
     let third = ttl.checked_div(3).unwrap_or_default();
     loop {
@@ -173,11 +182,14 @@ async fn keep(place: Place, mut since: Instant, lost: watch::Sender<bool>) {
         let asked = Instant::now();
         let left = ttl.saturating_sub(since.elapsed());
         match timeout(left, place.renew()).await {
-            Ok(Ok(true)) if !left.is_zero() => since = asked,
+            Ok(Ok(true)) if !left.is_zero() => {
+                since = asked;
+                tell(place.end(since));
+            }
             // The next try may reach the server.
             Ok(Err(_)) if since.elapsed() < ttl => {}
             _ => break,
         }
     }
-    lost.send_replace(true);
+    tell(Some(Instant::now()));
 }

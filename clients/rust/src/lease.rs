@@ -14,7 +14,7 @@ use crate::check::{Check, Limit};
 use crate::denials::lasting;
 use crate::limiter::RateLimiter;
 use crate::receipt::{Place, new_id};
-use crate::reply::{Report, Source, Verdict};
+use crate::reply::{Reply, Report, Source, Verdict};
 use crate::rules::Rules;
 use crate::settlement::Settlement;
 use crate::value::{self, misuse};
@@ -61,9 +61,9 @@ impl Taken {
 }
 
 /// Takes units of one hot key ahead, and hands them out in this process.
-/// Units count when they are leased, and may be used for half of the hold's time after that (for all of
-/// it in a process that was paused). If the process dies, the units that it used of its last lease come
-/// back when the hold ends. While the server is away, the limiter's [`Outage`](crate::Outage) answers.
+/// Units count when they are leased, and may be used for half of the hold's time after that. If the
+/// process dies, the units that it used of its last lease come back when the hold ends. While the server
+/// is away, the limiter's [`Outage`](crate::Outage) answers.
 pub struct Lease(Arc<Shared>);
 
 struct Shared {
@@ -94,6 +94,12 @@ struct Open {
     left: u64,
     since: Instant,
     settling: AbortHandle,
+}
+
+impl Open {
+    const fn used(&self) -> u64 {
+        self.granted.saturating_sub(self.left)
+    }
 }
 
 impl Lease {
@@ -174,9 +180,7 @@ impl Lease {
     }
 
     fn end(&self) -> impl Future<Output = RedisResult<()>> + Send + use<> {
-        let shared = Arc::clone(&self.0);
-        let ending = async move { shared.settle(shared.end()).await };
-        self.0.limiter.asker().cleans_up.run(ending)
+        Arc::clone(&self.0).settle(self.0.end())
     }
 }
 
@@ -199,7 +203,7 @@ impl Shared {
         let (mut state, now) = (self.state(), Instant::now());
         if let Some(open) = &mut state.open
             && let Some(left) = open.left.checked_sub(units)
-            && now.saturating_duration_since(open.since) < self.ttl
+            && now.saturating_duration_since(open.since) < self.half()
         {
             open.left = left;
             return Some(Taken::NOW);
@@ -218,12 +222,20 @@ impl Shared {
         _only: OwnedMutexGuard<()>,
     ) {
         let ended = self.end();
+        let has_lapsed = ended.as_ref().is_some_and(|ended| ended.since.elapsed() >= self.ttl);
         let most = units.max(self.state().ask).max(1);
         let (id, one) = (new_id(), self.one.clone().cost(units));
         let leased = one.clone().cost(units..=most).with_hold(&id, self.ttl).refunding();
         let asked = Instant::now();
+        let settling = Arc::clone(&self).settle(ended);
         let leasing = self.lease(leased.giving_back(), &one);
-        let (_, report) = tokio::join!(self.settle(ended), leasing);
+        let report = if has_lapsed {
+            // What was used of it counts before the next.
+            let _ = settling.await;
+            leasing.await
+        } else {
+            tokio::join!(settling, leasing).1
+        };
         let taken = report.map(|report| self.note(&report, id, units, asked));
         let unheard = answer.send(taken).is_err();
         if unheard {
@@ -253,9 +265,9 @@ impl Shared {
             // The report on an exempt key, which has no holds, has no rules.
             let shared = Arc::clone(self);
             let settling = tokio::spawn(async move {
-                sleep(shared.ttl.checked_div(2).unwrap_or_default()).await;
+                sleep(shared.half()).await;
                 // `end` aborts this task, so another one settles.
-                tokio::spawn(async move { shared.settle(shared.end()).await.ok() });
+                tokio::spawn(Arc::clone(&shared).settle(shared.end()));
             });
             let (left, settling) = (granted.saturating_sub(units), settling.abort_handle());
             state.open = Some(Open { id, granted, left, since: asked, settling });
@@ -269,27 +281,45 @@ impl Shared {
         }
     }
 
-    async fn settle(&self, ended: Option<(String, u64)>) -> RedisResult<()> {
-        let Some((id, used)) = ended else { return Ok(()) };
-        let (asker, ttl) = (Arc::clone(self.limiter.asker()), self.ttl);
-        let place = Place { asker, keys: vec![self.key.clone()], id, ttl, source: Source::Server };
-        place.settle(Settlement::Cost(used.into()), false).await.map(drop)
+    /// Begins to settle a lease. If it has lapsed, and the server gave back what was used of it, the future
+    /// counts that again.
+    fn settle(
+        self: Arc<Self>,
+        ended: Option<Open>,
+    ) -> impl Future<Output = RedisResult<()>> + Send + use<> {
+        let settling = ended.map(|open| {
+            let (asker, ttl, used) = (Arc::clone(self.limiter.asker()), self.ttl, open.used());
+            let (keys, id, source) = (vec![self.key.clone()], open.id, Source::Server);
+            let place = Place { asker, keys, id, ttl, source };
+            (place.settle(Settlement::Cost(used.into()), false), used, open.since)
+        });
+        async move {
+            let Some((settling, used, since)) = settling else { return Ok(()) };
+            if !settling.await? && used > 0 && since.elapsed() >= self.ttl {
+                let (asker, again) = (self.limiter.asker(), self.one.clone().cost(1..=used));
+                asker.ask_check::<Reply>(&again, &again.command(false)).await?;
+            }
+            Ok(())
+        }
     }
 
-    /// Ends the lease, if there is one, and adapts the size of the next. Returns its id, and the
-    /// units used.
-    fn end(&self) -> Option<(String, u64)> {
+    /// Ends the lease, if there is one, and adapts the size of the next.
+    fn end(&self) -> Option<Open> {
         let mut state = self.state();
-        let Open { id, granted, left, since, settling } = state.open.take()?;
-        settling.abort();
-        let used = granted.saturating_sub(left);
-        let lasted = since.elapsed();
-        if lasted > LONG || used.saturating_mul(2) < granted {
+        let open = state.open.take()?;
+        open.settling.abort();
+        let lasted = open.since.elapsed();
+        if lasted > LONG || open.used().saturating_mul(2) < open.granted {
             state.ask = (state.ask >> 1).max(1);
-        } else if lasted < SHORT && granted >= state.ask {
+        } else if lasted < SHORT && open.granted >= state.ask {
             state.ask = state.ask.max(1).saturating_mul(2).min(self.most);
         }
-        Some((id, used))
+        Some(open)
+    }
+
+    /// How long the units of a lease may be used.
+    fn half(&self) -> Duration {
+        self.ttl.checked_div(2).unwrap_or_default()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

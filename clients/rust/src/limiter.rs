@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::asker::Asker;
 use crate::by_script;
 use crate::check::Check;
+use crate::connection::turn;
 use crate::denials::Denials;
 use crate::node::Request;
 use crate::receipt::{Receipt, has_too_many_holds};
@@ -51,7 +52,8 @@ impl RateLimiter {
         self.0.events.answered()
     }
 
-    /// How many holds were not settled, because an outage outlasted them or too many waited.
+    /// How many holds were not settled, because an outage outlasted them, too many waited, or their runtime
+    /// ended.
     pub fn given_up(&self) -> u64 {
         self.0.cleans_up.given_up()
     }
@@ -61,6 +63,7 @@ impl RateLimiter {
     pub async fn close(&self) {
         self.0.cleans_up.close().await;
         self.0.servers.nodes().iter().for_each(|node| node.close());
+        turn().await;
     }
 
     /// Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`.

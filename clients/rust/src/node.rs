@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use redis::{Arg, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, yield_now};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::connection::{Connection, Connections, Failure, Why};
+use crate::connection::{Connection, Connections, Failure, Why, turn};
 use crate::events::Events;
 use crate::outage::late;
 use crate::within::within;
@@ -30,6 +30,8 @@ const PAUSES_MS: [u64; 6] = [0, 50, 100, 200, 400, 800];
 const AGAIN: Duration = Duration::from_secs(10);
 /// How long after a node goes away a request waits for the first probe.
 const FIRST: Duration = Duration::from_millis(50);
+/// The next probe is overdue if it has not begun this long, and two time-outs, after the last one.
+const OVERDUE: Duration = Duration::from_secs(1);
 /// The shortest time between two connections that are closed because the server is no primary.
 const RENEWS: Duration = Duration::from_secs(1);
 
@@ -84,11 +86,13 @@ struct Health {
 
 struct Away {
     error: RedisError,
-    /// Until when requests wait for the first probe, if the node was silent.
+    /// Until when requests wait for a probe: the first one, if the node was silent, or one that was overdue.
     first: Option<Instant>,
     /// How many requests had been answered without the server before.
     answered: u64,
-    probing: Option<AbortHandle>,
+    /// When the last probe began.
+    probed: Instant,
+    probing: AbortHandle,
 }
 
 impl Node {
@@ -120,11 +124,21 @@ impl Node {
     pub fn rest(self: &Arc<Self>) -> RedisResult<()> {
         let mut health = self.health();
         let Some(away) = &mut health.away else { return Ok(()) };
-        if away.probing.as_ref().is_none_or(AbortHandle::is_finished) {
-            // The runtime that probed has ended.
-            away.probing = Some(tokio::spawn(probe(Arc::downgrade(self))).abort_handle());
+        let (now, pause) = (Instant::now(), self.timeout.saturating_mul(2).saturating_add(OVERDUE));
+        let is_overdue = now.saturating_duration_since(away.probed) > pause;
+        if is_overdue || away.probing.is_finished() {
+            // The runtime that probed does not run now, or has ended.
+            away.probing.abort();
+            away.probing = self.begin_to_probe(away.probed);
+        }
+        if is_overdue {
+            (away.probed, away.first) = (now, now.checked_add(FIRST));
         }
         Err(away.error.clone())
+    }
+
+    fn begin_to_probe(self: &Arc<Self>, last: Instant) -> AbortHandle {
+        tokio::spawn(probe(Arc::downgrade(self), last)).abort_handle()
     }
 
     /// The output of this work, unless the node is away, or goes away meanwhile. Right after it went
@@ -139,9 +153,9 @@ impl Node {
             if let Some(first) = first {
                 let _ = timeout_at(first, probed).await;
             }
+            // A runtime that runs only during checks must get to the probe, too.
+            turn().await;
             if self.is_away() {
-                // A runtime that runs only during checks must get to the probe, too.
-                yield_now().await;
                 return Err(error);
             }
         }
@@ -245,8 +259,8 @@ impl Node {
             health.failures = usize::from(first.is_none());
         }
         let (error, answered) = (error.clone(), self.events.answered());
-        let probing = Some(tokio::spawn(probe(Arc::downgrade(self))).abort_handle());
-        health.away = Some(Away { error: error.clone(), first, answered, probing });
+        let (probed, probing) = (now, self.begin_to_probe(now));
+        health.away = Some(Away { error: error.clone(), first, answered, probed, probing });
         drop(health);
         self.connections.renew();
         self.goes_away.notify_waiters();
@@ -259,9 +273,7 @@ impl Node {
         let Some(away) = health.away.take() else { return };
         health.back = Some(Instant::now());
         drop(health);
-        if let Some(probing) = away.probing {
-            probing.abort();
-        }
+        away.probing.abort();
         self.probed.notify_waiters();
         let answered = self.events.answered().saturating_sub(away.answered);
         self.events.changed(false, &self.name, away.error, answered);
@@ -269,8 +281,8 @@ impl Node {
 
     /// Ends its probes and connections.
     pub fn close(&self) {
-        if let Some(probing) = self.health().away.as_mut().and_then(|away| away.probing.as_mut()) {
-            probing.abort();
+        if let Some(away) = &self.health().away {
+            away.probing.abort();
         }
         self.connections.renew();
     }
@@ -288,12 +300,15 @@ impl Node {
 
     /// One probe. Returns whether the node has an answer.
     async fn answers(self: &Arc<Self>) -> bool {
+        if let Some(away) = &mut self.health().away {
+            away.probed = Instant::now();
+        }
         if let Some(survey) = &self.survey
-            && !survey(self).await.unwrap_or(true)
+            && let Some(Ok(false)) = within(self.timeout, survey(self)).await
         {
             return true;
         }
-        let (connection, ping) = (self.connections.probe(), cmd("PING"));
+        let (connection, ping) = (self.connections.fresh(), cmd("PING"));
         let answer = connection.send(&self.connections.opener, &ping, false);
         let error = match within(self.timeout, answer).await {
             Some(Ok(_)) => {
@@ -315,13 +330,12 @@ impl Node {
     }
 }
 
-/// Probes a node until it answers. Pauses count from the start of a probe.
-async fn probe(node: Weak<Node>) {
-    let mut began = Instant::now();
+/// Probes a node until it answers. Pauses count from the start of a probe: at first of the `last` one.
+async fn probe(node: Weak<Node>, mut last: Instant) {
     loop {
         let Some(pause) = node.upgrade().map(|node| node.pause()) else { return };
-        sleep(pause.saturating_sub(began.elapsed())).await;
-        began = Instant::now();
+        sleep(pause.saturating_sub(last.elapsed())).await;
+        last = Instant::now();
         let Some(node) = node.upgrade() else { return };
         if node.answers().await {
             return node.come_back();

@@ -30,6 +30,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// When a hold that had its whole time left at `since` ends. `None`: never.
+    pub fn end(&self, since: Instant) -> Option<Instant> {
+        since.checked_add(self.ttl).filter(|_| self.source != Source::Outage)
+    }
+
     /// `false`: not every key had the hold.
     pub async fn renew(&self) -> RedisResult<bool> {
         let mut all = true;
@@ -60,11 +65,14 @@ impl Place {
         settlement: Settlement,
         may_come_late: bool,
     ) -> impl Future<Output = RedisResult<bool>> + Send + use<> {
-        let (asker, (tell, told)) = (Arc::clone(&self.asker), oneshot::channel());
-        let settling = asker.cleans_up.run(async move {
-            self.settle_until(&settlement, may_come_late, tell).await;
+        let (place, (tell, told)) = (Arc::new(self), oneshot::channel());
+        let (own, lost) = (Arc::clone(&place), Arc::clone(&place));
+        let settling = async move {
+            own.settle_until(&settlement, may_come_late, tell).await;
             Ok(())
-        });
+        };
+        let lost = move || lost.asker.cleans_up.give_up(&lost.id);
+        let settling = place.asker.cleans_up.run(settling, lost);
         async move {
             let (told, run) = (told.await, settling);
             match told {

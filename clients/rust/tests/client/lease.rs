@@ -147,3 +147,36 @@ async fn wrong_rules_and_options_are_errors_at_construction() {
     let lease = within(server.limiter(), "k", "5/s", Duration::from_millis(longest), most);
     assert!(lease.expect("the longest").take(1).await.expect("it runs").is_allowed());
 }
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// The task that would settle the lease does not run either.
+#[test]
+fn a_lease_ends_after_half_of_its_time_though_its_runtime_did_not_run() {
+    let (server, runtime, ttl) = (Server::start("redis-7.0"), runtime(), Duration::from_secs(4));
+    let lease = within(server.limiter(), "k", "bucket:100/d", ttl, 50).expect("options");
+    let take = || runtime.block_on(lease.take(1)).expect("it runs").source;
+    for _ in 0..20 {
+        take();
+    }
+    std::thread::sleep(ttl / 2);
+    assert_eq!(take(), Source::Server);
+}
+
+#[test]
+fn what_was_used_of_a_lease_that_lapsed_is_counted_again() {
+    let (server, runtime, rule) = (Server::start("valkey-9.1"), runtime(), "log:3/h");
+    let limiter = server.limiter();
+    let lease = within(limiter.clone(), "k", rule, Duration::from_millis(100), 50);
+    let lease = lease.expect("options");
+    let take = || runtime.block_on(lease.take(1)).expect("it runs").is_allowed();
+    for expected in [3, 2, 1] {
+        assert!(take());
+        let left = async || limiter.peek(("k", rule)).await.expect("it runs").remaining;
+        // This runtime runs the settlement of no lease.
+        self::runtime().block_on(until("it lapses", async || left().await == Some(expected)));
+    }
+    assert!(!take());
+}

@@ -65,6 +65,16 @@ impl Cluster {
         self.nodes[1].freeze(stopped);
     }
 
+    /// Stops both nodes, which do not mark each other failed, or lets them go on.
+    pub fn freeze(&self, stopped: bool) {
+        for node in &self.nodes {
+            if stopped {
+                node.send("CONFIG SET cluster-node-timeout 60000");
+            }
+        }
+        self.nodes.iter().for_each(|node| node.freeze(stopped));
+    }
+
     /// How many keys each node holds.
     pub fn keys(&self) -> [i64; 2] {
         [0, 1].map(|at| {

@@ -118,6 +118,11 @@ impl Server {
         self.number("commandstats", &format!("cmdstat_{command}:calls="))
     }
 
+    /// How many clients are connected, with the one that asks.
+    pub fn clients(&self) -> u64 {
+        self.number("clients", "connected_clients:")
+    }
+
     /// The number after this text in a part of `INFO`, or zero.
     fn number(&self, part: &str, start: &str) -> u64 {
         let mut connection = self.client().get_connection().expect("it runs");
