@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import socket
 import time
-import weakref
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -25,14 +25,14 @@ Made = TypeVar("Made")
 
 
 class PerLoop(Generic[Made]):
-    """Something that each event loop has for itself. It goes with its loop."""
+    """Something that each event loop has for itself. The next loop ends what a closed loop had."""
 
-    def __init__(self, make: Callable[[], Made]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], Made], end: Callable[[Made], object] = lambda made: None) -> None:
+        self._make, self._end = make, end
         self.forget()
 
     def forget(self) -> None:
-        self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Made] = weakref.WeakKeyDictionary()
+        self._made: dict[asyncio.AbstractEventLoop, Made] = {}
         self._last: tuple[asyncio.AbstractEventLoop | None, Made | None] = None, None
 
     def get(self) -> Made:
@@ -41,9 +41,15 @@ class PerLoop(Generic[Made]):
         if last is not loop or made is None:
             made = self._made.get(loop)
             if made is None:
+                self._end_closed()
                 made = self._made[loop] = self._make()
             self._last = loop, made
         return made
+
+    def _end_closed(self) -> None:
+        for loop in list(self._made):
+            if loop.is_closed() and (made := self._made.pop(loop, None)) is not None:  # another thread may be faster
+                self._end(made)
 
     def pop(self) -> Made | None:
         """Takes what the running loop has from it."""
@@ -158,6 +164,12 @@ class Loop:
         await asyncio.sleep(0)
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=within_s / 2)
+
+    def end(self) -> None:
+        """Ends the connections of a loop that was closed before them: without it they cannot be closed, only shut."""
+        for link in [link for node in self.nodes.all for link in node.idle]:
+            with contextlib.suppress(Exception):
+                link.connection._writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     async def _link(self, node: Node) -> Link | None:
         """A connection that has not ended, as far as one can see."""

@@ -197,7 +197,7 @@ class AsyncRateLimiter(Common):
     ) -> None:
         self.core = Core(chosen)
         self._make_client, self._clients, self._owns = client, PerLoop(client), owns
-        self._rooms = PerLoop(partial(self._enter, wiring, chosen, timeout_s))
+        self._rooms = PerLoop(partial(self._enter, wiring, chosen, timeout_s), Loop.end)
         watch(self)
 
     @property
