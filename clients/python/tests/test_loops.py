@@ -3,16 +3,49 @@
 import asyncio
 import gc
 import weakref
+from collections.abc import Iterator
 
 import pytest
+from proxy import Proxy
 from servers import Server, until
 
-from rl_limits import AsyncLease, AsyncRateLimiter
+from rl_limits import AsyncHold, AsyncLease, AsyncRateLimiter
+from test_holds import left
+
+#: Longer than the tests take.
+TTL_S = 600
 
 
 def connected(server: Server) -> int:
     with server.client() as client:
         return int(client.info("clients")["connected_clients"]) - 1
+
+
+@pytest.fixture
+def proxy(newest: Server) -> Iterator[Proxy]:
+    proxy = Proxy(newest.port)
+    yield proxy
+    proxy.close()
+
+
+def allowing(proxy: Proxy) -> AsyncRateLimiter:
+    return AsyncRateLimiter.from_url(proxy.url, timeout=5, outage="allow")
+
+
+def taken(limiter: AsyncRateLimiter, loop: asyncio.AbstractEventLoop) -> AsyncHold:
+    return loop.run_until_complete(limiter.hold("k", "slots:2,cost=1", ttl=TTL_S).__aenter__())
+
+
+def leave(hold: AsyncHold, loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_until_complete(hold.__aexit__(None, None, None))
+
+
+async def until_free(limiter: AsyncRateLimiter, server: Server) -> None:
+    """Uses the limiter, and keeps the loop running until both slots are free."""
+    await limiter.peek("other", "5/m")
+    while left(server, rule="slots:2") < 2:
+        await asyncio.sleep(0.02)
+    await limiter.aclose()
 
 
 @pytest.mark.parametrize("cancels", [True, False])
@@ -41,3 +74,38 @@ def test_a_closed_loop_leaves_no_connection_and_no_memory(newest: Server, cancel
         gc.enable()
     gc.collect()
     assert len(loops) <= 2
+
+
+def test_the_next_loop_settles_what_a_closed_one_left(newest: Server, proxy: Proxy) -> None:
+    limiter, loop = allowing(proxy), asyncio.new_event_loop()
+    hold = taken(limiter, loop)
+    with proxy.refused():
+        leave(hold, loop)
+    loop.close()
+    asyncio.run(asyncio.wait_for(until_free(limiter, newest), 30))
+
+
+def test_the_next_short_loops_settle_what_one_left(newest: Server, proxy: Proxy) -> None:
+    limiter, loop = allowing(proxy), asyncio.new_event_loop()
+    hold = taken(limiter, loop)
+    with proxy.refused():
+        leave(hold, loop)
+    loop.close()
+
+    def calls_and_looks() -> bool:
+        asyncio.run(limiter.peek("other", "5/m"))
+        return left(newest, rule="slots:2") == 2
+
+    until(calls_and_looks)
+
+
+def test_a_loop_settles_what_one_that_no_longer_runs_left(newest: Server, proxy: Proxy) -> None:
+    limiter, loops = allowing(proxy), [asyncio.new_event_loop() for _ in range(2)]
+    holds = [taken(limiter, loop) for loop in loops]
+    with proxy.refused():
+        for hold, loop in zip(holds, loops, strict=True):
+            leave(hold, loop)
+    loops[1].run_until_complete(asyncio.wait_for(until_free(limiter, newest), 30))
+    for loop in loops:
+        loop.run_until_complete(limiter.aclose())
+        loop.close()

@@ -376,8 +376,8 @@ class Core:
         for key in keys:
             self.unsettled.add(key, held, commands.settle(key, id, None, True), late=True)
 
-    def settle_rest(self) -> Flow[None]:
-        return self.unsettled.settle(self._free)
+    def settle_rest(self, at_once: bool = False) -> Flow[None]:
+        return self.unsettled.settle(self._free, at_once)
 
     def give_up(self, keys: Sequence[str], id: str, lost: bool = True) -> Flow[None]:
         """Gives back holds whose caller was interrupted. If the check was `lost`, the server may read it later."""

@@ -67,7 +67,7 @@ class Loop:
         options = {**wiring.options, "socket_timeout": None, "socket_connect_timeout": None}  # `Bound` bounds
         wiring = wiring._replace(options=options)
         self.nodes: Nodes = (Nodes if wiring.seeds is None else Cluster)(wiring, events, self._close)
-        self._places = asyncio.Semaphore(chosen.concurrency)
+        self._loop, self._places = asyncio.get_running_loop(), asyncio.Semaphore(chosen.concurrency)
         self._queue_timeout, self._timeout_s = chosen.queue_timeout, timeout_s
         self._under_way: set[asyncio.Task[Any]] = set()
         #: Probes and the like, which nobody waits for.
@@ -80,6 +80,8 @@ class Loop:
                 try:
                     sent = await self._do(effect)
                 except Exception as error:
+                    if self._loop.is_closed():
+                        raise
                     effect = flow.throw(error)
                 else:
                     effect = flow.send(sent)
@@ -106,7 +108,7 @@ class Loop:
 
     def begin_beside(self, flow: Flow[None]) -> None:
         """Runs what nobody waits for."""
-        _kept(self.run(flow), self._background)
+        _kept(self.run(flow), self._background).add_done_callback(lambda _: flow.close())
 
     async def exchange(self, node: Node, command: Command, fresh: bool = False, asking: bool = False) -> Any:
         if command.wait_s is not None:
@@ -166,7 +168,10 @@ class Loop:
             await asyncio.wait(self._under_way, timeout=within_s / 2)
 
     def end(self) -> None:
-        """Ends the connections of a loop that was closed before them: without it they cannot be closed, only shut."""
+        """Ends what a closed loop left. Flows learn it; connections are shut: only their loop could close them."""
+        for task in [*self._under_way, *self._background]:
+            with contextlib.suppress(Exception):
+                task.get_coro().close()
         for link in [link for node in self.nodes.all for link in node.idle]:
             with contextlib.suppress(Exception):
                 link.connection._writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
@@ -256,7 +261,8 @@ class Loop:
             self._close(link)
 
     def _close(self, link: Link) -> None:
-        _kept(link.connection.disconnect(nowait=True), self._under_way)
+        if not self._loop.is_closed():  # else this task is being thrown away, and its connection with it
+            _kept(link.connection.disconnect(nowait=True), self._under_way)
 
 
 def _kept(work: Coroutine[Any, Any, Made], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[Made]:

@@ -196,6 +196,7 @@ class AsyncRateLimiter(Common):
         self, wiring: Wiring, client: Callable[[], Any], chosen: Settings, timeout_s: float, *, owns: bool = False
     ) -> None:
         self.core = Core(chosen)
+        self.core.unsettled.place = asyncio.get_running_loop
         self._make_client, self._clients, self._owns = client, PerLoop(client), owns
         self._rooms = PerLoop(partial(self._enter, wiring, chosen, timeout_s), Loop.end)
         watch(self)
@@ -222,7 +223,7 @@ class AsyncRateLimiter(Common):
     def _enter(self, wiring: Wiring, chosen: Settings, timeout_s: float) -> Loop:
         room = Loop(wiring, self.core.events, chosen, timeout_s)
         if self.core.unsettled.begin():  # what a loop that ended has left
-            room.begin_beside(self.core.settle_rest())
+            room.begin_beside(self.core.settle_rest(at_once=True))
         return room
 
     def _nodes(self) -> Iterable[Nodes]:
