@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 from proxy import Proxy
@@ -19,13 +18,6 @@ TTL_S = 600
 def connected(server: Server) -> int:
     with server.client() as client:
         return int(client.info("clients")["connected_clients"]) - 1
-
-
-@pytest.fixture
-def proxy(newest: Server) -> Iterator[Proxy]:
-    proxy = Proxy(newest.port)
-    yield proxy
-    proxy.close()
 
 
 def allowing(proxy: Proxy) -> AsyncRateLimiter:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 from ._commands import Command
@@ -52,15 +53,18 @@ class Nodes:
     def _ask(self, node: Node, command: Command, asking: bool = False) -> Flow[Any]:
         fresh = False
         while True:
-            if node.away or self.closed:
-                raise ConnectionError("the limiter is closed") if self.closed else node.failure()
+            if self.closed:
+                raise ConnectionError("the limiter is closed")
+            if node.away:
+                yield from self._seek(node)
+                raise node.failure()
             try:
                 return (yield Exchange(node, command, fresh, asking))
             except Away:
                 raise node.failure() from None
             except Lost as lost:
                 if self._leaves(node, lost):
-                    yield Beside(self._bring_back(node))
+                    yield from self._seek(node)
                     if is_late(lost.error) and not lost.first:  # perhaps only its connections were dropped
                         yield Pause(FIRST_S)
                 elif not fresh and (lost.stage == "write" or (command.again and not is_late(lost.error))):
@@ -89,6 +93,14 @@ class Nodes:
         self._events.outage(True, node.name, lost.error, 0)
         return True
 
+    def _seek(self, node: Node) -> Flow[None]:
+        """Begins to probe a node that is away, unless it is probed: the last attempt may have found no thread."""
+        with self._lock:
+            if not node.away or (node.prober and getgeneratorstate(node.prober) != GEN_CLOSED):
+                return
+            node.prober = self._bring_back(node)
+        yield Beside(node.prober)
+
     def _bring_back(self, node: Node) -> Flow[None]:
         """Probes a node until it answers."""
         while not self.closed:
@@ -107,6 +119,7 @@ class Nodes:
         with self._lock:
             if not node.away:
                 return
+            node.prober = None
             node.come_back(time.monotonic())
         self._events.outage(False, node.name, node.error, self._events.outages - node.gone_at)
 

@@ -57,8 +57,10 @@ class Threads:
         if isinstance(effect, Command):
             return self.run(self.nodes.send(effect))
         if isinstance(effect, Beside):
-            with contextlib.suppress(RuntimeError):  # a process that ends starts no threads
+            try:
                 threading.Thread(target=self.run, args=(effect.flow,), daemon=True).start()
+            except RuntimeError:  # the process has all the threads it may have, or ends
+                effect.flow.close()
             return None
         if isinstance(effect, Probe):
             return self.probe(effect.node)

@@ -83,12 +83,17 @@ class Hold(HoldBase):
         self.reply = self._take()
         if not self.reply.allowed:
             raise Denied(self.reply)
-        if self.reply.source == "outage":
+        try:
+            if self.reply.source == "outage":
+                self._left.set()
+            else:
+                threading.Thread(target=self._keep, args=(since_s,), daemon=True).start()
+            if self.reply.wait_ms > 0:  # until the turn that a `leaky` rule gives
+                time.sleep(self.reply.wait_ms / 1000)
+        except BaseException:  # no thread can start, or the sleep is interrupted
             self._left.set()
-        else:
-            threading.Thread(target=self._keep, args=(since_s,), daemon=True).start()
-        if self.reply.wait_ms > 0:
-            self._await_turn()
+            self._run(self._giving_back())
+            raise
         return self
 
     def settle(self, *, cost: Cost | None = None) -> bool:
@@ -112,15 +117,6 @@ class Hold(HoldBase):
             raise
         except BaseException:  # Ctrl-C, or a time-out of gevent: the server may have taken the hold
             self._run(self._core.give_up([self.key], self.id))
-            raise
-
-    def _await_turn(self) -> None:
-        """Waits for the turn that a `leaky` rule gives. If that is interrupted, gives the hold back."""
-        try:
-            time.sleep(self.reply.wait_ms / 1000)
-        except BaseException:
-            self._left.set()
-            self._run(self._giving_back())
             raise
 
     def _end(self, cost: Cost | None, refund: bool) -> bool:

@@ -160,8 +160,9 @@ class Lease(LeaseBase):
             if reply:
                 return reply
             if not self._settles:
-                self._settles = True
-                threading.Thread(target=self._settle_when_due, daemon=True).start()
+                with contextlib.suppress(RuntimeError):  # no thread can start now: the next refill tries again
+                    threading.Thread(target=self._settle_when_due, daemon=True).start()
+                    self._settles = True
             return self._run(self._refill(self._book, units))
 
     def close(self) -> None:
