@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ._cluster import Cluster
 from ._commands import Command
-from ._errors import is_answer, is_in_order
+from ._errors import is_in_order
 from ._events import Events
 from ._flows import Answer, Beside, Effect, Exchange, Flow, Probe
 from ._links import ASKING, LOOK_S, PING, Away, Link, Lost, Node, Wiring, lost, lost_connecting, question
@@ -99,7 +99,7 @@ class Loop:
         if isinstance(effect, Beside):
             return self.begin_beside(effect.flow)
         if isinstance(effect, Probe):
-            return await self.probe(effect.node)
+            return await self.probe(*effect)
         return await asyncio.sleep(effect.s)
 
     def begin(self, work: Coroutine[Any, Any, Made]) -> asyncio.Task[Made]:
@@ -141,19 +141,16 @@ class Loop:
         except TimeoutError:
             raise saturated(self._queue_timeout) from None
 
-    async def probe(self, node: Node) -> None:
+    async def probe(self, node: Node, command: Command) -> Any:
         tried = Try()
         try:
             async with Bound(self._timeout_s, None):
                 link = await self._open(node, tried)
-                await self._ask(node, link, PING, tried)
-        except Lost:
-            raise
+                if command is not PING:
+                    link.epoch = -1  # it is not kept
+                return await self._ask(node, link, command, tried)
         except TimeoutError:
             raise self._late(node, tried) from None
-        except Exception as error:  # a reply all the same
-            if not is_answer(error):
-                raise Lost(error, "connect", True, 0) from None
 
     async def close(self, within_s: float) -> None:
         """Waits for the clean-ups of cancelled tasks, then ends everything."""

@@ -21,7 +21,7 @@ from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 from ._commands import Command
-from ._errors import is_late, is_stale
+from ._errors import is_answer, is_late, is_stale
 from ._events import Events
 from ._flows import Beside, Exchange, Flow, Pause, Probe
 from ._links import Away, Link, Lost, Node, Wiring
@@ -110,10 +110,12 @@ class Nodes:
                 return
             try:
                 yield Probe(node)
-                return self._back(node)
             except Exception as failed:
-                node.error = failed.error if isinstance(failed, Lost) else failed
-                self._events.failed(node.error)
+                if not is_answer(failed):
+                    node.error = failed.error if isinstance(failed, Lost) else failed
+                    self._events.failed(node.error)
+                    continue
+            return self._back(node)
 
     def _back(self, node: Node) -> None:
         with self._lock:
