@@ -101,3 +101,19 @@ def test_a_loop_settles_what_one_that_no_longer_runs_left(newest: Server, proxy:
     for loop in loops:
         loop.run_until_complete(limiter.aclose())
         loop.close()
+
+
+def test_a_hold_that_is_taken_as_its_loop_ends_is_given_back(newest: Server, proxy: Proxy) -> None:
+    limiter, loop = allowing(proxy), asyncio.new_event_loop()
+
+    async def cancelled() -> None:
+        taking = asyncio.create_task(limiter.hold("k", "slots:2,cost=1", ttl=TTL_S).__aenter__())
+        while left(newest, rule="slots:2") == 2:
+            await asyncio.sleep(0)
+        taking.cancel()
+        await asyncio.wait([taking])
+
+    with proxy.delayed(1):
+        loop.run_until_complete(cancelled())
+    loop.close()
+    asyncio.run(asyncio.wait_for(until_free(limiter, newest), 30))

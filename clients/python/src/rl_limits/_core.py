@@ -311,7 +311,9 @@ class Core:
     def end(self, key: str, held: Held, cost: Cost | None, refund: bool) -> Flow[bool]:
         """Settles a hold of this process. In an outage the settlement is kept, and its error raised."""
         try:
-            return (yield from self.settle(key, held.id, cost=cost, refund=refund))
+            found = yield from self.settle(key, held.id, cost=cost, refund=refund)
+            self.unsettled.forget([key], held.id)
+            return found
         except Exception as error:
             if is_undecided(error) and not self.in_process:
                 yield from self.keep(key, held, cost, refund)

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ._commands import Held, Words
@@ -55,6 +55,11 @@ class Unsettled:
             self._pending[key, held.id] = Pending(held.id, words, until_s, LATE_TRIES if late else 1)
             if len(self._pending) > MOST:
                 self._give_up(self._pending.popitem(last=False)[1])
+
+    def forget(self, keys: Iterable[str], id: str) -> None:
+        with self._lock:
+            for key in keys:
+                self._pending.pop((key, id), None)
 
     def begin(self) -> bool:
         """Whether the caller must begin to settle."""

@@ -250,19 +250,18 @@ class AsyncRateLimiter(Common):
         except asyncio.CancelledError:
             if in_line:
                 asking.cancel()
+            self.core.abandon(keys, id)  # if the loop ends meanwhile
             self.begin(self._give_up(asking, keys, id))
             raise
 
     async def _give_up(self, asking: asyncio.Task[Report], keys: Sequence[str], id: str) -> None:
         """Lets a check run to its end, so that its reply says whether a hold was taken."""
-        try:
-            await asyncio.wait([asking])
-        except asyncio.CancelledError:  # the loop ends
-            self.core.abandon(keys, id)
-            raise
+        await asyncio.wait([asking])
         lost = asking.cancelled() or asking.exception() is not None
         if lost or asking.result().allowed:
             await self.run(self.core.give_up(keys, id, lost))
+        else:
+            self.core.unsettled.forget(keys, id)
 
     async def ask_all(self, asking: Flow[Report]) -> Report:
         """Asks. If keys are checked separately, a denial gives charges back even if the task is cancelled."""
