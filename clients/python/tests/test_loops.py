@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 import weakref
 
 import pytest
@@ -117,3 +118,18 @@ def test_a_hold_that_is_taken_as_its_loop_ends_is_given_back(newest: Server, pro
         loop.run_until_complete(cancelled())
     loop.close()
     asyncio.run(asyncio.wait_for(until_free(limiter, newest), 30))
+
+
+def test_a_hold_that_no_loop_renews_is_lost_and_can_be_left_in_another_loop(newest: Server) -> None:
+    limiter, loops = AsyncRateLimiter.from_url(newest.url, timeout=5), [asyncio.new_event_loop() for _ in range(2)]
+    holds = [limiter.hold(key, "slots:1", ttl=0.3) for key in ("a", "b")]
+    for hold in holds:
+        loops[0].run_until_complete(hold.__aenter__())
+    time.sleep(0.4)  # work that does not let the loop run
+    assert holds[0].lost.is_set()
+    loops[0].close()
+    for hold in holds:
+        leave(hold, loops[1])
+    assert holds[1].lost.is_set(), "also if nobody looked before"
+    loops[1].run_until_complete(limiter.aclose())
+    loops[1].close()

@@ -20,7 +20,7 @@ from ._commands import Command, Cost, Held, Limit, Line, Question, Rules, Turn, 
 from ._denials import Denials, asked, hashable, key_of, lasts
 from ._errors import LOG, has_too_many_holds, is_outage, is_undecided
 from ._events import DecisionEvent, Events, tell
-from ._flows import Answer, Beside, Flow, Pause
+from ._flows import Answer, Beside, Flow
 from ._links import Lost
 from ._local import Estimate
 from ._options import Settings
@@ -334,21 +334,6 @@ class Core:
         if self.local.renew(key, id, ttl_ms):
             return True
         return (yield from self._send(commands.renew(key, id, ttl_ms), flag, again=True))
-
-    def keep_renewing(self, key: str, held: Held, since_s: float) -> Flow[None]:
-        """Renews a hold three times in each `ttl`, and returns when it is lost."""
-        ttl_s = held.ttl_ms / 1000
-        ends_s = since_s + ttl_s
-        while (now_s := time.monotonic()) < ends_s:
-            yield Pause(min(ttl_s / 3, ends_s - now_s))
-            asked_s = time.monotonic()
-            try:
-                lives = yield from self.renew(key, held.id, ttl_s)
-            except Exception:  # the next attempt may find the server again
-                continue
-            if not lives:
-                return
-            ends_s = asked_s + ttl_s
 
     def refund(self, key: str, units: int, rules: Rules = ()) -> Flow[int]:
         """Gives units back to the states of some rules, or of all; returns the largest number that one state got."""
