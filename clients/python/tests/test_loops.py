@@ -10,7 +10,7 @@ from proxy import Proxy
 from servers import Server, until
 
 from rl_limits import AsyncHold, AsyncLease, AsyncRateLimiter
-from test_holds import left
+from test_holds import holds, left
 
 #: Longer than the tests take.
 TTL_S = 600
@@ -94,9 +94,9 @@ def test_the_next_short_loops_settle_what_one_left(newest: Server, proxy: Proxy)
 
 def test_a_loop_settles_what_one_that_no_longer_runs_left(newest: Server, proxy: Proxy) -> None:
     limiter, loops = allowing(proxy), [asyncio.new_event_loop() for _ in range(2)]
-    holds = [taken(limiter, loop) for loop in loops]
+    both = [taken(limiter, loop) for loop in loops]
     with proxy.refused():
-        for hold, loop in zip(holds, loops, strict=True):
+        for hold, loop in zip(both, loops, strict=True):
             leave(hold, loop)
     loops[1].run_until_complete(asyncio.wait_for(until_free(limiter, newest), 30))
     for loop in loops:
@@ -122,14 +122,45 @@ def test_a_hold_that_is_taken_as_its_loop_ends_is_given_back(newest: Server, pro
 
 def test_a_hold_that_no_loop_renews_is_lost_and_can_be_left_in_another_loop(newest: Server) -> None:
     limiter, loops = AsyncRateLimiter.from_url(newest.url, timeout=5), [asyncio.new_event_loop() for _ in range(2)]
-    holds = [limiter.hold(key, "slots:1", ttl=0.3) for key in ("a", "b")]
-    for hold in holds:
+    both = [limiter.hold(key, "slots:1", ttl=0.3) for key in ("a", "b")]
+    for hold in both:
         loops[0].run_until_complete(hold.__aenter__())
     time.sleep(0.4)  # work that does not let the loop run
-    assert holds[0].lost.is_set()
+    assert both[0].lost.is_set()
     loops[0].close()
-    for hold in holds:
+    for hold in both:
         leave(hold, loops[1])
-    assert holds[1].lost.is_set(), "also if nobody looked before"
+    assert both[1].lost.is_set(), "also if nobody looked before"
     loops[1].run_until_complete(limiter.aclose())
     loops[1].close()
+
+
+def test_leases_of_short_loops_count_what_was_used(newest: Server) -> None:
+    limiter = AsyncRateLimiter.from_url(newest.url, timeout=5)
+    lease = AsyncLease(limiter, "k", "1000/d", ttl=TTL_S)
+    for _ in range(5):
+        assert asyncio.run(lease.take()).allowed
+    assert left(newest, rule="1000/d") == 995 and holds(newest, "k") == 0
+
+
+def test_the_next_loop_settles_the_lease_of_one_that_was_only_closed(newest: Server) -> None:
+    limiter = AsyncRateLimiter.from_url(newest.url, timeout=5)
+    lease = AsyncLease(limiter, "k", "1000/d", ttl=TTL_S)
+    for _ in range(5):
+        loop = asyncio.new_event_loop()
+        assert loop.run_until_complete(lease.take()).allowed
+        loop.close()
+    assert asyncio.run(lease.take()).allowed
+    assert left(newest, rule="1000/d") == 994 and holds(newest, "k") == 0
+
+
+def test_the_units_of_a_lease_that_lapsed_are_counted_again(newest: Server) -> None:
+    limiter, loop = AsyncRateLimiter.from_url(newest.url, timeout=5), asyncio.new_event_loop()
+    lease = AsyncLease(limiter, "k", "1000/d", ttl=0.2)
+    for _ in range(3):
+        assert loop.run_until_complete(lease.take()).allowed
+        time.sleep(0.3)  # the loop does not run
+    loop.run_until_complete(lease.aclose())
+    loop.run_until_complete(limiter.aclose())
+    loop.close()
+    assert left(newest, rule="1000/d") == 997
