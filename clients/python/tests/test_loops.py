@@ -164,3 +164,15 @@ def test_the_units_of_a_lease_that_lapsed_are_counted_again(newest: Server) -> N
     loop.run_until_complete(limiter.aclose())
     loop.close()
     assert left(newest, rule="1000/d") == 997
+
+
+def test_an_outage_is_told_once_for_all_loops_and_so_is_its_end(proxy: Proxy) -> None:
+    told: list[bool] = []
+    limiter = AsyncRateLimiter.from_url(
+        proxy.url, timeout=5, outage="allow", on_outage=lambda event: told.append(event.away)
+    )
+    with proxy.refused():
+        for _ in range(2):
+            assert asyncio.run(limiter.check("k", "5/m")).source == "outage"
+    assert asyncio.run(limiter.check("k", "5/m")).source == "server"
+    assert told == [True, False]

@@ -77,7 +77,6 @@ class Node:
         self.epoch = 0
         #: What ends a request under way, with asyncio.
         self.under_way: set[Any] = set()
-        self.gone_at = 0
         #: The flow that probes the node.
         self.prober: Generator[Any, Any, None] | None = None
         self._step = 0

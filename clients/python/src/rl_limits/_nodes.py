@@ -59,7 +59,10 @@ class Nodes:
                 yield from self._seek(node)
                 raise node.failure()
             try:
-                return (yield Exchange(node, command, fresh, asking))
+                reply = yield Exchange(node, command, fresh, asking)
+                if node.name in self._events.gone and not node.away:  # in a loop that ended meanwhile
+                    self._events.outage(False, node.name, node.error)
+                return reply
             except Away:
                 raise node.failure() from None
             except Lost as lost:
@@ -87,10 +90,9 @@ class Nodes:
             if node.away or node.forgotten or self.closed:
                 return False
             node.leave(time.monotonic())
-            node.gone_at = self._events.outages
         node.end_all()
         self._events.failed(lost.error)
-        self._events.outage(True, node.name, lost.error, 0)
+        self._events.outage(True, node.name, lost.error)
         return True
 
     def _seek(self, node: Node) -> Flow[None]:
@@ -123,7 +125,7 @@ class Nodes:
                 return
             node.prober = None
             node.come_back(time.monotonic())
-        self._events.outage(False, node.name, node.error, self._events.outages - node.gone_at)
+        self._events.outage(False, node.name, node.error)
 
     def _learn(self) -> Flow[None]:
         """Asks a cluster for its map."""
