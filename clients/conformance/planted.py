@@ -47,8 +47,8 @@ FAULTS = [
         "a settlement is tried once",
         "python-asyncio",
         f"{PYTHON}/_unsettled.py",
-        "begins = not self._runs and bool(self._pending)",
-        "begins = False",
+        "bool(self._pending) and self.place() not in self._settlers",
+        "False",
         "test_holds",
     ),
     Fault(

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 import servers
+from proxy import Proxy
 
 
 @pytest.fixture(scope="session", params=servers.NAMES)
@@ -27,6 +28,14 @@ def server(each_server: servers.Server) -> servers.Server:
 def newest(one_server: servers.Server) -> servers.Server:
     """The newest server, empty."""
     return emptied(one_server)
+
+
+@pytest.fixture
+def proxy(newest: servers.Server) -> Iterator[Proxy]:
+    """Stands before the newest server."""
+    proxy = Proxy(newest.port)
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture

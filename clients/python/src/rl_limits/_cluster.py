@@ -11,7 +11,7 @@ from redis.crc import key_slot
 from ._commands import Command
 from ._errors import UnreadableReply, is_late
 from ._events import Events
-from ._flows import Beside, Exchange, Flow
+from ._flows import Beside, Flow, Probe
 from ._links import Link, Lost, Node, Wiring
 from ._nodes import Nodes
 from ._replies import whole
@@ -93,9 +93,10 @@ class Cluster(Nodes):
         if now_s - self._learned_s < LEARNED_S:
             return
         self._learned_s = now_s
-        for node in [node for node in self.all if not node.away] or self._seeds:
+        there = [node for node in self.all if not node.away] or [seed for seed in self._seeds if not seed.away]
+        for node in there:
             try:
-                return self._apply((yield Exchange(node, MAP)), node)
+                return self._apply((yield Probe(node, MAP)), node)
             except Exception:
                 continue
 

@@ -20,7 +20,7 @@ from ._commands import Command, Cost, Held, Limit, Line, Question, Rules, Turn, 
 from ._denials import Denials, asked, hashable, key_of, lasts
 from ._errors import LOG, has_too_many_holds, is_outage, is_undecided
 from ._events import DecisionEvent, Events, tell
-from ._flows import Answer, Beside, Flow, Pause
+from ._flows import Answer, Beside, Flow
 from ._links import Lost
 from ._local import Estimate
 from ._options import Settings
@@ -311,7 +311,9 @@ class Core:
     def end(self, key: str, held: Held, cost: Cost | None, refund: bool) -> Flow[bool]:
         """Settles a hold of this process. In an outage the settlement is kept, and its error raised."""
         try:
-            return (yield from self.settle(key, held.id, cost=cost, refund=refund))
+            found = yield from self.settle(key, held.id, cost=cost, refund=refund)
+            self.unsettled.forget([key], held.id)
+            return found
         except Exception as error:
             if is_undecided(error) and not self.in_process:
                 yield from self.keep(key, held, cost, refund)
@@ -332,21 +334,6 @@ class Core:
         if self.local.renew(key, id, ttl_ms):
             return True
         return (yield from self._send(commands.renew(key, id, ttl_ms), flag, again=True))
-
-    def keep_renewing(self, key: str, held: Held, since_s: float) -> Flow[None]:
-        """Renews a hold three times in each `ttl`, and returns when it is lost."""
-        ttl_s = held.ttl_ms / 1000
-        ends_s = since_s + ttl_s
-        while (now_s := time.monotonic()) < ends_s:
-            yield Pause(min(ttl_s / 3, ends_s - now_s))
-            asked_s = time.monotonic()
-            try:
-                lives = yield from self.renew(key, held.id, ttl_s)
-            except Exception:  # the next attempt may find the server again
-                continue
-            if not lives:
-                return
-            ends_s = asked_s + ttl_s
 
     def refund(self, key: str, units: int, rules: Rules = ()) -> Flow[int]:
         """Gives units back to the states of some rules, or of all; returns the largest number that one state got."""
@@ -376,8 +363,8 @@ class Core:
         for key in keys:
             self.unsettled.add(key, held, commands.settle(key, id, None, True), late=True)
 
-    def settle_rest(self) -> Flow[None]:
-        return self.unsettled.settle(self._free)
+    def settle_rest(self, at_once: bool = False) -> Flow[None]:
+        return self.unsettled.settle(self._free, at_once)
 
     def give_up(self, keys: Sequence[str], id: str, lost: bool = True) -> Flow[None]:
         """Gives back holds whose caller was interrupted. If the check was `lost`, the server may read it later."""

@@ -58,6 +58,8 @@ class Events:
         self.on_decision = on_decision
         #: How many requests got no decision from the server.
         self.outages = 0
+        #: The nodes that were told to be away, and how many requests had got no decision then.
+        self.gone: dict[str, int] = {}
         self._reported = 0
         #: When to report each text again.
         self._again_s: dict[str, float] = {}
@@ -72,7 +74,14 @@ class Events:
         with self._lock:
             self.outages += 1
 
-    def outage(self, away: bool, node: str, error: Exception, answered: int) -> None:
+    def outage(self, away: bool, node: str, error: Exception) -> None:
+        """Tells that a node is away or back, once for all event loops."""
+        with self._lock:
+            if away == (node in self.gone):
+                return
+            answered = 0 if away else self.outages - self.gone.pop(node)
+            if away:
+                self.gone[node] = self.outages
         tell(self.on_outage, OutageEvent(away, node, error, answered))
 
     def failed(self, error: Exception) -> None:

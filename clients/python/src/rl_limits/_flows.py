@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any, NamedTuple, TypeVar
 
 from ._commands import Command
-from ._links import Node
+from ._links import PING, Node
 
 Answer = TypeVar("Answer")
 
@@ -23,9 +23,11 @@ class Exchange(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Yielded to connect to a node and send `PING`."""
+    """Yielded to connect to a node, whatever is known of it, and send a command: within a time-out, even if the
+    application's client has none."""
 
     node: Node
+    command: Command = PING
 
 
 class Pause(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from ._commands import Command
@@ -77,7 +77,8 @@ class Node:
         self.epoch = 0
         #: What ends a request under way, with asyncio.
         self.under_way: set[Any] = set()
-        self.gone_at = 0
+        #: The flow that probes the node.
+        self.prober: Generator[Any, Any, None] | None = None
         self._step = 0
         self._back_s = -math.inf
         self._stale_s = -math.inf

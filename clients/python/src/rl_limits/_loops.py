@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import socket
 import time
-import weakref
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from ._cluster import Cluster
 from ._commands import Command
-from ._errors import is_answer, is_in_order
+from ._errors import is_in_order
 from ._events import Events
 from ._flows import Answer, Beside, Effect, Exchange, Flow, Probe
 from ._links import ASKING, LOOK_S, PING, Away, Link, Lost, Node, Wiring, lost, lost_connecting, question
@@ -25,14 +25,14 @@ Made = TypeVar("Made")
 
 
 class PerLoop(Generic[Made]):
-    """Something that each event loop has for itself. It goes with its loop."""
+    """Something that each event loop has for itself. The next loop ends what a closed loop had."""
 
-    def __init__(self, make: Callable[[], Made]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], Made], end: Callable[[Made], object] = lambda made: None) -> None:
+        self._make, self._end = make, end
         self.forget()
 
     def forget(self) -> None:
-        self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Made] = weakref.WeakKeyDictionary()
+        self._made: dict[asyncio.AbstractEventLoop, Made] = {}
         self._last: tuple[asyncio.AbstractEventLoop | None, Made | None] = None, None
 
     def get(self) -> Made:
@@ -41,9 +41,15 @@ class PerLoop(Generic[Made]):
         if last is not loop or made is None:
             made = self._made.get(loop)
             if made is None:
+                self._end_closed()
                 made = self._made[loop] = self._make()
             self._last = loop, made
         return made
+
+    def _end_closed(self) -> None:
+        for loop in list(self._made):
+            if loop.is_closed() and (made := self._made.pop(loop, None)) is not None:  # another thread may be faster
+                self._end(made)
 
     def pop(self) -> Made | None:
         """Takes what the running loop has from it."""
@@ -61,7 +67,7 @@ class Loop:
         options = {**wiring.options, "socket_timeout": None, "socket_connect_timeout": None}  # `Bound` bounds
         wiring = wiring._replace(options=options)
         self.nodes: Nodes = (Nodes if wiring.seeds is None else Cluster)(wiring, events, self._close)
-        self._places = asyncio.Semaphore(chosen.concurrency)
+        self._loop, self._places = asyncio.get_running_loop(), asyncio.Semaphore(chosen.concurrency)
         self._queue_timeout, self._timeout_s = chosen.queue_timeout, timeout_s
         self._under_way: set[asyncio.Task[Any]] = set()
         #: Probes and the like, which nobody waits for.
@@ -74,6 +80,8 @@ class Loop:
                 try:
                     sent = await self._do(effect)
                 except Exception as error:
+                    if self._loop.is_closed():
+                        raise
                     effect = flow.throw(error)
                 else:
                     effect = flow.send(sent)
@@ -91,7 +99,7 @@ class Loop:
         if isinstance(effect, Beside):
             return self.begin_beside(effect.flow)
         if isinstance(effect, Probe):
-            return await self.probe(effect.node)
+            return await self.probe(*effect)
         return await asyncio.sleep(effect.s)
 
     def begin(self, work: Coroutine[Any, Any, Made]) -> asyncio.Task[Made]:
@@ -100,7 +108,7 @@ class Loop:
 
     def begin_beside(self, flow: Flow[None]) -> None:
         """Runs what nobody waits for."""
-        _kept(self.run(flow), self._background)
+        _kept(self.run(flow), self._background).add_done_callback(lambda _: flow.close())
 
     async def exchange(self, node: Node, command: Command, fresh: bool = False, asking: bool = False) -> Any:
         if command.wait_s is not None:
@@ -133,19 +141,16 @@ class Loop:
         except TimeoutError:
             raise saturated(self._queue_timeout) from None
 
-    async def probe(self, node: Node) -> None:
+    async def probe(self, node: Node, command: Command) -> Any:
         tried = Try()
         try:
             async with Bound(self._timeout_s, None):
                 link = await self._open(node, tried)
-                await self._ask(node, link, PING, tried)
-        except Lost:
-            raise
+                if command is not PING:
+                    link.epoch = -1  # it is not kept
+                return await self._ask(node, link, command, tried)
         except TimeoutError:
             raise self._late(node, tried) from None
-        except Exception as error:  # a reply all the same
-            if not is_answer(error):
-                raise Lost(error, "connect", True, 0) from None
 
     async def close(self, within_s: float) -> None:
         """Waits for the clean-ups of cancelled tasks, then ends everything."""
@@ -158,6 +163,15 @@ class Loop:
         await asyncio.sleep(0)
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=within_s / 2)
+
+    def end(self) -> None:
+        """Ends what a closed loop left. Flows learn it; connections are shut: only their loop could close them."""
+        for task in [*self._under_way, *self._background]:
+            with contextlib.suppress(Exception):
+                task.get_coro().close()
+        for link in [link for node in self.nodes.all for link in node.idle]:
+            with contextlib.suppress(Exception):
+                link.connection._writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     async def _link(self, node: Node) -> Link | None:
         """A connection that has not ended, as far as one can see."""
@@ -244,7 +258,8 @@ class Loop:
             self._close(link)
 
     def _close(self, link: Link) -> None:
-        _kept(link.connection.disconnect(nowait=True), self._under_way)
+        if not self._loop.is_closed():  # else this task is being thrown away, and its connection with it
+            _kept(link.connection.disconnect(nowait=True), self._under_way)
 
 
 def _kept(work: Coroutine[Any, Any, Made], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[Made]:

@@ -17,10 +17,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 from ._commands import Command
-from ._errors import is_late, is_stale
+from ._errors import is_answer, is_late, is_stale
 from ._events import Events
 from ._flows import Beside, Exchange, Flow, Pause, Probe
 from ._links import Away, Link, Lost, Node, Wiring
@@ -52,15 +53,21 @@ class Nodes:
     def _ask(self, node: Node, command: Command, asking: bool = False) -> Flow[Any]:
         fresh = False
         while True:
-            if node.away or self.closed:
-                raise ConnectionError("the limiter is closed") if self.closed else node.failure()
+            if self.closed:
+                raise ConnectionError("the limiter is closed")
+            if node.away:
+                yield from self._seek(node)
+                raise node.failure()
             try:
-                return (yield Exchange(node, command, fresh, asking))
+                reply = yield Exchange(node, command, fresh, asking)
+                if node.name in self._events.gone and not node.away:  # in a loop that ended meanwhile
+                    self._events.outage(False, node.name, node.error)
+                return reply
             except Away:
                 raise node.failure() from None
             except Lost as lost:
                 if self._leaves(node, lost):
-                    yield Beside(self._bring_back(node))
+                    yield from self._seek(node)
                     if is_late(lost.error) and not lost.first:  # perhaps only its connections were dropped
                         yield Pause(FIRST_S)
                 elif not fresh and (lost.stage == "write" or (command.again and not is_late(lost.error))):
@@ -83,11 +90,18 @@ class Nodes:
             if node.away or node.forgotten or self.closed:
                 return False
             node.leave(time.monotonic())
-            node.gone_at = self._events.outages
         node.end_all()
         self._events.failed(lost.error)
-        self._events.outage(True, node.name, lost.error, 0)
+        self._events.outage(True, node.name, lost.error)
         return True
+
+    def _seek(self, node: Node) -> Flow[None]:
+        """Begins to probe a node that is away, unless it is probed: the last attempt may have found no thread."""
+        with self._lock:
+            if not node.away or (node.prober and getgeneratorstate(node.prober) != GEN_CLOSED):
+                return
+            node.prober = self._bring_back(node)
+        yield Beside(node.prober)
 
     def _bring_back(self, node: Node) -> Flow[None]:
         """Probes a node until it answers."""
@@ -98,17 +112,20 @@ class Nodes:
                 return
             try:
                 yield Probe(node)
-                return self._back(node)
             except Exception as failed:
-                node.error = failed.error if isinstance(failed, Lost) else failed
-                self._events.failed(node.error)
+                if not is_answer(failed):
+                    node.error = failed.error if isinstance(failed, Lost) else failed
+                    self._events.failed(node.error)
+                    continue
+            return self._back(node)
 
     def _back(self, node: Node) -> None:
         with self._lock:
             if not node.away:
                 return
+            node.prober = None
             node.come_back(time.monotonic())
-        self._events.outage(False, node.name, node.error, self._events.outages - node.gone_at)
+        self._events.outage(False, node.name, node.error)
 
     def _learn(self) -> Flow[None]:
         """Asks a cluster for its map."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from ._cluster import Cluster
 from ._commands import Command
-from ._errors import Saturated, is_answer, is_in_order
+from ._errors import Saturated, is_in_order
 from ._events import Events
 from ._flows import Answer, Beside, Effect, Exchange, Flow, Probe
 from ._links import ASKING, LOOK_S, PING, Away, Link, Lost, Node, Wiring, lost, lost_connecting, question
@@ -57,11 +57,13 @@ class Threads:
         if isinstance(effect, Command):
             return self.run(self.nodes.send(effect))
         if isinstance(effect, Beside):
-            with contextlib.suppress(RuntimeError):  # a process that ends starts no threads
+            try:
                 threading.Thread(target=self.run, args=(effect.flow,), daemon=True).start()
+            except RuntimeError:  # the process has all the threads it may have, or ends
+                effect.flow.close()
             return None
         if isinstance(effect, Probe):
-            return self.probe(effect.node)
+            return self.probe(*effect)
         return pause(effect.s)
 
     def exchange(self, node: Node, command: Command, fresh: bool = False, asking: bool = False) -> Any:
@@ -80,16 +82,11 @@ class Threads:
         finally:
             self._places.release()
 
-    def probe(self, node: Node) -> None:
+    def probe(self, node: Node, command: Command) -> Any:
         link = _open(node, **self._bounds)
-        link.epoch = -1 if self._bounds else link.epoch  # such a connection is not kept
-        try:
-            _ask(node, link, PING)
-        except Lost:
-            raise
-        except Exception as error:  # a reply all the same
-            if not is_answer(error):
-                raise Lost(error, "connect", True, 0) from None
+        if self._bounds or command is not PING:
+            link.epoch = -1  # it is not kept
+        return _ask(node, link, command)
 
     def close(self) -> None:
         self.nodes.close()

@@ -16,7 +16,7 @@ from . import _given as given
 from ._commands import LONGEST_S, Cost, Held, Holding, Line, Rules, Turn, to_ms
 from ._core import AsyncRunner, Runner
 from ._errors import is_undecided
-from ._flows import Flow
+from ._flows import Flow, Pause
 from ._replies import Report
 
 
@@ -62,7 +62,21 @@ class HoldBase:
         return self._core.end_all([self.key], self._held, refund=True)
 
     def _renewing(self, since_s: float) -> Flow[None]:
-        return self._core.keep_renewing(self.key, self._held, time.monotonic() if self._waits else since_s)
+        self._ends_s = (time.monotonic() if self._waits else since_s) + self._held.ttl_ms / 1000
+        return self._keep_renewing(self._held.ttl_ms / 1000)
+
+    def _keep_renewing(self, ttl_s: float) -> Flow[None]:
+        """Renews the hold three times in each `ttl`, and returns when it is lost."""
+        while (now_s := time.monotonic()) < self._ends_s:
+            yield Pause(min(ttl_s / 3, self._ends_s - now_s))
+            asked_s = time.monotonic()
+            try:
+                lives = yield from self._core.renew(self.key, self.id, ttl_s)
+            except Exception:  # the next attempt may find the server again
+                continue
+            if not lives:
+                return
+            self._ends_s = asked_s + ttl_s
 
 
 class Hold(HoldBase):
@@ -83,12 +97,17 @@ class Hold(HoldBase):
         self.reply = self._take()
         if not self.reply.allowed:
             raise Denied(self.reply)
-        if self.reply.source == "outage":
+        try:
+            if self.reply.source == "outage":
+                self._left.set()
+            else:
+                threading.Thread(target=self._keep, args=(self._renewing(since_s),), daemon=True).start()
+            if self.reply.wait_ms > 0:  # until the turn that a `leaky` rule gives
+                time.sleep(self.reply.wait_ms / 1000)
+        except BaseException:  # no thread can start, or the sleep is interrupted
             self._left.set()
-        else:
-            threading.Thread(target=self._keep, args=(since_s,), daemon=True).start()
-        if self.reply.wait_ms > 0:
-            self._await_turn()
+            self._run(self._giving_back())
+            raise
         return self
 
     def settle(self, *, cost: Cost | None = None) -> bool:
@@ -114,24 +133,15 @@ class Hold(HoldBase):
             self._run(self._core.give_up([self.key], self.id))
             raise
 
-    def _await_turn(self) -> None:
-        """Waits for the turn that a `leaky` rule gives. If that is interrupted, gives the hold back."""
-        try:
-            time.sleep(self.reply.wait_ms / 1000)
-        except BaseException:
-            self._left.set()
-            self._run(self._giving_back())
-            raise
-
     def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left.is_set():
             return False
         self._left.set()
         return self._run(self._ending(cost, refund))
 
-    def _keep(self, since_s: float) -> None:
+    def _keep(self, renewing: Flow[None]) -> None:
         with contextlib.suppress(Left):
-            self._run(self._renewing(since_s), self._pause)
+            self._run(renewing, self._pause)
             if not self._left.is_set() and _limits(self.reply):
                 self.lost.set()
 
@@ -146,12 +156,17 @@ class Left(BaseException):
 
 class AsyncHold(HoldBase):
     """`async with limiter.hold(...) as hold:`, where `lost` is an event of asyncio. The hold is settled even if the
-    task is cancelled."""
+    task is cancelled. Only a loop that runs renews it; reading `lost` tells also without one that `ttl` has passed."""
 
     def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, **how: Unpack[Holding]) -> None:
         super().__init__(limiter, key, rules, **how)
-        self._limiter, self.lost, self._left = limiter, asyncio.Event(), False
+        self._limiter, self._lost, self._left = limiter, asyncio.Event(), False
         self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def lost(self) -> asyncio.Event:
+        self._look()
+        return self._lost
 
     async def __aenter__(self) -> AsyncHold:
         since_s = time.monotonic()
@@ -161,7 +176,7 @@ class AsyncHold(HoldBase):
         if self.reply.source == "outage":
             self._left = True
         else:
-            self._keeper = asyncio.create_task(self._keep(since_s))
+            self._keeper = asyncio.create_task(self._keep(self._renewing(since_s)))
         if self.reply.wait_ms > 0:
             await self._await_turn()
         return self
@@ -196,14 +211,23 @@ class AsyncHold(HoldBase):
         return await self._limiter.finish(self._limiter.run(self._ending(cost, refund)))
 
     def _leave(self) -> None:
+        self._look()
         self._left = True
-        if self._keeper:
+        if self._keeper and not self._keeper.get_loop().is_closed():
             self._keeper.cancel()
 
-    async def _keep(self, since_s: float) -> None:
-        await self._limiter.run(self._renewing(since_s))
+    async def _keep(self, renewing: Flow[None]) -> None:
+        await self._limiter.run(renewing)
+        self._lose()
+
+    def _look(self) -> None:
+        if self._keeper and not self._left and time.monotonic() >= self._ends_s:
+            self._lose()
+
+    def _lose(self) -> None:
         if _limits(self.reply):
-            self.lost.set()
+            with contextlib.suppress(RuntimeError):  # a task of a closed loop waits for it
+                self._lost.set()
 
 
 @contextlib.contextmanager

@@ -117,11 +117,15 @@ class LeaseBase:
 
     def _close(self, book: Book) -> Flow[None]:
         """Settles what was used. Raises no outage."""
-        closed = book.close(time.monotonic())
-        if closed is None:
+        now_s, taken = time.monotonic(), book.taken
+        closed = book.close(now_s)
+        if taken is None or closed is None:
             return
+        held, used = closed
         try:
-            yield from self._core.end(self.key, closed[0], closed[1], False)
+            found = yield from self._core.end(self.key, held, used, False)
+            if used and not found and now_s >= taken.at_s + book.ttl_s:  # it ended by itself: its units came back
+                yield from self._core.lease(self.key, self._rules, 1, used, Held.new(held.ttl_ms, False))
         except Exception as error:
             if not is_undecided(error):
                 raise
@@ -160,8 +164,9 @@ class Lease(LeaseBase):
             if reply:
                 return reply
             if not self._settles:
-                self._settles = True
-                threading.Thread(target=self._settle_when_due, daemon=True).start()
+                with contextlib.suppress(RuntimeError):  # no thread can start now: the next refill tries again
+                    threading.Thread(target=self._settle_when_due, daemon=True).start()
+                    self._settles = True
             return self._run(self._refill(self._book, units))
 
     def close(self) -> None:
@@ -191,24 +196,35 @@ class OfLoop(NamedTuple):
 
 
 class AsyncLease(LeaseBase):
-    """A `Lease` for tasks: in each event loop it leases apart. A cancelled caller leaves the lease whole."""
+    """A `Lease` for tasks: in each event loop it leases apart. A cancelled caller leaves the lease whole. A loop that
+    ends as that of `asyncio.run` does settles its lease; that of a loop that is only closed goes to the next one."""
 
     def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 1000) -> None:
         super().__init__(limiter, key, rules, ttl, most)
         self._limiter = limiter
-        self._mine = PerLoop(lambda: OfLoop(self._new_book(), asyncio.Lock(), []))
+        #: Those of loops that were closed.
+        self._books: list[Book] = []
+        self._mine = PerLoop(self._enter, lambda mine: self._books.append(mine.book))
         watch(self)
 
     def after_fork(self) -> None:
         self._mine.forget()
+        self._books.clear()
+
+    def _enter(self) -> OfLoop:
+        try:
+            book = self._books.pop()
+        except IndexError:
+            book = self._new_book()
+        mine = OfLoop(book, asyncio.Lock(), [])
+        mine.settler.append(asyncio.create_task(self._settle_when_due(mine)))
+        return mine
 
     async def take(self, units: int = 1) -> Reply:
         given.units(units)
         began_s, mine = time.monotonic(), self._mine.get()
         reply = mine.book.hand_out(units, began_s)
         if reply is None:
-            if not mine.settler:
-                mine.settler.append(asyncio.create_task(self._settle_when_due(mine)))
             reply = await self._limiter.finish(self._alone(mine, self._refill(mine.book, units)))
         return self._told(reply, began_s) if self._tells else reply
 
@@ -227,9 +243,13 @@ class AsyncLease(LeaseBase):
         await self.aclose()
 
     async def _settle_when_due(self, mine: OfLoop) -> None:
-        while True:
-            await asyncio.sleep(mine.book.ttl_s / 4)
-            if mine.book.is_due(time.monotonic()):
+        ends = False
+        while not ends:
+            try:
+                await asyncio.sleep(mine.book.ttl_s / 4)
+            except asyncio.CancelledError:  # at the end of its loop
+                ends = True
+            if ends or mine.book.is_due(time.monotonic()):
                 with contextlib.suppress(Exception):
                     await self._limiter.finish(self._alone(mine, self._close(mine.book)))
 

@@ -196,8 +196,9 @@ class AsyncRateLimiter(Common):
         self, wiring: Wiring, client: Callable[[], Any], chosen: Settings, timeout_s: float, *, owns: bool = False
     ) -> None:
         self.core = Core(chosen)
+        self.core.unsettled.place = asyncio.get_running_loop
         self._make_client, self._clients, self._owns = client, PerLoop(client), owns
-        self._rooms = PerLoop(partial(self._enter, wiring, chosen, timeout_s))
+        self._rooms = PerLoop(partial(self._enter, wiring, chosen, timeout_s), Loop.end)
         watch(self)
 
     @property
@@ -222,7 +223,7 @@ class AsyncRateLimiter(Common):
     def _enter(self, wiring: Wiring, chosen: Settings, timeout_s: float) -> Loop:
         room = Loop(wiring, self.core.events, chosen, timeout_s)
         if self.core.unsettled.begin():  # what a loop that ended has left
-            room.begin_beside(self.core.settle_rest())
+            room.begin_beside(self.core.settle_rest(at_once=True))
         return room
 
     def _nodes(self) -> Iterable[Nodes]:
@@ -249,19 +250,18 @@ class AsyncRateLimiter(Common):
         except asyncio.CancelledError:
             if in_line:
                 asking.cancel()
+            self.core.abandon(keys, id)  # if the loop ends meanwhile
             self.begin(self._give_up(asking, keys, id))
             raise
 
     async def _give_up(self, asking: asyncio.Task[Report], keys: Sequence[str], id: str) -> None:
         """Lets a check run to its end, so that its reply says whether a hold was taken."""
-        try:
-            await asyncio.wait([asking])
-        except asyncio.CancelledError:  # the loop ends
-            self.core.abandon(keys, id)
-            raise
+        await asyncio.wait([asking])
         lost = asking.cancelled() or asking.exception() is not None
         if lost or asking.result().allowed:
             await self.run(self.core.give_up(keys, id, lost))
+        else:
+            self.core.unsettled.forget(keys, id)
 
     async def ask_all(self, asking: Flow[Report]) -> Report:
         """Asks. If keys are checked separately, a denial gives charges back even if the task is cancelled."""
