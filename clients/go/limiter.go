@@ -213,6 +213,7 @@ func (l *Limiter) Close() error {
 	l.end(ErrClosed)
 	l.mu.Unlock()
 	l.work.Wait()
+	l.settler.close()
 	return nil
 }
 
