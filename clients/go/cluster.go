@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
@@ -31,7 +32,13 @@ type servers struct {
 	known   map[string]*node
 }
 
-type slotMap [slots]*node
+type slotMap struct {
+	owners [slots]*node
+	since  time.Duration // when it was read
+}
+
+// Slots without an owner may get one: then a map as old as this is read again.
+const mapOld = time.Second
 
 // find is the node of a key.
 func (s *servers) find(ctx context.Context, key string) (*node, error) {
@@ -39,13 +46,14 @@ func (s *servers) find(ctx context.Context, key string) (*node, error) {
 	if s.one != nil {
 		return s.one, err
 	}
-	if s.at.Load() == nil && err == nil {
-		err = s.read(ctx, nil)
+	seen, at := s.at.Load(), slot(key)
+	if err == nil && (seen == nil || seen.owners[at] == nil && clock()-seen.since > mapOld) {
+		err = s.read(ctx, seen)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if found := s.at.Load()[slot(key)]; found != nil {
+	if found := s.at.Load().owners[at]; found != nil {
 		return found, nil
 	}
 	return nil, &OutageError{Err: errors.New("CLUSTERDOWN: no node serves the key's slot")}
@@ -118,13 +126,13 @@ func (s *servers) ask() error {
 func (s *servers) take(from *node, found []redis.ClusterSlot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, named := new(slotMap), make(map[*node]bool)
+	now, named := &slotMap{since: clock()}, make(map[*node]bool)
 	for _, part := range found {
 		if len(part.Nodes) > 0 {
 			n := s.named(from.name, part.Nodes[0].Addr)
 			named[n] = true
 			for at := max(0, part.Start); at <= min(part.End, slots-1); at++ {
-				now[at] = n
+				now.owners[at] = n
 			}
 		}
 	}

@@ -160,6 +160,10 @@ type settling struct {
 func (s *settler) add(one settling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.l.ctx.Err() != nil {
+		s.drop(one)
+		return
+	}
 	s.waiting = append(s.waiting, one)
 	if len(s.waiting) > mostSettling {
 		s.drop(s.waiting[0])
@@ -169,6 +173,16 @@ func (s *settler) add(one settling) {
 		s.runs = true
 		s.l.background(s.run)
 	}
+}
+
+// close gives up what waits. What comes later is given up at once.
+func (s *settler) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.waiting {
+		s.drop(one)
+	}
+	s.waiting = nil
 }
 
 func (s *settler) drop(one settling) {
@@ -206,7 +220,7 @@ func (s *settler) try(one settling) {
 		s.add(one)
 	case isUndecided(err):
 		s.add(one)
-	case err != nil && s.l.ctx.Err() == nil:
+	case err != nil:
 		s.drop(one)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -212,6 +213,7 @@ func (l *Limiter) Close() error {
 	l.end(ErrClosed)
 	l.mu.Unlock()
 	l.work.Wait()
+	l.settler.close()
 	return nil
 }
 
@@ -260,6 +262,16 @@ type DecisionEvent struct {
 	Took    time.Duration // since the check was asked for
 }
 
+// tell calls a listener. Its panic ends no request, and is logged.
+func tell[E any](l *Limiter, listener func(E), event E) {
+	defer func() {
+		if failed := recover(); failed != nil {
+			l.o.Logger.Error("a listener panicked", "panic", failed, "stack", string(debug.Stack()))
+		}
+	}()
+	listener(event)
+}
+
 // tellWrong reports an outage that lasts until somebody changes the configuration of the server or the client.
 func (l *Limiter) tellWrong(err error) {
 	if err == nil {
@@ -277,7 +289,7 @@ func (l *Limiter) tellWrong(err error) {
 	}
 	l.mu.Unlock()
 	if isDue {
-		l.o.OnMisconfigured(MisconfiguredEvent{outage.Err, outage.Advice, answered})
+		tell(l, l.o.OnMisconfigured, MisconfiguredEvent{outage.Err, outage.Advice, answered})
 	}
 }
 
@@ -290,5 +302,5 @@ func (l *Limiter) decided(q *question, report Report, since time.Duration) {
 	if rules := q.limits[0].Rules; len(q.limits) == 1 && len(rules) == 1 {
 		names = append(names, cmp.Or(nameIn(rules[0]), rules[0]))
 	}
-	l.o.OnDecision(DecisionEvent{report.Source, report.Verdict, append(names, "")[0], clock() - since})
+	tell(l, l.o.OnDecision, DecisionEvent{report.Source, report.Verdict, append(names, "")[0], clock() - since})
 }

@@ -66,9 +66,8 @@ func (e *epoch) goAway(err error, isSilent bool) error {
 	if !e.leave(outage, isSilent) {
 		return cmp.Or(context.Cause(e.ctx), error(outage))
 	}
-	before := n.l.outages.Load()
-	n.l.o.OnOutage(OutageEvent{Away: true, Node: n.name, Err: err})
-	n.l.background(func() {
+	before, told := n.l.outages.Load(), make(chan struct{})
+	n.l.background(func() { // no listener delays it
 		answers := n.probe()
 		if answers == nil && !n.forgotten.Load() { // the limiter is closed
 			return
@@ -77,8 +76,14 @@ func (e *epoch) goAway(err error, isSilent bool) error {
 		n.back = time.Now()
 		n.current.Store(cmp.Or(answers, e))
 		n.mu.Unlock()
-		n.l.o.OnOutage(OutageEvent{Node: n.name, Err: err, Answered: n.l.outages.Load() - before})
+		select {
+		case <-told:
+			tell(n.l, n.l.o.OnOutage, OutageEvent{Node: n.name, Err: err, Answered: n.l.outages.Load() - before})
+		case <-n.l.ctx.Done():
+		}
 	})
+	defer close(told)
+	tell(n.l, n.l.o.OnOutage, OutageEvent{Away: true, Node: n.name, Err: err})
 	return outage
 }
 

@@ -1,4 +1,4 @@
-// The driver of `redis-ratelimit` for Node.js: `node node.mjs ioredis`, or `node-redis`.
+// The driver of `redis-ratelimit` for Node.js: `node --expose-gc node.mjs ioredis`, or `node-redis`.
 
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
@@ -123,9 +123,17 @@ const OF_LIMITER = {
   },
 };
 
+/** The bytes that the program holds. */
+function memory() {
+  gc();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
 function make(call, signal) {
   if (call.call === 'limiter') return makeLimiter(call);
   if (call.call === 'cancel') return cancels.get(call.of)();
+  if (call.call === 'memory') return memory();
   if (call.call === 'take') return leases.get(call.lease).take(value(call.units));
   if (call.call === 'give_up') return leases.get(call.lease).close();
   if (call.call in OF_HOLD) return OF_HOLD[call.call](holds.get(call.hold), call);
@@ -146,5 +154,5 @@ async function answer(call) {
   }
 }
 
-write({ driver: stack.name, can: ['cancel'] });
+write({ driver: stack.name, can: ['cancel', 'memory'] });
 createInterface({ input: process.stdin }).on('line', (line) => void answer(JSON.parse(line)));

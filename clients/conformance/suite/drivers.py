@@ -92,8 +92,8 @@ PYTHON = {"TypeError", "ValueError"}
 STACKS = {
     "python-redis-py": Stack([sys.executable, "-B", str(HERE / "python_sync.py")], PYTHON),
     "python-asyncio": Stack([sys.executable, "-B", str(HERE / "python_async.py")], PYTHON),
-    "node-ioredis": Stack(["node", str(HERE / "node.mjs"), "ioredis"], NODE),
-    "node-redis": Stack(["node", str(HERE / "node.mjs"), "node-redis"], NODE),
+    "node-ioredis": Stack(["node", "--expose-gc", str(HERE / "node.mjs"), "ioredis"], NODE),
+    "node-redis": Stack(["node", "--expose-gc", str(HERE / "node.mjs"), "node-redis"], NODE),
     "rust": Stack([str(servers.ROOT / RUST / "debug/conformance-rust")], {"Misuse"}),
     "go": Stack([str(TREE / "target/conformance/go")], {"Misuse"}),
 }

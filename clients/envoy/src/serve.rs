@@ -26,7 +26,8 @@ use crate::{environment, grpc, metering};
 
 /// The name of the service in health checks, which is that of the reference.
 const HEALTH: &str = "ratelimit";
-/// How long requests may take to end.
+/// How long requests may take to end. No connection begins another one meanwhile, so a lease that a stream
+/// keeps from being dropped is settled within this time too: after half of its own.
 const GRACE: Duration = Duration::from_secs(10);
 
 pub async fn serve(options: Options) -> Result<()> {
@@ -88,7 +89,7 @@ pub async fn serve(options: Options) -> Result<()> {
         grpc??;
         web??;
     }
-    // The leases were dropped, and now settle at what they used.
+    // The leases that are not settled were dropped, and now settle at what they used.
     limiter.close().await;
     Ok(())
 }

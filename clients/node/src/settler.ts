@@ -18,18 +18,25 @@ interface Settlement {
 /** Tries settlements that met an outage again, until they succeed or their holds have ended. */
 export class Settler {
   readonly #settlements = new Set<Settlement>();
+  #most = MOST;
   #runs = false;
   #givenUp = 0;
 
   /** Keeps a settlement to try after a pause. `misses`: how often to ask again for a hold that the server does not know. */
   add(id: string, leftMs: number, settle: () => Promise<boolean>, misses = 0): void {
     this.#settlements.add({ id, until: performance.now() + leftMs, settle, misses });
-    if (this.#settlements.size > MOST) this.#giveUp(this.#settlements.values().next().value!);
+    this.#bound();
     if (!this.#runs) void this.#run();
   }
 
+  /** Gives up all, and at once what comes later. */
   close(): void {
-    this.#settlements.clear();
+    this.#most = 0;
+    this.#bound();
+  }
+
+  #bound(): void {
+    for (const oldest of this.#settlements) if (this.#settlements.size > this.#most) this.#giveUp(oldest);
   }
 
   async #run(): Promise<void> {

@@ -122,3 +122,18 @@ onEachServer(test, 'units under shadow rules are leased and settled, and an exem
   assert.equal((await exempt.take()).verdict, 'limited', 'the lease took nothing ahead');
   await exempt.close();
 });
+
+test('close logs each hold that is not settled', async (t) => {
+  t.mock.method(console, 'warn', () => {});
+  const { port, stop } = await startServer(t);
+  const limiter = ioredis(connect(t, port), { onOutage: () => {} });
+  const take = () => limiter.hold('k', 'slots:3', { ttlMs: 60_000 });
+  const holds = [await take(), await take(), await take()];
+  await stop();
+  for (const hold of holds.slice(0, 2)) await hold[Symbol.asyncDispose]();
+  assert.equal(console.warn.mock.callCount(), 0);
+  await limiter.close();
+  await holds[2][Symbol.asyncDispose]();
+  const lines = console.warn.mock.calls.map(({ arguments: [line] }) => line);
+  assert.deepEqual(holds.map(({ id }) => lines.filter((line) => line.includes(id)).length), [1, 1, 1]);
+});
