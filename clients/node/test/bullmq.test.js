@@ -35,11 +35,12 @@ test('a denied job moves away, for other tenants, and comes back when its wait i
   const { queue, work } = await start(t);
   const ran = [];
   work(async (job) => ran.push({ name: job.name, at: Date.now() }), { rules: '2/2s', key: (job) => job.name });
+  const began = Date.now(); // before any check
   await queue.addBulk(['a', 'a', 'a', 'a', 'b'].map((name) => ({ name, data: {}, opts: { attempts: 1, priority: 1 } })));
   await until(() => ran.length === 5);
   assert.deepEqual(ran.map(({ name }) => name), ['a', 'a', 'b', 'a', 'a']);
-  const waits = [3, 4].map((n) => ran[n].at - ran[n - 3].at);
-  assert.ok(waits.every((ms) => ms >= 1950 && ms < 3500), `${waits}`);
+  const waits = ran.slice(3).map(({ at }) => at - began);
+  assert.ok(waits.every((ms) => ms >= 2000 && ms < 6000), `${waits}`);
   assert.equal((await queue.getJobCounts()).failed, 0);
 });
 
