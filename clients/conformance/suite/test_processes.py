@@ -167,7 +167,7 @@ def memory(driver: Driver) -> tuple[int, int]:
 
 def test_saturation_is_no_outage(driver: Driver, server: servers.Server, key: str) -> None:
     proxy = Proxy(server.port)
-    limiter = driver.limiter(proxy.url, concurrency=2, queue_timeout_ms=200, outage="allow")
+    limiter = driver.limiter(proxy.url, concurrency=2, queue_timeout_ms=200, timeout_ms=10_000, outage="allow")
     limiter.check(key, "1000/d")
     with proxy.delayed(0.5):
         found = settled([limiter.start("check", key=key, rules=["1000/d"]) for _ in range(20)])
