@@ -15,12 +15,12 @@ from .page import BY_NAME, value_of  # noqa: E402
 from .peers import PEERS  # noqa: E402
 
 PANELS = {
-    "two rules, the long one first": "admitted of what\ntwo rules allow",
-    "waits too early": "waits that are\ntoo short",
-    "waits too late": "waits that are\ntoo long",
-    "one clock ahead": "admitted, with\none clock 5 s ahead",
-    "the server's time": "server's time\n÷ INCR",
-    "bytes after one request": "bytes a key",
+    "two rules, the long one first": "admitted of what\ntwo rules allow\n(more is better)",
+    "waits too early": "waits that are\ntoo short\n(less is better)",
+    "waits too late": "waits that are\ntoo long\n(less is better)",
+    "one clock ahead": "admitted, with\none clock 5 s ahead\n(1 is right)",
+    "the server's time": "server's time\n÷ INCR\n(less is better)",
+    "bytes after one request": "bytes a key\n\n(less is better)",
 }
 
 # The README's picture: one row for each way to limit, exactness beside speed.
@@ -49,7 +49,7 @@ def panel(axes, values, colours, title):
 
 def picture(found, peers, names, path):
     colours = [COLOURS[OURS if peer.ours else NATIVE] for peer in peers]
-    size = (1.5 * len(names) + 2, 0.21 * len(peers) + 1.1)
+    size = (1.5 * len(names) + 2, 0.21 * len(peers) + 1.3)
     figure, grid = plt.subplots(1, len(names), sharey=True, figsize=size, layout="constrained")
     for axes, name in zip(grid, names):
         panel(axes, [value_of(found, peer, BY_NAME[name]) for peer in peers], colours, PANELS[name])
