@@ -33,10 +33,9 @@ def panel(axes, values, colours, title):
     """Horizontal bars. A bar is cut off at the edge, its figure is not."""
     measured = [value for value in values if value is not None]
     edge = min(max(4 * median(measured), 1), max(measured)) or 1 if measured else 1
-    rows = range(len(values))
+    rows, none = range(len(values)), "none" if title.startswith("waits") else "–"
     axes.barh(rows, [min(value or 0, edge) for value in values], height=0.72, color=colours)
     for row, value in zip(rows, values):
-        none = "none" if title.startswith("waits") else "–"
         text = none if value is None else f"{value:,.0f}" if value > 20 else f"{value:.2f}"
         end = (min(value or 0, edge), row)
         axes.annotate(text, end, xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)

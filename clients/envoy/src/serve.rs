@@ -26,8 +26,8 @@ use crate::{environment, grpc, metering};
 
 /// The name of the service in health checks, which is that of the reference.
 const HEALTH: &str = "ratelimit";
-/// How long requests may take to end. No connection begins another one meanwhile, so a lease that a stream
-/// keeps from being dropped is settled within this time too: after half of its own.
+/// How long requests may take to end. Meanwhile no connection begins another request. A stream that stays
+/// open keeps its leases from being dropped; they settle by themselves within this time.
 const GRACE: Duration = Duration::from_secs(10);
 
 pub async fn serve(options: Options) -> Result<()> {

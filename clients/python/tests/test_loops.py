@@ -33,6 +33,15 @@ def leave(hold: AsyncHold, loop: asyncio.AbstractEventLoop) -> None:
     loop.run_until_complete(hold.__aexit__(None, None, None))
 
 
+def leave_unsettled(limiter: AsyncRateLimiter, proxy: Proxy) -> None:
+    """A loop is closed while the settlement of its hold waits for the server."""
+    loop = asyncio.new_event_loop()
+    hold = taken(limiter, loop)
+    with proxy.refused():
+        leave(hold, loop)
+    loop.close()
+
+
 async def until_free(limiter: AsyncRateLimiter, server: Server) -> None:
     """Uses the limiter, and keeps the loop running until both slots are free."""
     await limiter.peek("other", "5/m")
@@ -70,20 +79,14 @@ def test_a_closed_loop_leaves_no_connection_and_no_memory(newest: Server, cancel
 
 
 def test_the_next_loop_settles_what_a_closed_one_left(newest: Server, proxy: Proxy) -> None:
-    limiter, loop = allowing(proxy), asyncio.new_event_loop()
-    hold = taken(limiter, loop)
-    with proxy.refused():
-        leave(hold, loop)
-    loop.close()
+    limiter = allowing(proxy)
+    leave_unsettled(limiter, proxy)
     asyncio.run(asyncio.wait_for(until_free(limiter, newest), 30))
 
 
 def test_the_next_short_loops_settle_what_one_left(newest: Server, proxy: Proxy) -> None:
-    limiter, loop = allowing(proxy), asyncio.new_event_loop()
-    hold = taken(limiter, loop)
-    with proxy.refused():
-        leave(hold, loop)
-    loop.close()
+    limiter = allowing(proxy)
+    leave_unsettled(limiter, proxy)
 
     def calls_and_looks() -> bool:
         asyncio.run(limiter.peek("other", "5/m"))

@@ -6,7 +6,7 @@ use tower_redis_ratelimit::redis::RedisResult;
 use tower_redis_ratelimit::{Lease, LeaseOptions, RateLimiter, Rules, Source};
 
 use crate::support::server::Server;
-use crate::support::until;
+use crate::support::{runtime, until};
 
 fn of(limiter: RateLimiter, key: &str, rules: impl Into<Rules>) -> Lease {
     Lease::new(limiter, key, rules).expect("rules")
@@ -148,10 +148,6 @@ async fn wrong_rules_and_options_are_errors_at_construction() {
     assert!(lease.expect("the longest").take(1).await.expect("it runs").is_allowed());
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
 /// The task that would settle the lease does not run either.
 #[test]
 fn a_lease_ends_after_half_of_its_time_though_its_runtime_did_not_run() {
@@ -176,7 +172,8 @@ fn what_was_used_of_a_lease_that_lapsed_is_counted_again() {
         assert!(take());
         let left = async || limiter.peek(("k", rule)).await.expect("it runs").remaining;
         // This runtime runs the settlement of no lease.
-        self::runtime().block_on(until("it lapses", async || left().await == Some(expected)));
+        crate::support::runtime()
+            .block_on(until("it lapses", async || left().await == Some(expected)));
     }
     assert!(!take());
 }

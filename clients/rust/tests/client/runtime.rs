@@ -4,18 +4,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tower_redis_ratelimit::{Check, Hold, Outage, RateLimiter, Source, is_misuse, is_saturated};
 
 use crate::support::cluster::Cluster;
 use crate::support::server::Server;
-use crate::support::until;
+use crate::support::{runtime, until};
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
 
 async fn source(limiter: &RateLimiter) -> Source {
     limiter.check(("a", "1000/h")).await.expect("no outage is an error").source
@@ -45,7 +41,7 @@ fn one_limiter_serves_one_runtime_after_the_other() {
     runtime().block_on(until("another runtime probes", is_served));
 }
 
-/// A program without a runtime of its own may enter one for each check, and the probes go on only meanwhile.
+/// A program may enter a runtime for each check alone. Then probes go on only during checks.
 #[test]
 fn a_runtime_that_runs_only_during_checks_finds_the_server_back() {
     let mut server = Server::start("redis-7.0");
@@ -138,7 +134,7 @@ fn a_hold_is_lost_at_its_end_even_if_no_runtime_ran() {
     assert!(runtime.block_on(soon).is_err(), "it was settled");
     let hold = runtime.block_on(limiter.hold(("u", "slots:1"), ttl)).expect("it is free");
     drop(runtime);
-    self::runtime().block_on(until_lost(&hold));
+    crate::support::runtime().block_on(until_lost(&hold));
 }
 
 async fn until_lost(hold: &Hold) {

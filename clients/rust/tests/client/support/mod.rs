@@ -8,6 +8,13 @@ pub mod server;
 
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{Builder, Runtime};
+
+/// A runtime that runs only while a test enters it.
+pub fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
 /// Waits until something holds, for a time that no test reaches.
 pub async fn until(what: &str, holds: impl AsyncFn() -> bool) {
     let start = Instant::now();
